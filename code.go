@@ -1,0 +1,198 @@
+package writ
+
+// Code is a stable name for what went wrong; scripts, pipelines and the manual rely on it. Diagnostics of a script, which have
+// a span in its source, are W0001 … W9999 and belong to package scripts; everything else is in the table below.
+type Code string
+
+// Kind says what the receiver of an error can do about it.
+type Kind string
+
+// The kinds.
+const (
+	Invalid     Kind = "invalid"     // fix the request
+	Denied      Kind = "denied"      // ask for a right, or sign properly
+	NotFound    Kind = "not_found"   // not there, or not yours to see
+	Conflict    Kind = "conflict"    // read again, then decide
+	Unavailable Kind = "unavailable" // nothing was done; try again later
+	Failed      Kind = "failed"      // the work was tried and failed
+	Internal    Kind = "internal"    // our fault; the operator has the details
+)
+
+// Exit codes of the command line. They are part of its interface.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitDenied      = 3
+	ExitNotFound    = 4
+	ExitConflict    = 5
+	ExitTimeout     = 6 // waiting ended; the work goes on
+	ExitPlanChanges = 7
+	ExitUnreachable = 8
+	ExitInterrupted = 130
+)
+
+// The codes. Each has one row in Codes.
+const (
+	CodeInternal    Code = "INTERNAL"
+	CodeBadRequest  Code = "BAD_REQUEST"
+	CodeUsage       Code = "USAGE"
+	CodeNotFound    Code = "NOT_FOUND"
+	CodeConflict    Code = "CONFLICT"
+	CodeTimeout     Code = "TIMEOUT"
+	CodeUnreachable Code = "UNREACHABLE"
+
+	CodeTooLarge            Code = "TOO_LARGE"
+	CodePayloadMalformed    Code = "PAYLOAD_MALFORMED"
+	CodeSignatureMalformed  Code = "SIGNATURE_MALFORMED"
+	CodeSignatureAlgorithm  Code = "SIGNATURE_ALGORITHM"
+	CodeSignatureNamespace  Code = "SIGNATURE_NAMESPACE"
+	CodeSignatureInvalid    Code = "SIGNATURE_INVALID"
+	CodeSignerUnknown       Code = "SIGNER_UNKNOWN"
+	CodeSignerRevoked       Code = "SIGNER_REVOKED"
+	CodeRoleMissing         Code = "ROLE_MISSING"
+	CodeDestructiveDenied   Code = "DESTRUCTIVE_DENIED"
+	CodeWrongCluster        Code = "WRONG_CLUSTER"
+	CodeWrongDatacenter     Code = "WRONG_DATACENTER"
+	CodeProjectUnknown      Code = "PROJECT_UNKNOWN"
+	CodeEngineUnsupported   Code = "ENGINE_UNSUPPORTED"
+	CodeExpired             Code = "EXPIRED"
+	CodeNotYetValid         Code = "NOT_YET_VALID"
+	CodeRosterTooOld        Code = "ROSTER_TOO_OLD"
+	CodeRosterInvalid       Code = "ROSTER_INVALID"
+	CodeTokenInvalid        Code = "TOKEN_INVALID"
+	CodeTokenSpent          Code = "TOKEN_SPENT"
+	CodeKeyUnusable         Code = "KEY_UNUSABLE"
+	CodeListenRefused       Code = "LISTEN_REFUSED"
+	CodeRateLimited         Code = "RATE_LIMITED"
+	CodeTooManyWatchers     Code = "TOO_MANY_WATCHERS"
+	CodeDatacenterUnknown   Code = "DATACENTER_UNKNOWN"
+	CodeDatacenterAway      Code = "DATACENTER_UNAVAILABLE"
+	CodeVerbUnsupported     Code = "VERB_UNSUPPORTED"
+	CodeExecError           Code = "EXEC_ERROR"
+	CodeStoreUnavailable    Code = "STORE_UNAVAILABLE"
+	CodeQueueUnavailable    Code = "QUEUE_UNAVAILABLE"
+	CodeScriptInvalid       Code = "SCRIPT_INVALID"
+	CodeScriptFailed        Code = "SCRIPT_FAILED"
+	CodeScriptLimit         Code = "SCRIPT_LIMIT"
+	CodeNonDeterminism      Code = "NON_DETERMINISM"
+	CodeEvaluatorCrashed    Code = "EVALUATOR_CRASHED"
+	CodeOperationNotAllowed Code = "OPERATION_NOT_ALLOWED"
+	CodeArgumentsInvalid    Code = "ARGUMENTS_INVALID"
+	CodeDependencyFailed    Code = "DEPENDENCY_FAILED"
+	CodeRunCancelled        Code = "RUN_CANCELLED"
+	CodeRunExpired          Code = "RUN_EXPIRED"
+	CodeDeadlineExceeded    Code = "DEADLINE_EXCEEDED"
+	CodeOutcomeUnknown      Code = "OUTCOME_UNKNOWN"
+	CodeNodeLost            Code = "NODE_LOST"
+	CodeNodeStore           Code = "NODE_STORE_UNAVAILABLE"
+	CodeNoCapacity          Code = "NO_CAPACITY"
+	CodeResourceUnknown     Code = "RESOURCE_UNKNOWN"
+	CodeResourceConflict    Code = "RESOURCE_CONFLICT"
+	CodeResourceBusy        Code = "RESOURCE_BUSY"
+	CodeNotOwner            Code = "NOT_OWNER"
+	CodeImmutableField      Code = "IMMUTABLE_FIELD"
+	CodeDriverMissing       Code = "DRIVER_MISSING"
+	CodeDriverFailed        Code = "DRIVER_FAILED"
+	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeDiskFull            Code = "DISK_FULL"
+	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeSecretUnknown       Code = "SECRET_UNKNOWN"
+	CodeInjected            Code = "INJECTED"
+)
+
+// CodeInfo is what the house knows about a code.
+type CodeInfo struct {
+	Code      Code
+	Kind      Kind
+	Retryable bool   // the same request may succeed later without being changed
+	Status    int    // of HTTP
+	Exit      int    // of the command line
+	Explain   string // what it means and what to do, for `writ explain`
+}
+
+// Codes is the one table of codes.
+var Codes = []CodeInfo{
+	{CodeInternal, Internal, false, 500, ExitFailed, "Something broke inside writ. The log of the process that answered has the details under the request id."},
+	{CodeBadRequest, Invalid, false, 400, ExitUsage, "The request does not have the form that the API describes; the message names the place."},
+	{CodeUsage, Invalid, false, 400, ExitUsage, "The command line cannot be understood. `--help` shows what the command takes."},
+	{CodeNotFound, NotFound, false, 404, ExitNotFound, "There is nothing under this name or id."},
+	{CodeConflict, Conflict, false, 409, ExitConflict, "What you changed has changed meanwhile. Look at it again, then decide."},
+	{CodeTimeout, Unavailable, true, 504, ExitTimeout, "The answer did not come in time. The work, if there was any, goes on."},
+	{CodeUnreachable, Unavailable, true, 503, ExitUnreachable, "No server answered. Check the address and that the process runs (`writ doctor`)."},
+
+	{CodeTooLarge, Invalid, false, 413, ExitDenied, "A submission may have 512 KiB, a line of its header 8 KiB, `params` 64 KiB. Put large data into images or volumes."},
+	{CodePayloadMalformed, Invalid, false, 400, ExitDenied, "The signed text is not byte for byte what writ writes. Make it with `writ payload` or `writ sign`; do not edit it."},
+	{CodeSignatureMalformed, Invalid, false, 400, ExitDenied, "There is no proper SSH signature at the end of the text. Join with `cat payload payload.sig`."},
+	{CodeSignatureAlgorithm, Denied, false, 403, ExitDenied, "Only ssh-ed25519 and sk-ssh-ed25519@openssh.com keys sign here, with sha512. Make one with `ssh-keygen -t ed25519`."},
+	{CodeSignatureNamespace, Denied, false, 403, ExitDenied, "The text was signed for another purpose. Scripts are signed with `-n writ-script-v1`."},
+	{CodeSignatureInvalid, Denied, false, 403, ExitDenied, "The signature does not fit the text: one of the two was changed after signing."},
+	{CodeSignerUnknown, Denied, false, 403, ExitDenied, "The key that signed is not in the roster under the signer's name. A root operator adds it with `writ user add`."},
+	{CodeSignerRevoked, Denied, false, 403, ExitDenied, "The key or its owner was revoked in the roster."},
+	{CodeRoleMissing, Denied, false, 403, ExitDenied, "The signer has no role that allows this in this project. A root operator can bind one with `writ user add --role`."},
+	{CodeDestructiveDenied, Denied, false, 403, ExitDenied, "The script may delete or overwrite things and either says `destructive: no` or its signer has no binding with the destructive flag."},
+	{CodeWrongCluster, Denied, false, 403, ExitDenied, "The text was signed for another cluster."},
+	{CodeWrongDatacenter, Denied, false, 403, ExitDenied, "The text was signed for another datacenter than the one that got it."},
+	{CodeProjectUnknown, Denied, false, 403, ExitDenied, "The roster has no project with this id and name. A root operator adds one with `writ project add`."},
+	{CodeEngineUnsupported, Invalid, false, 422, ExitDenied, "This binary cannot run scripts that were signed for that engine. Sign again with a client of the same version."},
+	{CodeExpired, Denied, false, 403, ExitDenied, "The signed text may no longer be accepted: its `expires` has passed. Sign it again."},
+	{CodeNotYetValid, Denied, true, 403, ExitDenied, "The signed text says that it was created in the future. Set the clock of the machine that signed."},
+	{CodeRosterTooOld, Unavailable, true, 503, ExitUnreachable, "The signer knows a newer roster than the verifier. The verifier must get it first."},
+	{CodeRosterInvalid, Denied, false, 403, ExitDenied, "The roster is not a proper successor of the one before it, or has too few signatures of root operators."},
+	{CodeTokenInvalid, Denied, false, 403, ExitDenied, "The join token is unknown, expired, revoked, meant for something else, or its proof is wrong. Make one with `writ token create`."},
+	{CodeTokenSpent, Denied, false, 403, ExitDenied, "A join token admits one key, once. Make another one with `writ token create`."},
+	{CodeKeyUnusable, Denied, false, 403, ExitDenied, "The signing key cannot be used: it is missing, locked, of another type, or the agent refused it."},
+	{CodeListenRefused, Denied, false, 403, ExitDenied, "Reading needs no login yet, so writ listens on loopback only. `--insecure-listen` overrides this, loudly."},
+	{CodeRateLimited, Unavailable, true, 429, ExitUnreachable, "Too many requests at once. Wait as long as Retry-After says."},
+	{CodeTooManyWatchers, Unavailable, true, 503, ExitUnreachable, "Too many event streams are open. Close some, or try again later."},
+	{CodeDatacenterUnknown, NotFound, false, 404, ExitNotFound, "No datacenter has this id or name. `writ dc list` shows them."},
+	{CodeDatacenterAway, Unavailable, true, 503, ExitUnreachable, "The datacenter's supervisor is not connected. Submissions for it wait until they expire; questions cannot be answered now."},
+	{CodeVerbUnsupported, Invalid, false, 501, ExitFailed, "The datacenter's supervisor is older and does not know this request. Upgrade it."},
+	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
+	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
+	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
+	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},
+	{CodeScriptFailed, Failed, false, 422, ExitFailed, "The script ended with an error; position and trace say where."},
+	{CodeScriptLimit, Failed, false, 422, ExitFailed, "The script reached a limit (calls, steps, memory, size of results). The limits are in docs/manual/scripts.md."},
+	{CodeNonDeterminism, Failed, false, 409, ExitFailed, "A pass asked for other calls than the journal holds. This is a defect of writ or a damaged journal: please report it."},
+	{CodeEvaluatorCrashed, Failed, false, 422, ExitFailed, "Evaluating the script killed its process several times at the same place, mostly by memory."},
+	{CodeOperationNotAllowed, Denied, false, 403, ExitDenied, "The script called an operation that its signed `allow` line does not name."},
+	{CodeArgumentsInvalid, Invalid, false, 422, ExitFailed, "The arguments of a call do not fit the operation; the message names the field."},
+	{CodeDependencyFailed, Failed, false, 422, ExitFailed, "A call was not sent because a call that it needs failed."},
+	{CodeRunCancelled, Failed, false, 409, ExitFailed, "The run was cancelled."},
+	{CodeRunExpired, Failed, false, 409, ExitFailed, "The run did not end before its deadline."},
+	{CodeDeadlineExceeded, Failed, false, 422, ExitFailed, "The call did not end in the time it was given. `timeout` in its options gives it more."},
+	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
+	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},
+	{CodeNodeStore, Unavailable, true, 422, ExitFailed, "The node cannot write its own journal (disk full or read-only) and therefore does nothing."},
+	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and room that the calls need."},
+	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
+	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
+	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource."},
+	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
+	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
+	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},
+	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error; the message has its words."},
+	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has no more room of this kind."},
+	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
+	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says. It was thrown away."},
+	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The payload names no secret like this, or the datacenter has none."},
+	{CodeInjected, Failed, true, 422, ExitFailed, "A simulated driver was told to fail here."},
+}
+
+// codeIndex finds a row of Codes by its code.
+var codeIndex = func() map[Code]CodeInfo {
+	m := make(map[Code]CodeInfo, len(Codes))
+	for _, c := range Codes {
+		m[c.Code] = c
+	}
+	return m
+}()
+
+// Info returns the row of the table for c. A code that is not in the table counts as INTERNAL.
+func (c Code) Info() CodeInfo {
+	if info, ok := codeIndex[c]; ok {
+		return info
+	}
+	return codeIndex[CodeInternal]
+}

@@ -1,0 +1,80 @@
+package writ
+
+import (
+	"fmt"
+)
+
+// JobKey is a permission to act once: the runner does the work of a key at most once, however often it is delivered.
+type JobKey struct {
+	Run RunID `json:"run"`
+	Seq int   `json:"seq"`
+	Try int   `json:"try"`
+}
+
+// String is the form in logs and explanations: "<run>-<seq>-<try>".
+func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k.Try) }
+
+// Job is what a supervisor asks a node to do. It travels sealed. Times are unix milliseconds by the supervisor's clock.
+type Job struct {
+	JobKey
+	Cluster    ClusterID      `json:"cluster"`
+	Datacenter DatacenterID   `json:"datacenter"`
+	Node       NodeID         `json:"node"` // exactly one
+	Delivery   int            `json:"delivery"`
+	Epoch      int64          `json:"epoch"` // of the supervisor; a runner refuses one lower than it has seen
+	Operation  string         `json:"operation"`
+	Project    ProjectID      `json:"project"`
+	Name       string         `json:"name,omitempty"` // of the resource
+	UID        UID            `json:"uid,omitempty"`  // of the resource
+	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now
+	Idempotent bool           `json:"idempotent,omitempty"`
+	Payload    Digest         `json:"payload"`  // of the user's signed text
+	Accepted   int64          `json:"accepted"` // when the supervisor accepted the run
+	StartBy    int64          `json:"start_by"`
+	EndBy      int64          `json:"end_by"`
+}
+
+// TaskID is the job's id in the queue: "<run>-<seq>-<try>-<delivery>".
+func (j *Job) TaskID() string { return fmt.Sprintf("%s-%d", j.JobKey, j.Delivery) }
+
+// Result is a node's sealed answer to a job.
+type Result struct {
+	JobKey
+	Job         Digest         `json:"job"` // SHA-256 of the job record that was carried out
+	Node        NodeID         `json:"node"`
+	Change      Change         `json:"change,omitempty"`
+	Values      map[string]any `json:"values,omitempty"` // the fields of the operation's result
+	Error       *Error         `json:"error,omitempty"`  // nil if it succeeded
+	Driver      string         `json:"driver,omitempty"`
+	Simulated   bool           `json:"simulated,omitempty"`
+	Started     int64          `json:"started"` // unix milliseconds by the node's clock
+	Ended       int64          `json:"ended"`
+	Boot        string         `json:"boot"`        // the kernel's boot id
+	Incarnation int64          `json:"incarnation"` // counts the starts of the runner's process
+}
+
+// Beat is what a node says of itself every second, sealed. (Boot, Incarnation, Sequence) orders the beats of a node.
+type Beat struct {
+	Node        NodeID       `json:"node"`
+	Boot        string       `json:"boot"`
+	Incarnation int64        `json:"incarnation"`
+	Sequence    int64        `json:"sequence"`
+	Clock       int64        `json:"clock"` // unix milliseconds
+	Epoch       int64        `json:"epoch"` // the highest that the runner has seen
+	Active      []JobKey     `json:"active,omitempty"`
+	Slots       int          `json:"slots"`
+	Capacity    Capacity     `json:"capacity"`
+	Drivers     []NodeDriver `json:"drivers"`
+	Version     string       `json:"version"`
+	Fault       string       `json:"fault,omitempty"` // why the node refuses work at the moment, "" if it does not
+}
+
+// Control is a sealed message of a supervisor to a node besides jobs.
+type Control struct {
+	Node  NodeID   `json:"node"`
+	Epoch int64    `json:"epoch"`
+	Acks  []JobKey `json:"acks,omitempty"` // results that are in the supervisor's journal
+	// Cancels end running jobs of these runs and refuse later ones; the value is when the node may forget it, unix milliseconds.
+	Cancels map[RunID]int64 `json:"cancels,omitempty"`
+	Roster  int             `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
+}

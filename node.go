@@ -1,0 +1,70 @@
+package writ
+
+import "time"
+
+// Capacity is an amount of what nodes have and resources use up.
+type Capacity struct {
+	CPUs      int64 `json:"cpus"`
+	MemoryMiB int64 `json:"memory_mib"`
+	DiskGiB   int64 `json:"disk_gib"`
+}
+
+// Plus returns the sum of both.
+func (c Capacity) Plus(d Capacity) Capacity {
+	return Capacity{c.CPUs + d.CPUs, c.MemoryMiB + d.MemoryMiB, c.DiskGiB + d.DiskGiB}
+}
+
+// Minus returns what is left of c without d; it may be negative.
+func (c Capacity) Minus(d Capacity) Capacity {
+	return Capacity{c.CPUs - d.CPUs, c.MemoryMiB - d.MemoryMiB, c.DiskGiB - d.DiskGiB}
+}
+
+// Holds reports whether d fits into c.
+func (c Capacity) Holds(d Capacity) bool {
+	return d.CPUs <= c.CPUs && d.MemoryMiB <= c.MemoryMiB && d.DiskGiB <= c.DiskGiB
+}
+
+// NodeDriver is the driver that a node has for the operations of one module.
+type NodeDriver struct {
+	Module    string `json:"module"` // "volume"
+	Name      string `json:"name"`   // "btrfs", "directory", "simulated"
+	Simulated bool   `json:"simulated,omitempty"`
+	Detail    string `json:"detail,omitempty"` // version, or why it is simulated
+}
+
+// Node is one host as its datacenter knows it.
+type Node struct {
+	ID         NodeID            `json:"id"`
+	Datacenter DatacenterID      `json:"datacenter"`
+	Name       string            `json:"name"`
+	Key        string            `json:"key"` // fingerprint of its signing key, "SHA256:…"
+	Admission  Admission         `json:"admission"`
+	Scheduling Scheduling        `json:"scheduling"`
+	Liveness   Liveness          `json:"liveness"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Slots      int               `json:"slots"`
+	Capacity   Capacity          `json:"capacity"`
+	Used       Capacity          `json:"used"` // reserved by what was placed there
+	Drivers    []NodeDriver      `json:"drivers,omitempty"`
+	Version    string            `json:"version,omitempty"`
+	Fault      string            `json:"fault,omitempty"` // why it gets no work, "" if it does
+	Joined     time.Time         `json:"joined"`
+	LastBeat   time.Time         `json:"last_beat,omitzero"`
+}
+
+// Datacenter is a site with one supervisor, as the roster names it.
+type Datacenter struct {
+	ID     DatacenterID      `json:"id"`
+	Name   string            `json:"name"`
+	Region string            `json:"region"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// QueueDepth counts the open calls of one node in its datacenter's journal.
+type QueueDepth struct {
+	Node     NodeID `json:"node"`
+	NodeName string `json:"node_name"`
+	Planned  int    `json:"planned"`
+	Queued   int    `json:"queued"`
+	Running  int    `json:"running"`
+}

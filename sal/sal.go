@@ -1,0 +1,54 @@
+// Package sal is the contract between a runner and the drivers that touch the host: what every driver promises, whatever tool is
+// behind it. It must not know who asked, nor queues, nor retries. The exam that every driver passes is sal/saltest.
+package sal
+
+import (
+	"context"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// Request asks a driver to carry out one operation.
+type Request struct {
+	Operation *catalog.Operation
+	Resource  writ.ResourceID // zero if the operation names no resource
+	UID       writ.UID
+	Args      any // a pointer to the operation's argument struct of package catalog
+	// Key is the job's identity, "<run>-<seq>-<try>". Drivers that count effects count them by it; nothing else may depend on it.
+	Key string
+	// Progress may be called with a sentence that is shown to whoever watches; it is never nil.
+	Progress func(text string)
+}
+
+// Outcome is what an operation did.
+type Outcome struct {
+	Change writ.Change
+	Values map[string]any // the fields of the operation's result schema
+}
+
+// Observation is what is there now of one resource.
+type Observation struct {
+	Exists bool
+	UID    writ.UID
+	State  string         // the driver's word, "running"
+	Values map[string]any // as in Outcome
+}
+
+// Driver carries out the operations of one module on this host.
+//
+// Every operation that is declared as repeatable is "make it so": it may be called again after a crash at any point, and asking
+// for what already is, is success with ChangeUnchanged. Create with another UID than the resource has is RESOURCE_CONFLICT. Delete
+// of what is not there is success. Operations on different resources may be called at the same time; the runner serialises those
+// on one resource. When ctx ends the driver stops soon and returns an error. Errors are *writ.Error with a code of the table; any
+// other error counts as INTERNAL.
+type Driver interface {
+	// Describe says which module the driver serves, its name, and whether it only simulates.
+	Describe() writ.NodeDriver
+	// Do carries out the operation.
+	Do(ctx context.Context, request Request) (Outcome, error)
+	// Observe looks at one resource without changing anything.
+	Observe(ctx context.Context, resource writ.ResourceID) (Observation, error)
+	// List returns every resource that the driver finds on this host, whoever made it.
+	List(ctx context.Context) ([]writ.ResourceID, error)
+}

@@ -1,0 +1,134 @@
+package writ
+
+import "slices"
+
+// SubmissionState is where a submission stands at the coordinator.
+type SubmissionState string
+
+// RunState is where a run stands in its datacenter.
+type RunState string
+
+// CallState is where a call of a run stands.
+type CallState string
+
+// Admission says whether a node may take part at all.
+type Admission string
+
+// Scheduling says whether an approved node may get new work.
+type Scheduling string
+
+// Liveness is derived from the age of a node's last beat and never stored.
+type Liveness string
+
+// The states. A state that has no row in the tables of moves below is final.
+const (
+	SubmissionWaiting   SubmissionState = "waiting" // its datacenter is away; it is kept until it expires
+	SubmissionDelivered SubmissionState = "delivered"
+	SubmissionRefused   SubmissionState = "refused" // by the datacenter's supervisor
+	SubmissionExpired   SubmissionState = "expired"
+
+	RunAccepted  RunState = "accepted"
+	RunRunning   RunState = "running"
+	RunSucceeded RunState = "succeeded"
+	RunFailed    RunState = "failed"
+	RunCancelled RunState = "cancelled"
+	RunExpired   RunState = "expired"
+
+	CallPlanned   CallState = "planned" // in the journal, not sent
+	CallQueued    CallState = "queued"  // sent to its node
+	CallRunning   CallState = "running" // its node said that it began
+	CallSucceeded CallState = "succeeded"
+	CallFailed    CallState = "failed"
+	CallCancelled CallState = "cancelled"
+	CallExpired   CallState = "expired"
+
+	AdmissionPending  Admission = "pending"
+	AdmissionApproved Admission = "approved"
+	AdmissionRejected Admission = "rejected"
+	AdmissionRemoved  Admission = "removed"
+
+	SchedulingOpen     Scheduling = "open"
+	SchedulingCordoned Scheduling = "cordoned"
+	SchedulingDraining Scheduling = "draining"
+	SchedulingDrained  Scheduling = "drained"
+
+	LivenessReady  Liveness = "ready"
+	LivenessSilent Liveness = "silent" // no beat for 5 s: no new work
+	LivenessLost   Liveness = "lost"   // no beat for 60 s
+)
+
+// Move is one legal step of a state machine and what causes it.
+type Move[S ~string] struct {
+	From, To S
+	Cause    string
+}
+
+// The tables of legal moves. Every change of a state in a store is checked against them; docs/states.md is made from them.
+var (
+	SubmissionMoves = []Move[SubmissionState]{
+		{SubmissionWaiting, SubmissionDelivered, "the supervisor accepted it"},
+		{SubmissionWaiting, SubmissionRefused, "the supervisor refused it"},
+		{SubmissionWaiting, SubmissionExpired, "it passed `expires` before its datacenter returned"},
+	}
+	RunMoves = []Move[RunState]{
+		{RunAccepted, RunRunning, "the first pass began"},
+		{RunAccepted, RunCancelled, "a cancel statement, or the signer lost the right"},
+		{RunAccepted, RunExpired, "its deadline passed before it began"},
+		{RunAccepted, RunFailed, "the script cannot be evaluated"},
+		{RunRunning, RunSucceeded, "the script ended and every call with it"},
+		{RunRunning, RunFailed, "the script or an unhandled call failed"},
+		{RunRunning, RunCancelled, "a cancel statement, or the signer lost the right"},
+		{RunRunning, RunExpired, "its deadline passed"},
+		{RunFailed, RunRunning, "a resume statement"},
+	}
+	CallMoves = []Move[CallState]{
+		{CallPlanned, CallQueued, "its inputs are there and its node has room"},
+		{CallPlanned, CallSucceeded, "the supervisor answered it itself"},
+		{CallPlanned, CallFailed, "a dependency failed, or the supervisor cannot answer it"},
+		{CallPlanned, CallCancelled, "the run ended before it was sent"},
+		{CallPlanned, CallExpired, "the run's deadline passed"},
+		{CallQueued, CallRunning, "its node reported it as active"},
+		{CallQueued, CallSucceeded, "its result came before the report that it began"},
+		{CallQueued, CallFailed, "its result came, or its node was lost"},
+		{CallQueued, CallCancelled, "the run was cancelled"},
+		{CallQueued, CallExpired, "its end-by passed"},
+		{CallRunning, CallQueued, "the next delivery of the same try"},
+		{CallRunning, CallSucceeded, "its result came"},
+		{CallRunning, CallFailed, "its result came, or its node was lost"},
+		{CallRunning, CallCancelled, "the run was cancelled"},
+		{CallRunning, CallExpired, "its end-by passed"},
+		{CallFailed, CallPlanned, "the next try after a retryable failure, or a resume"},
+	}
+	AdmissionMoves = []Move[Admission]{
+		{AdmissionPending, AdmissionApproved, "an approve statement, or a token that approves"},
+		{AdmissionPending, AdmissionRejected, "a reject statement"},
+		{AdmissionPending, AdmissionRemoved, "a remove statement"},
+		{AdmissionApproved, AdmissionRemoved, "a remove statement"},
+		{AdmissionRejected, AdmissionRemoved, "a remove statement"},
+	}
+	SchedulingMoves = []Move[Scheduling]{
+		{SchedulingOpen, SchedulingCordoned, "a cordon statement"},
+		{SchedulingCordoned, SchedulingOpen, "an uncordon statement"},
+		{SchedulingOpen, SchedulingDraining, "a drain statement"},
+		{SchedulingCordoned, SchedulingDraining, "a drain statement"},
+		{SchedulingDraining, SchedulingDrained, "nothing runs there any more"},
+		{SchedulingDraining, SchedulingOpen, "an uncordon statement"},
+		{SchedulingDrained, SchedulingOpen, "an uncordon statement"},
+	}
+)
+
+// CanMove reports whether the table allows the step from one state to the other.
+func CanMove[S ~string](table []Move[S], from, to S) bool {
+	return slices.ContainsFunc(table, func(m Move[S]) bool { return m.From == from && m.To == to })
+}
+
+// Ended reports whether nothing more will happen to the run unless somebody resumes it.
+func (s RunState) Ended() bool { return s != RunAccepted && s != RunRunning }
+
+// Ended reports whether the call has its final outcome, a retry or resume aside.
+func (s CallState) Ended() bool {
+	return s != CallPlanned && s != CallQueued && s != CallRunning
+}
+
+// Sent reports whether the call is out at a node.
+func (s CallState) Sent() bool { return s == CallQueued || s == CallRunning }

@@ -1,0 +1,65 @@
+// Package link carries frames between a coordinator and the supervisors that dial it: a challenge and a proof, then requests and
+// answers in both directions, and the events of the datacenter, once and in order. It must not know what the verbs mean.
+package link
+
+import (
+	"context"
+	"encoding/json"
+
+	"writ"
+)
+
+// Verb names a request.
+type Verb string
+
+// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources. To a coordinator: register.
+const (
+	VerbSubmit    Verb = "submit"
+	VerbStatement Verb = "statement"
+	VerbRoster    Verb = "roster"
+	VerbPlan      Verb = "plan"
+	VerbLogs      Verb = "logs"
+	VerbValues    Verb = "values"
+	VerbQueues    Verb = "queues"
+	VerbResources Verb = "resources"
+	VerbRegister  Verb = "register"
+)
+
+// Hello is the supervisor's first word after the challenge. Signature is by its key in the roster over
+// "writ-link-v1\0" and, each behind its length, nonce, coordinator's URL, datacenter and journal.
+type Hello struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Journal    string            `json:"journal"`
+	Version    string            `json:"version"`
+	Verbs      []Verb            `json:"verbs"`
+	Epoch      int64             `json:"epoch"`
+	Roster     int               `json:"roster"` // version
+	Signature  []byte            `json:"signature"`
+}
+
+// Welcome ends the handshake.
+type Welcome struct {
+	Session      string   `json:"session"`
+	Roster       int      `json:"roster"`       // the coordinator's version; the other side asks for, or offers, what is missing
+	Coordinators []string `json:"coordinators"` // other addresses to keep a link to
+	Ack          int64    `json:"ack"`          // the last event of this journal that the coordinator has
+}
+
+// Handler answers requests of the other side. An answer that is an error is sent as its code, message and retryability.
+type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(stage, detail string)) (any, error)
+
+// EventSource is where a supervisor's end of the link takes events from.
+type EventSource interface {
+	// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends.
+	Events(ctx context.Context, after int64, max int) ([]writ.Event, error)
+	// Acknowledge tells that a coordinator has stored everything up to seq.
+	Acknowledge(ctx context.Context, coordinator string, seq int64) error
+}
+
+// EventSink is where a coordinator's end of the link puts events.
+type EventSink interface {
+	// LastEvent returns the sequence number of the last stored event of a journal, 0 if there is none.
+	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error)
+	// StoreEvents stores consecutive events in one transaction. Those that it has already it passes over.
+	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
+}

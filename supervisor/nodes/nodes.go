@@ -1,0 +1,60 @@
+// Package nodes is the door of a supervisor for its nodes: the HTTP requests with which a node joins, learns the rosters and
+// fetches the signed text behind a destructive job. It knows the messages and both ends of the wire, not how a run advances.
+package nodes
+
+import (
+	"context"
+
+	"writ"
+)
+
+// Hello opens a join: the joiner names its token (or none), its keys and a nonce.
+type Hello struct {
+	Token   string `json:"token,omitempty"` // the token's id, never its secret; empty asks to be admitted by a statement
+	Name    string `json:"name"`            // what the node wants to be called
+	Key     []byte `json:"key"`             // ed25519 public key, 32 bytes
+	AgeKey  string `json:"age_key"`         // age recipient for secrets
+	Nonce   []byte `json:"nonce"`           // 32 random bytes
+	Version string `json:"version"`
+}
+
+// Proof is the supervisor's answer: it proves itself first. The signature is by the supervisor's key of the newest roster over
+// "writ-join-v1\0" ‖ joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
+type Proof struct {
+	Rosters   [][]byte `json:"rosters"` // signed texts, version 1 first
+	Nonce     []byte   `json:"nonce"`
+	Signature []byte   `json:"signature"`
+}
+
+// Claim is the joiner's turn: HMAC-SHA256 under the token's secret over both nonces and both keys. It is sent only after the
+// supervisor was verified against the token's pin. Without a token MAC is empty and the signature of the joiner's own key, over
+// the same bytes, stands alone.
+type Claim struct {
+	Hello     Hello  `json:"hello"`
+	Nonce     []byte `json:"nonce"` // the supervisor's
+	MAC       []byte `json:"mac,omitempty"`
+	Signature []byte `json:"signature"` // by the joiner's key: possession
+}
+
+// Welcome tells a node who it is.
+type Welcome struct {
+	Node       writ.NodeID       `json:"node"`
+	Name       string            `json:"name"`
+	Admission  writ.Admission    `json:"admission"`
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Epoch      int64             `json:"epoch"`
+}
+
+// Backend is what the door needs of a supervisor.
+type Backend interface {
+	// Greet answers a hello. It remembers its nonce for a minute.
+	Greet(ctx context.Context, hello Hello) (Proof, error)
+	// Admit spends the token and records the node. The same claim, or another of the same key with the same token, is answered
+	// again, so that a lost answer costs nothing.
+	Admit(ctx context.Context, claim Claim) (Welcome, error)
+	// Rosters returns the signed rosters after a version, oldest first.
+	Rosters(ctx context.Context, after int) ([][]byte, error)
+	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
+	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
+}
