@@ -1,0 +1,95 @@
+package testenv
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// redisGuard ends the wait for a redis-server that neither starts nor dies; a start takes some 10 ms.
+const redisGuard = 30 * time.Second
+
+// RedisServer is a real redis-server of one test, with an append-only file in a directory of its own, as writ asks for in earnest.
+type RedisServer struct {
+	URL  string // "redis://127.0.0.1:port/0"; the same after Kill and Start
+	Addr string // "127.0.0.1:port"
+	Dir  string // its files; change them only between Kill and Start
+
+	t    testing.TB
+	path string
+	port int
+	cmd  *exec.Cmd // nil while it does not run
+}
+
+// Redis starts a redis-server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
+func Redis(t testing.TB) *RedisServer {
+	t.Helper()
+	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir()}
+	t.Cleanup(r.Kill)
+	var err error
+	for range 5 { // somebody else may take the port between FreePort and redis-server
+		r.port = FreePort(t)
+		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
+		r.URL = "redis://" + r.Addr + "/0"
+		if err = r.start(); err == nil {
+			return r
+		}
+	}
+	t.Fatal(err)
+	return nil
+}
+
+// Kill ends the server with SIGKILL and returns when it is gone. It does nothing to one that does not run.
+func (r *RedisServer) Kill() {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait() // the error says that it was killed
+	r.cmd = nil
+}
+
+// Start starts a killed server again, on the same port and with the files that are there, and returns when it answers.
+func (r *RedisServer) Start() {
+	r.t.Helper()
+	if r.cmd != nil {
+		r.t.Fatal("redis-server runs already")
+	}
+	if err := r.start(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// start reads the server's log until it says that it is ready. After that the log is closed: redis-server ignores that it cannot
+// write it, and no goroutine has to drain it, which a leak check would find.
+func (r *RedisServer) start() error {
+	log, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(r.path, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction")
+	cmd.Stdout, cmd.Stderr = w, w
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	r.cmd = cmd
+	_ = log.SetReadDeadline(time.Now().Add(redisGuard))
+	var said strings.Builder
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			return nil
+		}
+		said.WriteString(lines.Text() + "\n")
+	}
+	r.Kill()
+	return fmt.Errorf("redis-server did not start on port %d; it said:\n%s", r.port, said.String())
+}

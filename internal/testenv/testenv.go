@@ -1,0 +1,116 @@
+// Package testenv knows which real tools and servers the tests of the house may use, where they come from, and what happens when
+// one is missing: a test that needs it is skipped with the line that installs it. It must not know what the tests are about.
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Tool is a program that tests may need.
+type Tool struct {
+	Name    string   // what tests ask for
+	Other   []string // further names of the same program
+	Package string   // the Debian package that has it, "" if none does
+	Missing string   // why no package has it
+}
+
+// Tools is every program that a test of the house needs. .ci/run installs the package of each.
+var Tools = []Tool{
+	{Name: "redis-server", Package: "redis-server"},
+	{Name: "ssh-keygen", Package: "openssh-client"},
+	{Name: "ssh-agent", Package: "openssh-client"},
+	{Name: "ssh-add", Package: "openssh-client"},
+	{Name: "curl", Package: "curl"},
+	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
+	{Name: "cloud-hypervisor", Missing: "published as a release binary only; the tests use internal/vmmstub instead"},
+	{Name: "mycelium", Missing: "published as a release binary only; the tests use internal/myceliumstub instead"},
+	{Name: "herodb", Missing: "built from source only; the tests use redis-server instead"},
+}
+
+// The environment variables that tests and .ci/run share.
+const (
+	// RequireVar makes a missing tool that a package offers a failure when it is "all".
+	RequireVar = "WRIT_TEST_REQUIRE"
+	// SkipsVar names a file that gets a line for each test that was skipped for want of a tool.
+	SkipsVar = "WRIT_TEST_SKIPS"
+)
+
+// Need returns the path of a tool of the table, and skips the test if the machine does not have it. With WRIT_TEST_REQUIRE=all the
+// test fails instead, unless no package offers the tool.
+func Need(t testing.TB, name string) string {
+	t.Helper()
+	path, verdict, text := look(name, os.Getenv(RequireVar) == "all")
+	switch verdict {
+	case fail:
+		t.Fatal(text)
+	case skip:
+		note(t, text)
+		t.Skip(text)
+	}
+	return path
+}
+
+type verdict int
+
+const (
+	found verdict = iota
+	skip
+	fail
+)
+
+// look finds a tool, or says what to do without it and why.
+func look(name string, require bool) (path string, v verdict, text string) {
+	i := slices.IndexFunc(Tools, func(t Tool) bool { return t.Name == name })
+	if i < 0 {
+		return "", fail, fmt.Sprintf("%s has no row in the table of internal/testenv", name)
+	}
+	tool := Tools[i]
+	for _, n := range append([]string{tool.Name}, tool.Other...) {
+		if path, err := exec.LookPath(n); err == nil {
+			return path, found, ""
+		}
+	}
+	if tool.Package == "" {
+		return "", skip, fmt.Sprintf("%s is not on PATH and no package has it: %s", name, tool.Missing)
+	}
+	text = fmt.Sprintf("%s is not on PATH: apt-get install -y %s", name, tool.Package)
+	if require {
+		return "", fail, text
+	}
+	return "", skip, text
+}
+
+// note appends the skip to the file that .ci/run counts, if it asked for one.
+func note(t testing.TB, text string) {
+	path := os.Getenv(SkipsVar)
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatalf("note a skip: %v", err)
+	}
+	_, err = f.WriteString(strings.ReplaceAll(text, "\n", " ") + "\n") // one short append, so that processes do not mix lines
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatalf("note a skip: %v", err)
+	}
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that nobody listens on at the moment. Another process may take it before the caller
+// does: let servers of your own listen on port 0 instead, and use this only for programs that must be told a number.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("find a free port: %v", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,119 @@
+package testenv
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMissingToolIsSkippedOrFailed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, tt := range []struct {
+		tool    string
+		require bool
+		want    verdict
+		says    string
+	}{
+		{"ssh-keygen", false, skip, "ssh-keygen is not on PATH: apt-get install -y openssh-client"},
+		{"ssh-keygen", true, fail, "ssh-keygen is not on PATH: apt-get install -y openssh-client"},
+		{"mycelium", false, skip, "no package has it"},
+		{"mycelium", true, skip, "no package has it"},
+		{"abacus", false, fail, "no row"},
+	} {
+		_, got, text := look(tt.tool, tt.require)
+		if got != tt.want || !strings.Contains(text, tt.says) {
+			t.Errorf("look(%q, %v) = %v %q, want %v and %q", tt.tool, tt.require, got, text, tt.want, tt.says)
+		}
+	}
+}
+
+func TestToolIsFoundUnderItsOtherName(t *testing.T) {
+	dir := t.TempDir()
+	want := filepath.Join(dir, "google-chrome")
+	if err := os.WriteFile(want, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	if got := Need(t, "chromium"); got != want {
+		t.Errorf("Need = %q, want %q", got, want)
+	}
+}
+
+func TestSkipIsNoted(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(RequireVar, "all")
+	skips := filepath.Join(t.TempDir(), "skips")
+	t.Setenv(SkipsVar, skips)
+	t.Run("", func(t *testing.T) { Need(t, "herodb") })
+	text, err := os.ReadFile(skips)
+	if err != nil || !strings.HasPrefix(string(text), "herodb is not on PATH") {
+		t.Errorf("skips = %q, %v", text, err)
+	}
+}
+
+func TestEveryToolHasItsPackageOrTheReason(t *testing.T) {
+	for _, tool := range Tools {
+		if (tool.Package == "") == (tool.Missing == "") {
+			t.Errorf("%s: package %q, missing %q: exactly one must be set", tool.Name, tool.Package, tool.Missing)
+		}
+	}
+}
+
+// The gate runs with WRIT_TEST_REQUIRE=all, so it has to install what the table names.
+func TestGateInstallsEveryPackage(t *testing.T) {
+	script, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^packages=\((.*)\)$`).FindSubmatch(script)
+	if line == nil {
+		t.Fatal(".ci/run has no line packages=(…)")
+	}
+	installed := strings.Fields(string(line[1]))
+	for _, tool := range Tools {
+		if tool.Package != "" && !slices.Contains(installed, tool.Package) {
+			t.Errorf(".ci/run does not install %s, which %s is in", tool.Package, tool.Name)
+		}
+	}
+}
+
+func TestRedisKeepsItsDataWhenKilled(t *testing.T) {
+	r := Redis(t)
+	say(t, r, "CONFIG SET appendfsync always", "+OK")
+	say(t, r, "SET b 2", "+OK")
+	r.Kill()
+	if c, err := net.Dial("tcp", r.Addr); err == nil {
+		c.Close()
+		t.Fatal("it answers after Kill")
+	}
+	r.Start()
+	say(t, r, "EXISTS b", ":1")
+
+	r.Kill()
+	if err := os.RemoveAll(filepath.Join(r.Dir, "appendonlydir")); err != nil {
+		t.Fatal(err)
+	}
+	r.Start()
+	say(t, r, "EXISTS b", ":0")
+}
+
+// say sends one command and expects a reply.
+func say(t *testing.T, r *RedisServer, command, want string) {
+	t.Helper()
+	c, err := net.Dial("tcp", r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "%s\r\n", command)
+	reply, err := bufio.NewReader(c).ReadString('\n')
+	if got := strings.TrimSpace(reply); got != want {
+		t.Fatalf("%s = %q, %v, want %q", command, got, err, want)
+	}
+}
