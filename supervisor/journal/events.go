@@ -1,0 +1,83 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"writ"
+	"writ/internal/sqldb"
+)
+
+// AddEvents appends events; they get their numbers and their time here, in the transaction of what they tell.
+func (tx *Tx) AddEvents(events ...writ.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var last int64
+	err := tx.QueryRowContext(tx.ctx, `UPDATE event_counter SET seq = seq + $1 WHERE only_row = 1 RETURNING seq`, len(events)).Scan(&last)
+	if err != nil {
+		return err
+	}
+	for i, e := range events {
+		e.Journal, e.Seq, e.Time = tx.journal, last-int64(len(events)-1-i), tx.Now
+		body, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, e.Seq, body); err != nil {
+			return err
+		}
+	}
+	tx.events += len(events)
+	return nil
+}
+
+// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. It implements
+// link.EventSource.
+func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+	for {
+		j.mu.Lock()
+		written := j.written // taken before reading: an event that is committed meanwhile closes it
+		j.mu.Unlock()
+		events, err := j.events(ctx, after, max)
+		if err != nil || len(events) > 0 {
+			return events, err
+		}
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+	rows, err := j.db.Query(ctx, `SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var events []writ.Event
+	for rows.Next() {
+		var body []byte
+		var e writ.Event
+		if err := rows.Scan(&body); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(body, &e); err != nil {
+			return nil, fmt.Errorf("decode event: %w", err)
+		}
+		events = append(events, e)
+	}
+	return events, rows.Err()
+}
+
+// Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.
+func (j *Journal) Acknowledge(ctx context.Context, coordinator string, seq int64) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
+			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, coordinator, seq)
+		return err
+	})
+}

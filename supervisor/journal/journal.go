@@ -1,0 +1,183 @@
+// Package journal is the truth of one datacenter: runs, calls, deliveries, results, resources, nodes, tokens, rosters and the
+// outgoing events. What is not in here did not happen. It knows how records are kept and that a state may move only as the tables
+// of package writ allow; why something moves is the supervisor's business.
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/internal/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Journal is an open journal. Close it.
+type Journal struct {
+	id string
+	db *sqldb.DB
+
+	mu      sync.Mutex
+	written chan struct{} // closed and replaced when events were committed
+}
+
+// Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
+type Tx struct {
+	*sqldb.Tx
+	ctx     context.Context
+	journal string
+	events  int
+}
+
+// Open opens the journal at path (":memory:" in tests), making it if there is none.
+func Open(ctx context.Context, path string) (*Journal, error) {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqldb.Open(ctx, path, sub)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	j := &Journal{db: db, written: make(chan struct{})}
+	err = j.Write(ctx, func(tx *Tx) error {
+		j.id, err = tx.meta("journal")
+		if err == nil && j.id == "" {
+			j.id = writ.NewUUID()
+			err = tx.setMeta("journal", j.id)
+		}
+		return err
+	})
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	return j, nil
+}
+
+// ID returns the journal's id. With an event's sequence number it names the event for ever.
+func (j *Journal) ID() string { return j.id }
+
+// Close closes the journal; writes under way are finished.
+func (j *Journal) Close() error { return j.db.Close() }
+
+// Read runs do on one moment of the journal.
+func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
+	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, journal: j.id}) })
+}
+
+// Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
+// only. do may run more than once, so it must have no effect besides those on tx.
+func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
+	wrote := false
+	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		t := &Tx{Tx: tx, ctx: ctx, journal: j.id}
+		err := do(t)
+		wrote = t.events > 0
+		return err
+	})
+	if err == nil && wrote {
+		j.mu.Lock()
+		close(j.written)
+		j.written = make(chan struct{})
+		j.mu.Unlock()
+	}
+	return err
+}
+
+// BeginEpoch takes a new epoch, higher than every earlier one and at least the clock's milliseconds, so that even a journal restored
+// from a backup fences whatever was sent after the backup.
+func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
+	var epoch int64
+	err := j.Write(ctx, func(tx *Tx) error {
+		stored, err := tx.meta("epoch")
+		if err != nil {
+			return err
+		}
+		last, _ := strconv.ParseInt(stored, 10, 64) // "" at the first start
+		epoch = max(last+1, now.UnixMilli())
+		return tx.setMeta("epoch", strconv.FormatInt(epoch, 10))
+	})
+	return epoch, err
+}
+
+func (tx *Tx) meta(name string) (string, error) {
+	var value string
+	err := tx.QueryRowContext(tx.ctx, `SELECT value FROM meta WHERE name = $1`, name).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return value, err
+}
+
+func (tx *Tx) setMeta(name, value string) error {
+	return tx.exec(`INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
+}
+
+func (tx *Tx) exec(query string, args ...any) error {
+	_, err := tx.ExecContext(tx.ctx, query, args...)
+	return err
+}
+
+// changed runs a statement and reports whether it touched a row.
+func (tx *Tx) changed(query string, args ...any) (bool, error) {
+	result, err := tx.ExecContext(tx.ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// get decodes the body that query finds. It reports false if there is no row.
+func get[T any](tx *Tx, query string, args ...any) (*T, error) {
+	var body []byte
+	err := tx.QueryRowContext(tx.ctx, query, args...).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode[T](body)
+}
+
+// list decodes the bodies that query finds.
+func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []*T
+	for rows.Next() {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
+			return nil, err
+		}
+		record, err := decode[T](body)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, record)
+	}
+	return found, rows.Err()
+}
+
+func decode[T any](body []byte) (*T, error) {
+	record := new(T)
+	if err := cbor.Unmarshal(body, record); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", record, err)
+	}
+	return record, nil
+}

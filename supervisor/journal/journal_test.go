@@ -1,0 +1,200 @@
+package journal_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+func open(t *testing.T, path string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func write(t *testing.T, j *journal.Journal, do func(tx *journal.Tx) error) {
+	t.Helper()
+	if err := j.Write(t.Context(), do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func aRun(name string) *journal.Run {
+	payload := writ.DigestOf([]byte(name))
+	return &journal.Run{
+		Run: writ.Run{
+			ID: writ.RunIDOf(payload), Payload: payload, Project: "p", State: writ.RunAccepted, Signer: "alice",
+			Accepted: time.Date(2026, 11, 21, 10, 0, 0, 123000, time.UTC), Deadline: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC),
+			Output: map[string]any{"n": int64(1), "list": []any{"a", true, nil}},
+		},
+		MaxCalls: 10,
+	}
+}
+
+func aCall(run writ.RunID, seq int) *journal.Call {
+	retries := 2
+	return &journal.Call{
+		Call: writ.Call{
+			Run: run, Seq: seq, Operation: "volume.create", Kind: writ.KindVolume, Name: "v", State: writ.CallPlanned, Try: 1,
+			Planned: time.Date(2026, 11, 21, 10, 0, 1, 0, time.UTC), After: []int{1}, Error: writ.Errorf(writ.CodeNodeLost, "gone"),
+		},
+		Hash: writ.DigestOf([]byte("args")), Project: "p", Args: map[string]any{"size_gib": int64(1)},
+		Options: writ.CallOptions{Retries: &retries, Labels: map[string]string{"a": "b"}}, Need: writ.Capacity{DiskGiB: 1},
+	}
+}
+
+func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j, err := journal.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, call := aRun("one"), aCall(aRun("one").ID, 1)
+	write(t, j, func(tx *journal.Tx) error {
+		if added, err := tx.AddRun(run, []byte("signed")); err != nil || !added {
+			t.Errorf("AddRun = %v, %v", added, err)
+		}
+		return tx.AddCall(call)
+	})
+	id := j.ID()
+	j.Close()
+
+	j = open(t, path)
+	if j.ID() != id {
+		t.Errorf("journal id changed from %s to %s", id, j.ID())
+	}
+	err = j.Read(t.Context(), func(tx *journal.Tx) error {
+		gotRun, err := tx.Run(run.ID)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(run, gotRun); diff != "" {
+			t.Errorf("run (-want +got):\n%s", diff)
+		}
+		calls, err := tx.Calls(run.ID)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff([]*journal.Call{call}, calls, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheSamePayloadIsRecordedOnce(t *testing.T) {
+	j := open(t, ":memory:")
+	for i, want := range []bool{true, false} {
+		write(t, j, func(tx *journal.Tx) error {
+			added, err := tx.AddRun(aRun("one"), []byte("signed"))
+			if added != want {
+				t.Errorf("AddRun number %d = %v, want %v", i+1, added, want)
+			}
+			return err
+		})
+	}
+}
+
+func TestIllegalMovesAreRefused(t *testing.T) {
+	j := open(t, ":memory:")
+	run, call := aRun("one"), aCall(aRun("one").ID, 1)
+	write(t, j, func(tx *journal.Tx) error {
+		tx.AddRun(run, nil)
+		return tx.AddCall(call)
+	})
+	err := j.Write(t.Context(), func(tx *journal.Tx) error {
+		ended := *run
+		ended.State = writ.RunSucceeded
+		return tx.PutRun(&ended, writ.RunAccepted)
+	})
+	if err == nil {
+		t.Error("a run moved from accepted to succeeded")
+	}
+	err = j.Write(t.Context(), func(tx *journal.Tx) error {
+		back := *call
+		back.State = writ.CallPlanned
+		return tx.PutCall(&back, writ.CallSucceeded)
+	})
+	if err == nil {
+		t.Error("a call moved from succeeded to planned")
+	}
+}
+
+func TestEventsAreNumberedWithoutGapsAndWakeReaders(t *testing.T) {
+	j := open(t, ":memory:")
+	got := make(chan []writ.Event)
+	go func() {
+		events, err := j.Events(t.Context(), 0, 10)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- events
+	}()
+	undone := j.Write(t.Context(), func(tx *journal.Tx) error {
+		tx.AddEvents(writ.Event{Node: &writ.Node{Name: "undone"}})
+		return writ.Errorf(writ.CodeConflict, "no")
+	})
+	if undone == nil {
+		t.Fatal("the error of a change was lost")
+	}
+	write(t, j, func(tx *journal.Tx) error {
+		return tx.AddEvents(writ.Event{Node: &writ.Node{Name: "a"}}, writ.Event{Node: &writ.Node{Name: "b"}})
+	})
+	events := <-got
+	if len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 || events[0].Journal != j.ID() || events[1].Node.Name != "b" {
+		t.Errorf("events = %+v", events)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := j.Events(ctx, 2, 10); err == nil {
+		t.Error("Events returned nothing without an error")
+	}
+}
+
+func TestATokenIsSpentOnce(t *testing.T) {
+	j := open(t, ":memory:")
+	write(t, j, func(tx *journal.Tx) error {
+		return tx.AddToken(journal.Token{ID: "t", Hash: []byte("h"), Expires: time.Now().Add(time.Hour)})
+	})
+	for _, try := range []struct {
+		token string
+		want  bool
+	}{{"t", true}, {"t", false}, {"unknown", false}} {
+		write(t, j, func(tx *journal.Tx) error {
+			spent, err := tx.SpendToken(try.token, "key")
+			if spent != try.want {
+				t.Errorf("SpendToken(%s) = %v, want %v", try.token, spent, try.want)
+			}
+			return err
+		})
+	}
+}
+
+func TestEpochsOnlyRise(t *testing.T) {
+	j := open(t, ":memory:")
+	now := time.Now()
+	first, err := j.BeginEpoch(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := j.BeginEpoch(t.Context(), now.Add(-time.Hour)) // the clock went back
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != now.UnixMilli() || second != first+1 {
+		t.Errorf("epochs %d, %d", first, second)
+	}
+}

@@ -1,0 +1,66 @@
+package journal
+
+import (
+	"fmt"
+
+	"writ"
+	"writ/internal/cbor"
+)
+
+// Resource is a resource with the arguments that it was last made with and what it uses up on its node.
+type Resource struct {
+	writ.Resource
+	Args map[string]any `json:"args,omitempty"`
+	Need writ.Capacity  `json:"need"`
+}
+
+// PutResource keeps a resource, new or changed.
+func (tx *Tx) PutResource(r *Resource) error {
+	body, err := cbor.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode resource: %w", err)
+	}
+	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpus, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (project, kind, name) DO UPDATE SET node = excluded.node, cpus = excluded.cpus, memory_mib = excluded.memory_mib,
+		disk_gib = excluded.disk_gib, body = excluded.body`,
+		string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Need.CPUs, r.Need.MemoryMiB, r.Need.DiskGiB, body)
+}
+
+// RemoveResource forgets a resource.
+func (tx *Tx) RemoveResource(id writ.ResourceID) error {
+	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project), string(id.Kind), id.Name)
+}
+
+// Resource returns a resource, nil if there is none.
+func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
+	return get[Resource](tx, `SELECT body FROM resources WHERE project = $1 AND kind = $2 AND name = $3`,
+		string(id.Project), string(id.Kind), id.Name)
+}
+
+// Resources returns all resources of the datacenter.
+func (tx *Tx) Resources() ([]*Resource, error) {
+	return list[Resource](tx, `SELECT body FROM resources ORDER BY project, kind, name`)
+}
+
+// Used returns what is reserved on each node: by resources that exist and by open calls that will make or grow one.
+func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, CAST(SUM(cpus) AS BIGINT), CAST(SUM(memory_mib) AS BIGINT), CAST(SUM(disk_gib) AS BIGINT) FROM (
+		SELECT node, cpus, memory_mib, disk_gib FROM resources
+		UNION ALL
+		SELECT node, cpus, memory_mib, disk_gib FROM calls WHERE state IN ('planned', 'queued', 'running')
+	) AS reserved WHERE node <> '' GROUP BY node`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	used := make(map[writ.NodeID]writ.Capacity)
+	for rows.Next() {
+		var node writ.NodeID
+		var c writ.Capacity
+		if err := rows.Scan(&node, &c.CPUs, &c.MemoryMiB, &c.DiskGiB); err != nil {
+			return nil, err
+		}
+		used[node] = c
+	}
+	return used, rows.Err()
+}

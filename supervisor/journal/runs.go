@@ -1,0 +1,303 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/internal/sqldb"
+)
+
+// Run is a run with what only its datacenter needs to know of it.
+type Run struct {
+	writ.Run
+	Waiting   []int       `json:"waiting,omitempty"`   // the last pass waits for one of these
+	Handled   []int       `json:"handled,omitempty"`   // calls whose .err the script has read
+	Completed bool        `json:"completed,omitempty"` // the script reached its end
+	Stop      *writ.Error `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
+	StopState string      `json:"stop_state,omitempty"`
+	StopBy    time.Time   `json:"stop_by,omitzero"`  // when it ends even if calls did not report
+	Logs      int         `json:"logs,omitempty"`    // lines that are journaled
+	Crashes   int         `json:"crashes,omitempty"` // of the evaluator, in a row
+	MaxCalls  int         `json:"max_calls"`
+}
+
+// Call is a call with its arguments, its result and what dispatching it needs.
+type Call struct {
+	writ.Call
+	Hash    writ.Digest      `json:"hash"`
+	Project writ.ProjectID   `json:"project"`
+	UID     writ.UID         `json:"uid,omitempty"`
+	Args    map[string]any   `json:"args,omitempty"`
+	Options writ.CallOptions `json:"options"`
+	Need    writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
+	Orders  []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
+	Values  map[string]any   `json:"values,omitempty"`
+	Ready   bool             `json:"ready,omitempty"` // placed, and all that it needs has succeeded
+	RetryAt time.Time        `json:"retry_at,omitzero"`
+	StartBy time.Time        `json:"start_by,omitzero"`
+	EndBy   time.Time        `json:"end_by,omitzero"`
+}
+
+// AddRun records an accepted submission and its run in one go. It reports false, and changes nothing, if the payload is known.
+func (tx *Tx) AddRun(r *Run, signed []byte) (bool, error) {
+	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
+		r.Payload.String(), signed, string(r.ID))
+	if err != nil || !added {
+		return false, err
+	}
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, accepted, deadline, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+}
+
+// PutRun keeps a run that changed. from is the state that it had; a move that the table does not allow is an error.
+func (tx *Tx) PutRun(r *Run, from writ.RunState) error {
+	if r.State != from && !writ.CanMove(writ.RunMoves, from, r.State) {
+		return fmt.Errorf("run %s: no move from %s to %s", r.ID, from, r.State)
+	}
+	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, accepted = $5, deadline = $6, body = $7 WHERE id = $1`)
+}
+
+func (tx *Tx) putRun(r *Run, query string) error {
+	body, err := cbor.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode run: %w", err)
+	}
+	found, err := tx.changed(query, string(r.ID), string(r.State), string(r.Project), r.Deployment,
+		sqldb.Micros(r.Accepted), sqldb.Micros(r.Deadline), body)
+	if err == nil && !found {
+		err = fmt.Errorf("run %s is not in the journal", r.ID)
+	}
+	return err
+}
+
+// Run returns a run, nil if there is none.
+func (tx *Tx) Run(id writ.RunID) (*Run, error) {
+	return get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
+}
+
+// OpenRuns returns the ids of the runs that have not ended, oldest first.
+func (tx *Tx) OpenRuns() ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') ORDER BY accepted, id`)
+}
+
+// DueRuns returns the open runs whose deadline is over.
+func (tx *Tx) DueRuns(now time.Time) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND deadline <= $1`, sqldb.Micros(now))
+}
+
+// EarlierRun returns the oldest open run of the same deployment that was accepted before r, "" if r may go on.
+func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
+	if r.Deployment == "" {
+		return "", nil
+	}
+	ids, err := tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND project = $1 AND deployment = $2
+		AND (accepted < $3 OR accepted = $3 AND id < $4) ORDER BY accepted, id LIMIT 1`,
+		string(r.Project), r.Deployment, sqldb.Micros(r.Accepted), string(r.ID))
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+func (tx *Tx) runIDs(query string, args ...any) ([]writ.RunID, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []writ.RunID
+	for rows.Next() {
+		var id writ.RunID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// Payload returns a submission as it was signed, nil if it is not known.
+func (tx *Tx) Payload(digest writ.Digest) ([]byte, error) {
+	var signed []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT signed FROM payloads WHERE digest = $1`, digest.String()).Scan(&signed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return signed, err
+}
+
+// Revision returns the revision of a deployment, 0 before its first run.
+func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
+	var revision int
+	err := tx.QueryRowContext(tx.ctx, `SELECT revision FROM deployments WHERE project = $1 AND name = $2`,
+		string(project), deployment).Scan(&revision)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return revision, err
+}
+
+// SetRevision records the revision of a deployment.
+func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision int) error {
+	return tx.exec(`INSERT INTO deployments (project, name, revision) VALUES ($1, $2, $3)
+		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision`, string(project), deployment, revision)
+}
+
+// AddCall records a new call.
+func (tx *Tx) AddCall(c *Call) error {
+	return tx.putCall(c, `INSERT INTO calls (run, seq, state, node, project, kind, name, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
+}
+
+// PutCall keeps a call that changed. from is the state that it had.
+func (tx *Tx) PutCall(c *Call, from writ.CallState) error {
+	if c.State != from && !writ.CanMove(writ.CallMoves, from, c.State) {
+		return fmt.Errorf("call %s-%d: no move from %s to %s", c.Run, c.Seq, from, c.State)
+	}
+	return tx.putCall(c, `UPDATE calls SET state = $3, node = $4, project = $5, kind = $6, name = $7, ready = $8, retry_at = $9, planned = $10,
+		cpus = $11, memory_mib = $12, disk_gib = $13, body = $14 WHERE run = $1 AND seq = $2`)
+}
+
+func (tx *Tx) putCall(c *Call, query string) error {
+	body, err := cbor.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode call: %w", err)
+	}
+	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), string(c.Node), string(c.Project), string(c.Kind), c.Name, c.Ready,
+		sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body)
+	if err == nil && !found {
+		err = fmt.Errorf("call %s-%d is not in the journal", c.Run, c.Seq)
+	}
+	return err
+}
+
+// Calls returns all calls of a run in their order.
+func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
+	return list[Call](tx, `SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
+}
+
+// Call returns one call, nil if there is none.
+func (tx *Tx) Call(run writ.RunID, seq int) (*Call, error) {
+	return get[Call](tx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run), seq)
+}
+
+// SentCalls returns every call that is out at a node.
+func (tx *Tx) SentCalls() ([]*Call, error) {
+	return list[Call](tx, `SELECT body FROM calls WHERE state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
+}
+
+// CountSent returns how many calls are out at a node.
+func (tx *Tx) CountSent(node writ.NodeID) (int, error) {
+	var n int
+	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM calls WHERE node = $1 AND state IN ('queued', 'running')`, string(node)).Scan(&n)
+	return n, err
+}
+
+// SendableCalls returns at most max calls of a node that are planned, ready and due, oldest first.
+func (tx *Tx) SendableCalls(node writ.NodeID, now time.Time, max int) ([]*Call, error) {
+	return list[Call](tx, `SELECT body FROM calls WHERE node = $1 AND state = 'planned' AND ready AND retry_at <= $2
+		ORDER BY planned, run, seq LIMIT $3`, string(node), sqldb.Micros(now), max)
+}
+
+// WaitingRuns returns the runs with calls that are planned and either have no node or whose retry is due.
+func (tx *Tx) WaitingRuns(now time.Time) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE state = 'planned' AND node = '' AND retry_at <= $1`, sqldb.Micros(now))
+}
+
+// QueueDepths counts the open calls of each node.
+func (tx *Tx) QueueDepths() (map[writ.NodeID]writ.QueueDepth, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, state, COUNT(*) FROM calls WHERE state IN ('planned', 'queued', 'running') GROUP BY node, state`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	depths := make(map[writ.NodeID]writ.QueueDepth)
+	for rows.Next() {
+		var node writ.NodeID
+		var state writ.CallState
+		var n int
+		if err := rows.Scan(&node, &state, &n); err != nil {
+			return nil, err
+		}
+		d := depths[node]
+		d.Node = node
+		switch state {
+		case writ.CallPlanned:
+			d.Planned = n
+		case writ.CallQueued:
+			d.Queued = n
+		default:
+			d.Running = n
+		}
+		depths[node] = d
+	}
+	return depths, rows.Err()
+}
+
+// AddDelivery records that a job with this digest is sent to a node.
+func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
+	return tx.exec(`INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		string(c.Run), c.Seq, c.Try, c.Delivery, string(c.Node), digest.String(), epoch, sqldb.Micros(tx.Now))
+}
+
+// WasSent reports whether a job with this digest was sent to the node as a delivery of this try.
+func (tx *Tx) WasSent(key writ.JobKey, node writ.NodeID, digest writ.Digest) (bool, error) {
+	var n int
+	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deliveries WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
+		string(key.Run), key.Seq, key.Try, string(node), digest.String()).Scan(&n)
+	return n > 0, err
+}
+
+// AddResult keeps the sealed frame that a result came in. The first of a try stays.
+func (tx *Tx) AddResult(key writ.JobKey, digest writ.Digest, sealed []byte) error {
+	return tx.exec(`INSERT INTO results (run, seq, try, digest, sealed) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (run, seq, try) DO NOTHING`,
+		string(key.Run), key.Seq, key.Try, digest.String(), sealed)
+}
+
+// ResultsDigest returns SHA-256 over the digests of a run's results in order of seq and try.
+func (tx *Tx) ResultsDigest(run writ.RunID) (writ.Digest, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT digest FROM results WHERE run = $1 ORDER BY seq, try`, string(run))
+	if err != nil {
+		return writ.Digest{}, err
+	}
+	defer rows.Close()
+	var all []byte
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return writ.Digest{}, err
+		}
+		all = append(all, digest...)
+	}
+	return writ.DigestOf(all), rows.Err()
+}
+
+// AddLog keeps a line that the script wrote.
+func (tx *Tx) AddLog(line writ.LogLine) error {
+	return tx.exec(`INSERT INTO logs (run, ordinal, text, time) VALUES ($1, $2, $3, $4)`,
+		string(line.Run), line.Ordinal, line.Text, sqldb.Micros(line.Time))
+}
+
+// Logs returns at most max lines of a run after an ordinal.
+func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT ordinal, text, time FROM logs WHERE run = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3`,
+		string(run), after, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var lines []writ.LogLine
+	for rows.Next() {
+		line := writ.LogLine{Run: run}
+		var us int64
+		if err := rows.Scan(&line.Ordinal, &line.Text, &us); err != nil {
+			return nil, err
+		}
+		line.Time = sqldb.Time(us)
+		lines = append(lines, line)
+	}
+	return lines, rows.Err()
+}

@@ -1,0 +1,55 @@
+package link
+
+import "writ"
+
+// The messages of the verbs. A coordinator sends all but the last; a supervisor sends roster as well, to ask for versions it lacks.
+type (
+	// Submit hands in a submission: signed text and signature. The answer is a writ.Run; the same submission again gets the same.
+	Submit struct {
+		Signed []byte `json:"signed"`
+	}
+	// Statement hands in a signed statement. The answer is a StatementAnswer.
+	Statement struct {
+		Signed []byte `json:"signed"`
+	}
+	// StatementAnswer says what a statement did.
+	StatementAnswer struct {
+		Subject string `json:"subject"` // as in the statement
+		Done    string `json:"done"`    // a sentence: "node n1 is cordoned"
+	}
+	// Rosters carries signed rosters, oldest first. A receiver passes over those that it has. The answer is a RosterVersion.
+	Rosters struct {
+		Signed [][]byte `json:"signed"`
+	}
+	// RosterVersion asks a coordinator for the rosters after a version (the answer is Rosters), or answers Rosters with the newest.
+	RosterVersion struct {
+		Version int `json:"version"`
+	}
+	// Logs asks for at most Max lines that a run's script wrote after the ordinal After. The answer is []writ.LogLine.
+	Logs struct {
+		Run   writ.RunID `json:"run"`
+		After int        `json:"after"`
+		Max   int        `json:"max"`
+	}
+	// Values asks for a run with its output and what its calls answered. The answer is RunValues.
+	Values struct {
+		Run writ.RunID `json:"run"`
+	}
+	// RunValues is a run as its datacenter knows it now.
+	RunValues struct {
+		Run   writ.Run     `json:"run"`
+		Calls []CallValues `json:"calls"`
+	}
+	// CallValues is a call with its arguments and its result.
+	CallValues struct {
+		writ.Call
+		Args   map[string]any `json:"args,omitempty"`
+		Values map[string]any `json:"values,omitempty"`
+	}
+	// Queues asks for the depth of the queues. The answer is []writ.QueueDepth.
+	Queues struct{}
+	// Resources asks for the resources of a project, of all if Project is empty. The answer is []writ.Resource, with values.
+	Resources struct {
+		Project writ.ProjectID `json:"project,omitempty"`
+	}
+)
