@@ -101,8 +101,9 @@ func (id RunID) Valid() bool { return runPattern.MatchString(string(id)) }
 func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process if it must
-	binary.BigEndian.PutUint16(b[0:], uint16(time.Now().UnixMilli()>>32))
-	binary.BigEndian.PutUint32(b[2:], uint32(time.Now().UnixMilli()))
+	ms := time.Now().UnixMilli()
+	binary.BigEndian.PutUint16(b[0:], uint16(ms>>32))
+	binary.BigEndian.PutUint32(b[2:], uint32(ms))
 	b[6] = b[6]&0x0f | 0x70
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])

@@ -1,0 +1,103 @@
+package writ_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+func TestEveryCodeHasOneRow(t *testing.T) {
+	rows := map[writ.Code]int{}
+	for _, row := range writ.Codes {
+		rows[row.Code]++
+	}
+	for name, value := range constants(t, "code.go", "Code") {
+		if n := rows[writ.Code(value)]; n != 1 {
+			t.Errorf("%s has %d rows in Codes, want 1", name, n)
+		}
+		delete(rows, writ.Code(value))
+	}
+	for code := range rows {
+		t.Errorf("the row of %s has no constant", code)
+	}
+}
+
+func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
+	upperSnake := regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
+	exits := []int{writ.ExitFailed, writ.ExitUsage, writ.ExitDenied, writ.ExitNotFound, writ.ExitConflict, writ.ExitTimeout, writ.ExitUnreachable}
+	statuses := map[writ.Kind][]int{
+		writ.Invalid:     {400, 413, 422, 501},
+		writ.Denied:      {403},
+		writ.NotFound:    {404, 422},
+		writ.Conflict:    {409},
+		writ.Unavailable: {409, 422, 429, 503, 504},
+		writ.Failed:      {409, 422, 502},
+		writ.Internal:    {500},
+	}
+	for _, row := range writ.Codes {
+		if !upperSnake.MatchString(string(row.Code)) {
+			t.Errorf("%s is not in UPPER_SNAKE", row.Code)
+		}
+		if !slices.Contains(statuses[row.Kind], row.Status) {
+			t.Errorf("%s: status %d does not fit kind %s", row.Code, row.Status, row.Kind)
+		}
+		if !slices.Contains(exits, row.Exit) {
+			t.Errorf("%s: exit %d is none of the command line's", row.Code, row.Exit)
+		}
+		if row.Kind == writ.Unavailable && row.Status >= 500 && !row.Retryable {
+			t.Errorf("%s: who gets %d tries again, so it must be retryable", row.Code, row.Status)
+		}
+		if row.Retryable && (row.Kind == writ.Invalid || row.Kind == writ.NotFound || row.Kind == writ.Internal) {
+			t.Errorf("%s: trying again does not help against %s", row.Code, row.Kind)
+		}
+		if !strings.HasSuffix(row.Explain, ".") || strings.ContainsAny(row.Explain, "\n|") {
+			t.Errorf("%s: %q is no line of explanation", row.Code, row.Explain)
+		}
+	}
+}
+
+func TestUnknownCodeCountsAsInternal(t *testing.T) {
+	if got := writ.Code("NEVER_HEARD_OF").Info(); got.Code != writ.CodeInternal || got.Status != 500 {
+		t.Errorf("Info = %+v", got)
+	}
+	if got := writ.CodeExpired.Info(); got.Code != writ.CodeExpired {
+		t.Errorf("Info = %+v", got)
+	}
+}
+
+// constants returns the string constants of a type by name, as its file declares them.
+func constants(t testing.TB, file, typeName string) map[string]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		named, ok := spec.Type.(*ast.Ident)
+		literal, isLiteral := spec.Values[0].(*ast.BasicLit)
+		if ok && isLiteral && named.Name == typeName {
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[spec.Names[0].Name] = value
+		}
+		return true
+	})
+	if len(found) == 0 {
+		t.Fatalf("%s declares no constants of %s", file, typeName)
+	}
+	return found
+}

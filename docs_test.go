@@ -1,0 +1,96 @@
+package writ_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+//go:generate go test . -run ^TestDocuments$ -update
+
+var update = flag.Bool("update", false, "write the documents that are made from the tables of this package")
+
+// Two documents are the tables of this package in another form.
+func TestDocuments(t *testing.T) {
+	for name, text := range map[string]string{"codes.md": codesDocument(), "states.md": statesDocument()} {
+		path := filepath.Join("docs", name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(text, string(got)); diff != "" {
+			t.Errorf("%s is not what the tables say; run `go generate .` (-tables +file):\n%s", path, diff)
+		}
+	}
+}
+
+func codesDocument() string {
+	var b strings.Builder
+	b.WriteString(`# Codes
+
+Every error that a person or a program sees carries one of these codes; they do not change their meaning. *Retry* says whether the
+same request may succeed later without being changed. *Status* is that of HTTP, *exit* that of the command line. Diagnostics of
+scripts have codes of their own, W0001 and up. This page is made from the table ` + "`Codes`" + ` of the root package by ` + "`go generate .`" + `.
+
+| code | kind | retry | status | exit | meaning and remedy |
+| --- | --- | --- | --- | --- | --- |
+`)
+	for _, row := range writ.Codes {
+		retry := "no"
+		if row.Retryable {
+			retry = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %d | %s |\n", row.Code, row.Kind, retry, row.Status, row.Exit, row.Explain)
+	}
+	return b.String()
+}
+
+func statesDocument() string {
+	var b strings.Builder
+	b.WriteString(`# States
+
+What can be in which state, and every legal move with its cause. Stores refuse any other move. This page is made from the tables of
+moves in the root package by ` + "`go generate .`" + `. The liveness of a node (ready, silent, lost) is not stored: it is the age of its
+last beat.
+`)
+	writeMoves(&b, "Submission", "Where a submission stands at its coordinator.", writ.SubmissionMoves, writ.SubmissionWaiting)
+	writeMoves(&b, "Run", "Where a run stands in its datacenter.", writ.RunMoves, writ.RunAccepted)
+	writeMoves(&b, "Call", "Where the n-th operation of a run stands.", writ.CallMoves, writ.CallPlanned)
+	writeMoves(&b, "Admission", "Whether a node may take part at all.", writ.AdmissionMoves, writ.AdmissionPending)
+	writeMoves(&b, "Scheduling", "Whether an approved node may get new work.", writ.SchedulingMoves, writ.SchedulingOpen)
+	return b.String()
+}
+
+func writeMoves[S ~string](b *strings.Builder, title, about string, table []writ.Move[S], first S) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```mermaid\nstateDiagram-v2\n\t[*] --> %s\n", title, about, first)
+	final := map[S]bool{}
+	for _, m := range table {
+		fmt.Fprintf(b, "\t%s --> %s\n", m.From, m.To)
+		final[m.To] = true
+	}
+	for _, m := range table {
+		delete(final, m.From)
+	}
+	for _, m := range table {
+		if final[m.To] {
+			fmt.Fprintf(b, "\t%s --> [*]\n", m.To)
+			delete(final, m.To)
+		}
+	}
+	b.WriteString("```\n\n| from | to | cause |\n| --- | --- | --- |\n")
+	for _, m := range table {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", m.From, m.To, m.Cause)
+	}
+}
