@@ -1,0 +1,162 @@
+// Package journal remembers what one node was asked to do once and what came of it, so that a delivery that comes again, also
+// after a crash, is answered instead of carried out. It also keeps what must survive the runner's process: the highest epoch, the
+// cancelled runs and the count of starts. It knows no keys, no queue and no driver.
+package journal
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Keep is how long a row outlives its job's end-by. Nobody asks for it later: the seal of a job is refused after end-by, and the
+// supervisor has given the call up.
+const Keep = 24 * time.Hour
+
+// Journal is a node's open store. Its methods may be called concurrently; those that change something return when the change is
+// on disk, and with STORE_UNAVAILABLE if it cannot be written.
+type Journal struct {
+	db   *sqldb.DB
+	lock *os.File // nil in memory
+}
+
+// Open opens the journal at path, ":memory:" for one that ends with the process. One process at a time can have it open:
+// a second one gets CONFLICT, because two runners would carry out the same job twice.
+func Open(ctx context.Context, path string) (*Journal, error) {
+	j := &Journal{}
+	if path != ":memory:" {
+		lock, err := acquire(path + ".lock")
+		if err != nil {
+			return nil, err
+		}
+		j.lock = lock
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		j.db, err = sqldb.Open(ctx, path, files)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", err), j.unlock())
+	}
+	return j, nil
+}
+
+// acquire takes the lock that the kernel frees when the process is gone, however it ends.
+func acquire(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the node's journal: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, writ.Errorf(writ.CodeConflict, "another runner works with this data directory").
+				WithHint("stop it, or give this one its own --data")
+		}
+		return nil, fmt.Errorf("lock the node's journal: %w", err)
+	}
+	return f, nil
+}
+
+func (j *Journal) unlock() error {
+	if j.lock == nil {
+		return nil
+	}
+	return j.lock.Close()
+}
+
+// Close waits for the write in progress and closes the journal.
+func (j *Journal) Close() error {
+	return errors.Join(j.db.Close(), j.unlock())
+}
+
+// Begin counts a start of the runner and returns its number, from 1.
+func (j *Journal) Begin(ctx context.Context) (int64, error) {
+	var incarnation int64
+	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		return tx.QueryRow("UPDATE node SET incarnation = incarnation + 1 RETURNING incarnation").Scan(&incarnation)
+	})
+	return incarnation, err
+}
+
+// Probe writes something without meaning, to learn whether the store can be written.
+func (j *Journal) Probe(ctx context.Context) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.Exec("UPDATE node SET probed = $1", sqldb.Micros(tx.Now))
+		return err
+	})
+}
+
+// Epoch returns the highest epoch that was raised.
+func (j *Journal) Epoch(ctx context.Context) (int64, error) {
+	var epoch int64
+	err := j.db.QueryRow(ctx, "SELECT epoch FROM node").Scan(&epoch)
+	return epoch, err
+}
+
+// RaiseEpoch keeps epoch if it is higher than the one that is kept.
+func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.Exec("UPDATE node SET epoch = $1 WHERE epoch < $1", epoch)
+		return err
+	})
+}
+
+// Cancel remembers cancelled runs, each until a time. A later time wins.
+func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]time.Time) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		for run, until := range runs {
+			_, err := tx.Exec("INSERT INTO cancels (run, until) VALUES ($1, $2)"+
+				" ON CONFLICT (run) DO UPDATE SET until = excluded.until WHERE cancels.until < excluded.until", run, sqldb.Micros(until))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Cancels returns the runs whose jobs are to be refused, and until when.
+func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]time.Time, error) {
+	rows, err := j.db.Query(ctx, "SELECT run, until FROM cancels")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	cancels := map[writ.RunID]time.Time{}
+	for rows.Next() {
+		var run writ.RunID
+		var until int64
+		if err := rows.Scan(&run, &until); err != nil {
+			return nil, err
+		}
+		cancels[run] = sqldb.Time(until)
+	}
+	return cancels, rows.Err()
+}
+
+// Prune forgets the jobs whose end-by is more than Keep before now, and the cancelled runs whose time is over.
+func (j *Journal) Prune(ctx context.Context, now time.Time) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", sqldb.Micros(now.Add(-Keep))); err != nil {
+			return err
+		}
+		_, err := tx.Exec("DELETE FROM cancels WHERE until < $1", sqldb.Micros(now))
+		return err
+	})
+}

@@ -1,0 +1,185 @@
+package journal_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/runner/journal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, path string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func job(seq int, endBy time.Time) *writ.Job {
+	return &writ.Job{
+		JobKey:    writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: seq, Try: 1},
+		Operation: "volume.create", EndBy: endBy.UnixMilli(),
+	}
+}
+
+func answer(key writ.JobKey, text string) *writ.Result {
+	return &writ.Result{
+		JobKey: key, Job: writ.DigestOf([]byte(text)), Node: "n", Change: writ.ChangeCreated, Incarnation: 1, Started: 1, Ended: 2,
+		Values: map[string]any{"path": text, "size_gib": int64(10), "tags": []any{"a", true, nil}},
+	}
+}
+
+func TestAStartedJobIsKnownAfterTheProcessIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	first := job(1, time.Now().Add(time.Hour))
+	j := open(t, path)
+	before, err := j.Start(t.Context(), first, writ.DigestOf([]byte("1")), 7)
+	if err != nil || before != nil {
+		t.Fatalf("the first start found %+v, %v", before, err)
+	}
+	must(t, j.Close())
+
+	j = open(t, path)
+	again, err := j.Start(t.Context(), first, writ.DigestOf([]byte("2")), 8)
+	if err != nil || again == nil {
+		t.Fatalf("the second start found %+v, %v", again, err)
+	}
+	if again.Incarnation != 7 || again.Result != nil || again.Started.IsZero() {
+		t.Errorf("entry = %+v, want one that incarnation 7 began and nobody ended", again)
+	}
+}
+
+func TestTheFirstResultStays(t *testing.T) {
+	j := open(t, ":memory:")
+	one := job(1, time.Now().Add(time.Hour))
+	_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+	must(t, err)
+	must(t, j.Finish(t.Context(), answer(one.JobKey, "first")))
+	must(t, j.Finish(t.Context(), answer(one.JobKey, "second")))
+	refused, err := j.Refuse(t.Context(), one, writ.Digest{}, answer(one.JobKey, "third"))
+	must(t, err)
+	if diff := cmp.Diff(answer(one.JobKey, "first"), refused.Result); diff != "" {
+		t.Error(diff)
+	}
+	if err := j.Finish(t.Context(), answer(job(2, time.Now()).JobKey, "never started")); err == nil {
+		t.Error("a job that was never started could be finished")
+	}
+}
+
+func TestARefusalEndsAJobThatWasOnlyStarted(t *testing.T) {
+	j := open(t, ":memory:")
+	for seq := range 2 {
+		one := job(seq, time.Now().Add(time.Hour))
+		if seq == 1 {
+			_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+			must(t, err)
+		}
+		before, err := j.Refuse(t.Context(), one, writ.Digest{}, answer(one.JobKey, "refused"))
+		if err != nil || before != nil {
+			t.Fatalf("seq %d: the refusal found %+v, %v", seq, before, err)
+		}
+		entry, err := j.Find(t.Context(), one.JobKey)
+		must(t, err)
+		if diff := cmp.Diff(answer(one.JobKey, "refused"), entry.Result); diff != "" {
+			t.Errorf("seq %d: %s", seq, diff)
+		}
+	}
+}
+
+func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	j := open(t, path)
+	for seq := range 3 {
+		one := job(seq, time.Now().Add(time.Hour))
+		_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+		must(t, err)
+		if seq < 2 {
+			must(t, j.Finish(t.Context(), answer(one.JobKey, "x")))
+		}
+	}
+	// An acknowledgement of what has no result yet, a forged or a confused one, must not swallow the result that comes.
+	must(t, j.Acknowledge(t.Context(), job(0, time.Now()).JobKey, job(2, time.Now()).JobKey))
+	must(t, j.Finish(t.Context(), answer(job(2, time.Now()).JobKey, "x")))
+	must(t, j.Close())
+
+	j = open(t, path)
+	open, err := j.Unacknowledged(t.Context())
+	must(t, err)
+	var seqs []int
+	for _, u := range open {
+		seqs = append(seqs, u.Result.Seq)
+	}
+	if diff := cmp.Diff([]int{1, 2}, seqs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEpochAndIncarnationOnlyRise(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	for start := int64(1); start <= 2; start++ {
+		j := open(t, path)
+		incarnation, err := j.Begin(t.Context())
+		must(t, err)
+		if incarnation != start {
+			t.Errorf("start %d counted as %d", start, incarnation)
+		}
+		must(t, j.RaiseEpoch(t.Context(), 40+start))
+		must(t, j.RaiseEpoch(t.Context(), 3))
+		if epoch, err := j.Epoch(t.Context()); err != nil || epoch != 40+start {
+			t.Errorf("epoch = %d, %v, want %d", epoch, err, 40+start)
+		}
+		must(t, j.Close())
+	}
+}
+
+func TestPruneForgetsADayAfterEndBy(t *testing.T) {
+	j := open(t, ":memory:")
+	now := time.Now()
+	for seq, endBy := range []time.Time{now.Add(-journal.Keep - time.Minute), now.Add(-journal.Keep + time.Minute), now} {
+		_, err := j.Start(t.Context(), job(seq, endBy), writ.Digest{}, 1)
+		must(t, err)
+	}
+	must(t, j.Cancel(t.Context(), map[writ.RunID]time.Time{"old": now.Add(-time.Second), "new": now.Add(time.Hour)}))
+	must(t, j.Cancel(t.Context(), map[writ.RunID]time.Time{"new": now.Add(time.Minute)})) // does not shorten
+	must(t, j.Prune(t.Context(), now))
+
+	for seq, want := range []bool{false, true, true} {
+		entry, err := j.Find(t.Context(), job(seq, now).JobKey)
+		must(t, err)
+		if got := entry != nil; got != want {
+			t.Errorf("entry %d is kept: %v, want %v", seq, got, want)
+		}
+	}
+	cancels, err := j.Cancels(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(map[writ.RunID]time.Time{"new": now.Add(time.Hour).Truncate(time.Microsecond).UTC()}, cancels); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestASecondRunnerOnTheSameJournalIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	j := open(t, path)
+	if _, err := journal.Open(t.Context(), path); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("second open: %v, want %s", err, writ.CodeConflict)
+	}
+	must(t, j.Probe(t.Context()))
+	must(t, j.Close())
+	open(t, path)
+}
