@@ -1,9 +1,13 @@
 // Package catalog declares every operation of the house once: its arguments, results, mutable fields, whether it destroys, whether
 // it may be repeated, how long it may take and which driver it needs. From here come the modules of scripts and their checks, the
 // strict decoding on nodes, placement, the reference manual and the plan's text. It is pure data: it knows no driver and does no I/O.
+//
+// The arguments and the result of an operation are Go structs, VolumeCreate and Volume for volume.create; drivers work with these.
+// Their schemas are derived from the struct tags, so that there is no second list. What the tags mean is said in schema.go.
 package catalog
 
 import (
+	"slices"
 	"time"
 
 	"writ"
@@ -18,6 +22,7 @@ const (
 	Alter  Effect = "alter"  // changes a resource that exists
 	Look   Effect = "look"   // only reads
 	Remove Effect = "remove" // the resource is gone afterwards
+	Find   Effect = "find"   // answered by the supervisor from what it knows; no driver and no job
 )
 
 // Repeat says whether an operation may be carried out again when nobody knows whether it was.
@@ -29,7 +34,7 @@ const (
 	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second time
 )
 
-// Operation is one entry of the catalogue.
+// Operation is one entry of the catalogue. It is shared and must not be changed.
 type Operation struct {
 	Module      string            // "machine"; also the driver's slot on a node
 	Verb        string            // "create"
@@ -38,11 +43,13 @@ type Operation struct {
 	Effect      Effect
 	Destructive bool // deletes or overwrites data; needs `destructive: yes` in the payload
 	Repeat      Repeat
-	Timeout     time.Duration                           // from start to end, if the script gives none
-	Args        Schema                                  // of the spec map
-	Result      Schema                                  // of the fields that a handle offers
-	Needs       func(args map[string]any) writ.Capacity // what it uses up on its node; nil if nothing
-	newArgs     func() any                              // a pointer to the argument struct
+	Timeout     time.Duration // from start to end, if the script gives none
+	Args        Schema        // of the spec map
+	Result      Schema        // of the fields that a handle offers
+	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
+	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
+	Needs   func(args map[string]any) writ.Capacity
+	newArgs func() any // a pointer to a zero argument struct
 }
 
 // Name is "module.verb".
@@ -51,35 +58,83 @@ func (o *Operation) Name() string { return o.Module + "." + o.Verb }
 // Named reports whether the operation's first argument is the name of a resource.
 func (o *Operation) Named() bool { return o.Kind != "" }
 
-// Type is the type of a field.
-type Type string
-
-// The types. A Handle field takes a handle to a resource of the field's kinds; in the arguments of a job it is a writ.Ref.
-const (
-	String Type = "string"
-	Bool   Type = "bool"
-	Int    Type = "int"
-	List   Type = "list"
-	Map    Type = "map" // string keys, Elem values
-	Object Type = "object"
-	Handle Type = "handle"
+// operations is the catalogue, in the order of the manual.
+var operations = slices.Concat(
+	imageOperations(),
+	volumeOperations(),
+	networkOperations(),
+	machineOperations(),
+	containerOperations(),
+	herodbOperations(),
+	nodeOperations(),
+	runOperations(),
 )
 
-// Schema lists fields in the order in which manuals show them.
-type Schema []Field
+// byName finds an operation by "module.verb".
+var byName = func() map[string]*Operation {
+	m := make(map[string]*Operation, len(operations))
+	for _, o := range operations {
+		m[o.Name()] = o
+	}
+	return m
+}()
 
-// Field is one key of a spec or of a result.
-type Field struct {
-	Name     string
-	Help     string
-	Type     Type
-	Required bool
-	Mutable  bool // may be changed by a later `create` of the same resource
-	Default  any  // a value, nil if none
-	Min, Max *int64
-	Pattern  string              // that a string must match as a whole
-	Enum     []string            // the only strings that are allowed
-	Kinds    []writ.ResourceKind // of a Handle
-	Elem     *Field              // of a List or Map
-	Fields   Schema              // of an Object
+// Operations returns every operation, module by module, in the order of the manual.
+func Operations() []*Operation { return slices.Clone(operations) }
+
+// Lookup finds an operation by its name, "machine.create".
+func Lookup(name string) (*Operation, bool) {
+	o, ok := byName[name]
+	return o, ok
+}
+
+// Modules returns the names of all modules, in the order of the manual. The module "run" is not only made of operations: scripts
+// add to it what a run knows of itself.
+func Modules() []string {
+	var names []string
+	for _, o := range operations {
+		if !slices.Contains(names, o.Module) {
+			names = append(names, o.Module)
+		}
+	}
+	return names
+}
+
+// Of returns the operations of one module, nil if there is no such module.
+func Of(module string) []*Operation {
+	var all []*Operation
+	for _, o := range operations {
+		if o.Module == module {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// declare completes an operation with the schemas of its argument struct A and its result struct R.
+func declare[A, R any](o Operation) *Operation {
+	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
+	o.newArgs = func() any { return new(A) }
+	if o.Args.uses() {
+		o.Needs = o.Args.needs
+	}
+	return &o
+}
+
+// with returns o for one verb.
+func (o Operation) with(verb string, effect Effect, timeout time.Duration, help string) Operation {
+	o.Verb, o.Effect, o.Timeout, o.Help = verb, effect, timeout, help
+	return o
+}
+
+// destructive returns o as one that deletes or overwrites data.
+func (o Operation) destructive() Operation {
+	o.Destructive = true
+	return o
+}
+
+// once returns o as one that must not be repeated when its outcome is unknown.
+func (o Operation) once() Operation {
+	o.Repeat = Once
+	return o
 }

@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"writ"
+)
+
+// Fill returns a copy of args in which every field that is not given and has a default has it, also in the objects inside. A field
+// whose value is nil is left out.
+func (s Schema) Fill(args map[string]any) map[string]any {
+	filled := make(map[string]any, len(args))
+	for name, v := range args {
+		if v == nil {
+			continue
+		}
+		if f, ok := s.Field(name); ok {
+			v = f.fill(v)
+		}
+		filled[name] = v
+	}
+	for _, f := range s {
+		if _, given := filled[f.Name]; !given && f.Default != nil {
+			filled[f.Name] = f.Default
+		}
+	}
+	return filled
+}
+
+func (f *Field) fill(v any) any {
+	switch v := v.(type) {
+	case []any:
+		list := slices.Clone(v)
+		if f.Elem != nil {
+			for i := range list {
+				list[i] = f.Elem.fill(list[i])
+			}
+		}
+		return list
+	case map[string]any:
+		if f.Type == Object {
+			return f.Fields.Fill(v)
+		}
+		return maps.Clone(v)
+	default:
+		return v
+	}
+}
+
+// ReplaceHandles returns a copy of args in which every handle was given to replace; what that returns takes its place. A handle that is
+// given as a name is left as it is: see Named. Args must fit the schema. The first error of replace ends it.
+func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (any, error)) (map[string]any, error) {
+	return s.rewrite(args, func(_ *Field, v any) (any, error) {
+		if _, named := v.(string); named {
+			return v, nil
+		}
+		return replace(v)
+	})
+}
+
+// Named returns the resources that args give by name instead of by a handle, in the order of the schema, without their UIDs. They are
+// dependencies too: the operation can be carried out only on the node that has them.
+func (s Schema) Named(args map[string]any) []writ.Ref {
+	var refs []writ.Ref
+	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {
+		if name, named := v.(string); named {
+			refs = append(refs, writ.Ref{Kind: f.Kinds[0], Name: name})
+		}
+		return v, nil
+	})
+	return refs
+}
+
+// rewrite copies args and passes what handle fields hold through leaf.
+func (s Schema) rewrite(args map[string]any, leaf func(f *Field, v any) (any, error)) (map[string]any, error) {
+	out := maps.Clone(args)
+	for i := range s {
+		v := args[s[i].Name]
+		if v == nil {
+			continue
+		}
+		replaced, err := s[i].rewrite(v, leaf)
+		if err != nil {
+			return nil, err
+		}
+		out[s[i].Name] = replaced
+	}
+	return out, nil
+}
+
+func (f *Field) rewrite(v any, leaf func(f *Field, v any) (any, error)) (any, error) {
+	switch f.Type {
+	case Handle:
+		return leaf(f, v)
+	case Object:
+		if m, ok := v.(map[string]any); ok {
+			return f.Fields.rewrite(m, leaf)
+		}
+	case List:
+		list, ok := v.([]any)
+		if !ok {
+			break
+		}
+		list = slices.Clone(list)
+		for i := range list {
+			replaced, err := f.Elem.rewrite(list[i], leaf)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = replaced
+		}
+		return list, nil
+	}
+	return v, nil
+}
+
+// Changed names the fields in which two specs of one resource differ, those that may be changed and those that may not, each in the
+// order of the schema. A field that is not given is the same as one that is given its default, or the zero of its type. Handles are
+// the same if kind and name are, and the UIDs if both have one.
+func (s Schema) Changed(old, new map[string]any) (mutable, immutable []string) {
+	for i := range s {
+		f := &s[i]
+		switch {
+		case f.same(old[f.Name], new[f.Name]):
+		case f.Mutable:
+			mutable = append(mutable, f.Name)
+		default:
+			immutable = append(immutable, f.Name)
+		}
+	}
+	return mutable, immutable
+}
+
+func (f *Field) same(a, b any) bool {
+	a, b = f.orZero(a), f.orZero(b)
+	switch f.Type {
+	case Handle:
+		x, okx := refOf(f, a)
+		y, oky := refOf(f, b)
+		if okx && oky {
+			return x.Kind == y.Kind && x.Name == y.Name && (x.UID == y.UID || x.UID == "" || y.UID == "")
+		}
+	case List:
+		x, okx := a.([]any)
+		y, oky := b.([]any)
+		if okx && oky {
+			return slices.EqualFunc(x, y, f.Elem.same)
+		}
+	case Map:
+		x, okx := a.(map[string]any)
+		y, oky := b.(map[string]any)
+		if okx && oky {
+			return maps.EqualFunc(x, y, f.Elem.same)
+		}
+	case Object:
+		x, okx := a.(map[string]any)
+		y, oky := b.(map[string]any)
+		if okx && oky {
+			mutable, immutable := f.Fields.Changed(x, y)
+			return len(mutable)+len(immutable) == 0
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// orZero returns v, or what a field is that was not given.
+func (f *Field) orZero(v any) any {
+	switch {
+	case v != nil:
+		return v
+	case f.Default != nil:
+		return f.Default
+	}
+	switch f.Type {
+	case String:
+		return ""
+	case Bool:
+		return false
+	case Int:
+		return int64(0)
+	case List:
+		return []any{}
+	case Map, Object:
+		return map[string]any{}
+	default:
+		return nil
+	}
+}
+
+// refOf reads what a handle is in the arguments of a job: a writ.Ref, its map, or a name.
+func refOf(f *Field, v any) (writ.Ref, bool) {
+	switch v := v.(type) {
+	case writ.Ref:
+		return v, v.Kind != "" && v.UID != "" && writ.ValidName(v.Name)
+	case string:
+		return writ.Ref{Kind: f.Kinds[0], Name: v}, f.ByName
+	case map[string]any:
+		kind, _ := v["kind"].(string)
+		name, _ := v["name"].(string)
+		uid, _ := v["uid"].(string)
+		ok := len(v) == 3 && kind != "" && uid != "" && writ.ValidName(name)
+		return writ.Ref{Kind: writ.ResourceKind(kind), Name: name, UID: writ.UID(uid)}, ok
+	default:
+		return writ.Ref{}, false
+	}
+}

@@ -1,0 +1,346 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+// operation finds an operation that must exist.
+func operation(t testing.TB, name string) *Operation {
+	t.Helper()
+	o, ok := Lookup(name)
+	if !ok {
+		t.Fatalf("there is no %s", name)
+	}
+	return o
+}
+
+// seqOf knows handles as scripts write them into their calls: {"ref": seq}; here seq 1 is a volume, 2 a network, 3 nobody knows what.
+func seqOf(v any) (writ.ResourceKind, bool) {
+	m, ok := v.(map[string]any)
+	if !ok || len(m) != 1 {
+		return "", false
+	}
+	seq, ok := m["ref"].(int64)
+	return map[int64]writ.ResourceKind{1: writ.KindVolume, 2: writ.KindNetwork}[seq], ok
+}
+
+func handle(seq int64) map[string]any { return map[string]any{"ref": seq} }
+
+func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
+	for _, tt := range []struct {
+		operation string
+		args      map[string]any
+		want      []string // path: reason: text
+	}{
+		{"machine.create", map[string]any{"cpus": int64(2), "memory_mib": int64(2048), "disks": []any{handle(1), handle(3)}}, nil},
+		{"machine.create", map[string]any{"cpus": Unknown{}, "memory_mib": Unknown{}, "env": map[string]any{"A": Unknown{}}, "disks": []any{Unknown{}}}, nil},
+		{"machine.create", map[string]any{"cpus": "2", "memory": int64(2048), "disks": []any{handle(2), "root"}}, []string{
+			`cpus: wrong_type: cpus must be an int, not a string`,
+			`memory_mib: missing_field: field "memory_mib" is missing`,
+			`disks[0]: wrong_value: disks[0] must be a handle to a volume, not to a network`,
+			`disks[1]: wrong_type: disks[1] must be a handle to a volume, not a string`,
+			`memory: unknown_field: no field "memory"; did you mean "memory_mib"?`,
+		}},
+		{"machine.create", map[string]any{"cpus": int64(0), "memory_mib": int64(64), "env": map[string]any{"1A": "x", "B": handle(1), "C": nil}, "cmdline": "a\nb"}, []string{
+			`cpus: wrong_value: cpus must be 1 to 256, not 0`,
+			`cmdline: wrong_value: cmdline must be one line without control characters, not "a\nb"`,
+			`env.1A: wrong_value: env.1A must be a variable's name: letters, digits and underscores, not beginning with a digit, not "1A"`,
+			`env.B: wrong_type: env.B must be a string, not a handle to a volume; read one of its fields`,
+			`env.C: wrong_type: env.C must be a string, not undefined`,
+		}},
+		{"network.allow", map[string]any{"rules": []any{
+			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
+			map[string]any{"form": []any{}, "from": []any{"10.0.0.1/8", "400::/7"}},
+			"all",
+		}}, []string{
+			`rules[0].protocol: wrong_value: rules[0].protocol must be one of tcp, udp, icmp, any, not "tpc"; did you mean "tcp"?`,
+			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
+			`rules[1].from[0]: wrong_value: rules[1].from[0] must be an address range like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
+			`rules[1].form: unknown_field: no field "form" in rules[1]; did you mean "from"?`,
+			`rules[2]: wrong_type: rules[2] must be a map, not a string`,
+		}},
+		{"volume.create", map[string]any{"size_gib": int64(1), "image": "debian-12"}, nil},
+		{"volume.create", map[string]any{"size_gib": int64(1), "image": nil}, nil},
+		{"volume.create", map[string]any{"size_gib": int64(1), "image": "Debian 12"}, []string{
+			`image: wrong_value: image must be a name of 1 to 63 lower-case letters, digits and hyphens, not "Debian 12"`,
+		}},
+		{"volume.create", map[string]any{"size_gib": int64(1), "image": int64(12)}, []string{
+			`image: wrong_type: image must be a handle to an image or the name of one, not an int`,
+		}},
+		{"image.fetch", map[string]any{"url": "http://example.com/a", "sha256": strings.Repeat("A", 64)}, []string{
+			`url: wrong_value: url must be a URL that begins with https:// or file:///, not "http://example.com/a"`,
+			`sha256: wrong_value: sha256 must be 64 lower-case hex digits, not "` + strings.Repeat("A", 60) + `…"`,
+		}},
+		{"container.exec", map[string]any{"command": []any{}, "stdin": "a\x00b"}, []string{
+			`command: wrong_value: command must have 1 to 256 elements, not 0`,
+			`stdin: wrong_value: stdin must not contain a zero byte`,
+		}},
+		{"container.create", map[string]any{"image": "web", "volumes": []any{map[string]any{"volume": handle(1), "path": "/data/../etc"}}}, []string{
+			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path without . and .. in it, not "/data/../etc"`,
+		}},
+		{"node.ping", map[string]any{"cpus": int64(1)}, []string{`cpus: unknown_field: no field "cpus"`}},
+	} {
+		var got []string
+		for _, p := range operation(t, tt.operation).Args.Check(tt.args, seqOf) {
+			got = append(got, fmt.Sprintf("%s: %s: %s", p.Path, p.Reason, p))
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s %v:\n%s", tt.operation, tt.args, diff)
+		}
+	}
+}
+
+func TestFormsTakeWhatTheyNameAndNothingElse(t *testing.T) {
+	for name, texts := range map[string]struct{ good, bad []string }{
+		"name":     {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
+		"source":   {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
+		"prefix":   {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4"}},
+		"prefix4":  {[]string{"10.1.0.0/24"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0"}},
+		"path":     {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
+		"sshkey":   {[]string{"ssh-ed25519 AAAA alice@example.com", "sk-ssh-ed25519@openssh.com AAAA"}, []string{"ssh-ed25519", "ssh-ed25519 AAAA a\nssh-ed25519 BBBB", "command=\"x\" ssh-ed25519 AAAA"}},
+		"variable": {[]string{"A", "_b1"}, []string{"", "1a", "A=B", "A-B"}},
+		"version":  {[]string{"7", "7.2", "7.2.4"}, []string{"", "v7", "7.2.4.1", "7."}},
+		"sha256":   {[]string{strings.Repeat("0a", 32)}, []string{"", strings.Repeat("0A", 32), strings.Repeat("0a", 31)}},
+		"line":     {[]string{"", "quiet console=ttyS0"}, []string{"a\nb", "a\x7f"}},
+	} {
+		for _, s := range texts.good {
+			if !forms[name].matches(s) {
+				t.Errorf("%q is no %s", s, name)
+			}
+		}
+		for _, s := range texts.bad {
+			if forms[name].matches(s) {
+				t.Errorf("%q is a %s", s, name)
+			}
+		}
+	}
+}
+
+func TestClosestGuessesWhatWasMeant(t *testing.T) {
+	fields := operation(t, "machine.create").Args.Names()
+	for name, want := range map[string]string{
+		"memory": "memory_mib", "cpu": "cpus", "disk": "disks", "sshkeys": "ssh_keys", "cmd_line": "cmdline", "CPUS": "cpus", "evn": "env", "flavour": "", "x": "",
+	} {
+		if got := Closest(name, fields); got != want {
+			t.Errorf("Closest(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDecodeGivesTypedArgumentsWithDefaults(t *testing.T) {
+	root := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
+	got, err := operation(t, "container.create").Decode(map[string]any{
+		"image":    "web",
+		"command":  []any{"serve", "-v"},
+		"env":      map[string]any{"A": "b"},
+		"networks": []any{writ.Ref{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
+		"volumes":  []any{map[string]any{"volume": map[string]any{"kind": "volume", "name": "root", "uid": "u1"}, "path": "/data"}},
+		"restart":  nil,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &ContainerCreate{
+		Image:     writ.Ref{Kind: writ.KindImage, Name: "web"},
+		Command:   []string{"serve", "-v"},
+		Env:       map[string]string{"A": "b"},
+		CPUs:      1,
+		MemoryMiB: 512,
+		Networks:  []writ.Ref{{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
+		Volumes:   []Mount{{Volume: root, Path: "/data"}},
+		Restart:   "always",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDecodeRefusesWhatDoesNotFit(t *testing.T) {
+	for _, args := range []map[string]any{
+		{"cpus": int64(1)},
+		{"cpus": int64(1), "memory_mib": int64(512), "memmory": int64(1)},
+		{"cpus": 1, "memory_mib": int64(512)},
+		{"cpus": int64(1), "memory_mib": int64(512), "disks": []any{handle(1)}},
+		{"cpus": int64(1), "memory_mib": int64(512), "disks": []any{writ.Ref{Kind: writ.KindImage, Name: "a", UID: "u"}}},
+		{"cpus": int64(1), "memory_mib": int64(512), "disks": []any{writ.Ref{Kind: writ.KindVolume, Name: "../a", UID: "u"}}},
+		{"cpus": int64(1), "memory_mib": int64(512), "disks": []any{map[string]any{"kind": "volume", "name": "a", "uid": ""}}},
+		{"cpus": int64(1), "memory_mib": int64(512), "disks": []any{map[string]any{"kind": "volume", "name": "a", "uid": "u", "x": "y"}}},
+		{"cpus": Unknown{}, "memory_mib": int64(512)},
+	} {
+		got, err := operation(t, "machine.create").Decode(args)
+		if writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.HasPrefix(fmt.Sprint(err), "machine.create: ") {
+			t.Errorf("%v: %v, %v; want ARGUMENTS_INVALID", args, got, err)
+		}
+	}
+}
+
+func TestReplaceHandlesReachesEveryHandleAndNothingElse(t *testing.T) {
+	s := operation(t, "container.create").Args
+	args := map[string]any{
+		"image":    "web",
+		"env":      map[string]any{"ref": "not a handle"},
+		"networks": []any{handle(2)},
+		"volumes":  []any{map[string]any{"volume": handle(1), "path": "/data"}},
+	}
+	got, err := s.ReplaceHandles(args, func(v any) (any, error) {
+		return fmt.Sprint("seq ", v.(map[string]any)["ref"]), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"image":    "web",
+		"env":      map[string]any{"ref": "not a handle"},
+		"networks": []any{"seq 2"},
+		"volumes":  []any{map[string]any{"volume": "seq 1", "path": "/data"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(handle(1), args["volumes"].([]any)[0].(map[string]any)["volume"]); diff != "" {
+		t.Errorf("the arguments themselves were changed: %s", diff)
+	}
+	if diff := cmp.Diff([]writ.Ref{{Kind: writ.KindImage, Name: "web"}}, s.Named(args)); diff != "" {
+		t.Error(diff)
+	}
+	gone := errors.New("gone")
+	if _, err := s.ReplaceHandles(args, func(any) (any, error) { return nil, gone }); err != gone {
+		t.Errorf("the error was %v", err)
+	}
+}
+
+func TestChangedTellsMutableFromImmutable(t *testing.T) {
+	base := map[string]any{"image": "web", "cpus": int64(2), "restart": "always", "networks": []any{writ.Ref{Kind: writ.KindNetwork, Name: "front", UID: "u2"}}}
+	with := func(name string, v any) map[string]any {
+		changed := map[string]any{name: v}
+		for k, v := range base {
+			if _, ok := changed[k]; !ok {
+				changed[k] = v
+			}
+		}
+		return changed
+	}
+	network := func(name, uid string) []any {
+		return []any{map[string]any{"kind": "network", "name": name, "uid": uid}}
+	}
+	for _, tt := range []struct {
+		name               string
+		new                map[string]any
+		mutable, immutable []string
+	}{
+		{"nothing", base, nil, nil},
+		{"a default that is said", with("memory_mib", int64(512)), nil, nil},
+		{"a default that is not said", with("restart", nil), nil, nil},
+		{"empty instead of absent", with("env", map[string]any{}), nil, nil},
+		{"another form of the same handle", with("networks", network("front", "u2")), nil, nil},
+		{"the same image as a handle", with("image", writ.Ref{Kind: writ.KindImage, Name: "web", UID: "u9"}), nil, nil},
+		{"another image", with("image", "web-2"), []string{"image"}, nil},
+		{"fewer CPUs", with("cpus", nil), []string{"cpus"}, nil},
+		{"a network of the same name that was made again", with("networks", network("front", "u3")), nil, []string{"networks"}},
+		{"one more network", with("networks", append(network("front", "u2"), network("back", "u4")...)), nil, []string{"networks"}},
+		{"a mount", with("volumes", []any{map[string]any{"volume": handle(1), "path": "/a"}}), nil, []string{"volumes"}},
+	} {
+		mutable, immutable := operation(t, "container.create").Args.Changed(base, tt.new)
+		if !cmp.Equal(mutable, tt.mutable) || !cmp.Equal(immutable, tt.immutable) {
+			t.Errorf("%s: mutable %v, immutable %v; want %v, %v", tt.name, mutable, immutable, tt.mutable, tt.immutable)
+		}
+	}
+}
+
+// What a driver got is what travelled: for all arguments that fit, Values is the reverse of Decode, and means no change.
+func TestValuesReverseDecode(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
+		args := drawArgs(t, o.Args)
+		first, err := o.Decode(args)
+		if err != nil {
+			t.Fatalf("%s does not take %v: %v", o.Name(), args, err)
+		}
+		values := Values(first)
+		if err := writ.CheckValue(values); err != nil {
+			t.Fatal(err)
+		}
+		second, err := o.Decode(values)
+		if err != nil {
+			t.Fatalf("%s does not take %v: %v", o.Name(), values, err)
+		}
+		if diff := cmp.Diff(Values(second), values); diff != "" {
+			t.Fatal(diff)
+		}
+		if mutable, immutable := o.Args.Changed(args, values); mutable != nil || immutable != nil {
+			t.Fatalf("%v and %v differ in %v and %v", args, values, mutable, immutable)
+		}
+	})
+}
+
+// examples are values that fit the forms.
+var examples = map[string]string{
+	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
+	"path": "/data", "sshkey": "ssh-ed25519 AAAA", "variable": "A", "line": "quiet", "version": "7.2",
+}
+
+func drawArgs(t *rapid.T, s Schema) map[string]any {
+	args := map[string]any{}
+	for i := range s {
+		if f := &s[i]; f.Required || rapid.Bool().Draw(t, f.Name) {
+			args[f.Name] = drawValue(t, f)
+		}
+	}
+	return args
+}
+
+func drawValue(t *rapid.T, f *Field) any {
+	switch f.Type {
+	case Handle:
+		if f.ByName && rapid.Bool().Draw(t, "by name") {
+			return "web"
+		}
+		return writ.Ref{Kind: f.Kinds[0], Name: "web", UID: "u1"}
+	case Bool:
+		return rapid.Bool().Draw(t, f.Name)
+	case Int:
+		return rapid.Int64Range(*f.Min, *f.Max).Draw(t, f.Name)
+	case List:
+		list := []any{}
+		for range rapid.IntRange(1, 3).Draw(t, f.Name) {
+			list = append(list, drawValue(t, f.Elem))
+		}
+		return list
+	case Map:
+		return map[string]any{examples["variable"]: drawValue(t, f.Elem)}
+	case Object:
+		return drawArgs(t, f.Fields)
+	}
+	if f.Enum != nil {
+		return rapid.SampledFrom(f.Enum).Draw(t, f.Name)
+	}
+	for name, form := range forms {
+		if f.Form == form.text {
+			return examples[name]
+		}
+	}
+	return rapid.StringMatching(`[a-zé ]{0,20}`).Draw(t, f.Name)
+}
+
+func TestFillLeavesItsInputAlone(t *testing.T) {
+	s := operation(t, "network.allow").Args
+	args := map[string]any{"rules": []any{map[string]any{"ports": []any{int64(80)}}, map[string]any{"protocol": "udp"}}, "other": nil}
+	want := map[string]any{"rules": []any{
+		map[string]any{"ports": []any{int64(80)}, "protocol": "tcp"},
+		map[string]any{"protocol": "udp"},
+	}}
+	if diff := cmp.Diff(want, s.Fill(args)); diff != "" {
+		t.Error(diff)
+	}
+	if _, filled := args["rules"].([]any)[0].(map[string]any)["protocol"]; filled {
+		t.Error("the arguments themselves were changed")
+	}
+}

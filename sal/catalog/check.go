@@ -1,0 +1,296 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+// Reason says what sort of problem it is.
+type Reason string
+
+// The reasons.
+const (
+	UnknownField Reason = "unknown_field" // the schema has no field of this name
+	MissingField Reason = "missing_field" // a required field is not there
+	WrongType    Reason = "wrong_type"
+	WrongValue   Reason = "wrong_value" // the right type, but out of bounds, not in the enum, of the wrong form or kind
+)
+
+// Path leads to a value inside a spec: strings are keys, ints are indexes.
+type Path []any
+
+// String writes the path as people do: rules[0].ports[2].
+func (p Path) String() string {
+	var b strings.Builder
+	for i, step := range p {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		default:
+			if i > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, step)
+		}
+	}
+	return b.String()
+}
+
+// Problem is one thing that does not fit a schema.
+type Problem struct {
+	Path       Path // to the field, also if it is the one that is missing or unknown
+	Reason     Reason
+	Message    string // without the suggestion: `no field "memory"`
+	Suggestion string // a name that may have been meant, "" if there is none
+}
+
+// String returns message and suggestion.
+func (p Problem) String() string {
+	if p.Suggestion == "" {
+		return p.Message
+	}
+	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
+}
+
+// Unknown stands for a value that is not known yet, as in a plan or in a check of a script's text. It fits every field.
+type Unknown struct{}
+
+// IsHandle tells whether v stands for a handle on the caller's side, and to which kind of resource ("" if the caller cannot say). A nil
+// IsHandle knows no handles.
+type IsHandle func(v any) (kind writ.ResourceKind, ok bool)
+
+// Check returns everything about args that does not fit the schema, in the order of the schema, unknown fields last; none if args fit. A
+// field whose value is nil counts as not given.
+func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
+	c := checker{isHandle: isHandle}
+	c.object(s, args, nil)
+	return c.problems
+}
+
+type checker struct {
+	isHandle IsHandle
+	known    bool // every value must be known
+	problems []Problem
+}
+
+func (c *checker) add(at Path, reason Reason, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Path: slices.Clone(at), Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) object(s Schema, args map[string]any, at Path) {
+	for i := range s {
+		f := &s[i]
+		v := args[f.Name]
+		switch {
+		case v != nil:
+			c.value(f, v, append(at, f.Name))
+		case f.Required:
+			c.add(append(at, f.Name), MissingField, "field %q is missing%s", f.Name, inside(at))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if _, known := s.Field(name); known {
+			continue
+		}
+		c.add(append(at, name), UnknownField, "no field %q%s", name, inside(at))
+		c.problems[len(c.problems)-1].Suggestion = Closest(name, s.Names())
+	}
+}
+
+func inside(at Path) string {
+	if len(at) == 0 {
+		return ""
+	}
+	return " in " + at.String()
+}
+
+func (c *checker) value(f *Field, v any, at Path) {
+	if _, unknown := v.(Unknown); unknown && !c.known {
+		return
+	}
+	switch f.Type {
+	case Handle:
+		c.handle(f, v, at)
+	case String:
+		if text, ok := v.(string); ok {
+			c.text(f, text, at)
+			return
+		}
+		c.wrongType(f, v, at)
+	case Bool:
+		if _, ok := v.(bool); !ok {
+			c.wrongType(f, v, at)
+		}
+	case Int:
+		if n, ok := v.(int64); ok {
+			c.bounds(f, n, "", at)
+			return
+		}
+		c.wrongType(f, v, at)
+	case List:
+		list, ok := v.([]any)
+		if !ok {
+			c.wrongType(f, v, at)
+			return
+		}
+		c.bounds(f, int64(len(list)), " elements", at)
+		for i, e := range list {
+			c.element(f.Elem, e, append(at, i))
+		}
+	case Map, Object:
+		m, ok := v.(map[string]any)
+		if !ok || c.stands(v) {
+			c.wrongType(f, v, at)
+			return
+		}
+		if f.Type == Object {
+			c.object(f.Fields, m, at)
+			return
+		}
+		c.bounds(f, int64(len(m)), " keys", at)
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			c.text(f.Key, key, append(at, key))
+			c.element(f.Elem, m[key], append(at, key))
+		}
+	}
+}
+
+// element checks a member of a list or map, where nil is not "not given" but a mistake.
+func (c *checker) element(f *Field, v any, at Path) {
+	if v == nil {
+		c.wrongType(f, v, at)
+		return
+	}
+	c.value(f, v, at)
+}
+
+func (c *checker) text(f *Field, text string, at Path) {
+	switch {
+	case strings.ContainsRune(text, 0):
+		c.add(at, WrongValue, "%s must not contain a zero byte", at)
+	case f.Enum != nil && !slices.Contains(f.Enum, text):
+		c.add(at, WrongValue, "%s must be one of %s, not %q", at, strings.Join(f.Enum, ", "), short(text))
+		c.problems[len(c.problems)-1].Suggestion = Closest(text, f.Enum)
+	case f.valid != nil && !f.valid(text):
+		c.add(at, WrongValue, "%s must be %s, not %q", at, f.Form, short(text))
+	default:
+		c.bounds(f, int64(len(text)), " bytes", at)
+	}
+}
+
+func (c *checker) bounds(f *Field, n int64, unit string, at Path) {
+	tooLow, tooHigh := f.Min != nil && n < *f.Min, f.Max != nil && n > *f.Max
+	verb := "be"
+	if unit != "" {
+		verb = "have"
+	}
+	switch {
+	case !tooLow && !tooHigh:
+	case f.Min != nil && f.Max != nil:
+		c.add(at, WrongValue, "%s must %s %d to %d%s, not %d", at, verb, *f.Min, *f.Max, unit, n)
+	case tooLow:
+		c.add(at, WrongValue, "%s must %s at least %d%s, not %d", at, verb, *f.Min, unit, n)
+	default:
+		c.add(at, WrongValue, "%s must %s at most %d%s, not %d", at, verb, *f.Max, unit, n)
+	}
+}
+
+func (c *checker) handle(f *Field, v any, at Path) {
+	kind, ok := c.kindOf(v)
+	name, named := v.(string)
+	switch {
+	case ok && (kind == "" || slices.Contains(f.Kinds, kind)):
+	case ok:
+		c.add(at, WrongValue, "%s must be a handle to %s, not to a %s", at, kinds(f), kind)
+	case named && f.ByName && !writ.ValidName(name):
+		c.add(at, WrongValue, "%s must be %s, not %q", at, forms["name"].text, short(name))
+	case named && f.ByName:
+	default:
+		c.wrongType(f, v, at)
+	}
+}
+
+func (c *checker) kindOf(v any) (writ.ResourceKind, bool) {
+	if c.isHandle == nil {
+		return "", false
+	}
+	return c.isHandle(v)
+}
+
+// stands reports whether v stands for a handle.
+func (c *checker) stands(v any) bool {
+	_, ok := c.kindOf(v)
+	return ok
+}
+
+func (c *checker) wrongType(f *Field, v any, at Path) {
+	c.add(at, WrongType, "%s must be %s, not %s", at, wanted(f), c.described(v))
+}
+
+// wanted says what a field takes.
+func wanted(f *Field) string {
+	switch f.Type {
+	case Int:
+		return "an int"
+	case Object:
+		return "a map"
+	case Handle:
+		if f.ByName {
+			return "a handle to " + kinds(f) + " or the name of one"
+		}
+		return "a handle to " + kinds(f)
+	default:
+		return "a " + string(f.Type)
+	}
+}
+
+func kinds(f *Field) string {
+	var all []string
+	for _, kind := range f.Kinds {
+		article := "a "
+		if strings.ContainsRune("aeiou", rune(kind[0])) {
+			article = "an "
+		}
+		all = append(all, article+string(kind))
+	}
+	return strings.Join(all, " or ")
+}
+
+// described says what a value is.
+func (c *checker) described(v any) string {
+	if kind, ok := c.kindOf(v); ok {
+		if kind == "" {
+			return "a handle"
+		}
+		return "a handle to a " + string(kind) + "; read one of its fields"
+	}
+	switch v.(type) {
+	case nil:
+		return "undefined"
+	case string:
+		return "a string"
+	case bool:
+		return "a bool"
+	case int64:
+		return "an int"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a map"
+	default:
+		return fmt.Sprintf("a %T", v)
+	}
+}
+
+// short cuts a text that is quoted in a message.
+func short(text string) string {
+	const most = 60
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"time"
+
+	"writ"
+)
+
+// Mount puts a volume into a container.
+type Mount struct {
+	Volume   writ.Ref `writ:"volume,required,kinds=volume" help:"the volume, on the same node"`
+	Path     string   `writ:"path,required,form=path,max=1024" help:"where the container sees it"`
+	ReadOnly bool     `writ:"read_only" help:"the container may only read it"`
+}
+
+// ContainerCreate are the arguments of container.create.
+type ContainerCreate struct {
+	Image     writ.Ref          `writ:"image,required,mutable,kinds=image,byname" help:"a handle to an image of format oci, or the name of one that the project has on the node"`
+	Command   []string          `writ:"command,mutable,max=256" help:"program and arguments; the image's own if not given"`
+	Env       map[string]string `writ:"env,mutable,keys=variable,max=256" help:"environment besides the image's own"`
+	CPUs      int64             `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs it may use"`
+	MemoryMiB int64             `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
+	Networks  []writ.Ref        `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
+	Volumes   []Mount           `writ:"volumes,max=32" help:"the volumes it sees"`
+	Restart   string            `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
+}
+
+// ContainerExec are the arguments of container.exec.
+type ContainerExec struct {
+	Command []string          `writ:"command,required,min=1,max=256" help:"program and arguments; no shell comes between"`
+	Env     map[string]string `writ:"env,keys=variable,max=256" help:"environment besides the container's own"`
+	Stdin   string            `writ:"stdin,max=65536" help:"what the program reads"`
+}
+
+// Container is the result of operations on a container.
+type Container struct {
+	Identity
+	State     string   `writ:"state,required" help:"running or stopped"`
+	Address   string   `writ:"address" help:"its address on its first network"`
+	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
+}
+
+// ContainerOutput is the result of container.exec.
+type ContainerOutput struct {
+	Container
+	ExitCode int64  `writ:"exit_code,required" help:"how the program ended; 0 is success, and anything else fails nothing by itself"`
+	Stdout   string `writ:"stdout,required" help:"the end of its output, at most 24 KiB"`
+	Stderr   string `writ:"stderr,required" help:"the end of its error output, at most 24 KiB"`
+}
+
+// ContainerLogs is the result of container.logs.
+type ContainerLogs struct {
+	Container
+	Text string `writ:"text,required" help:"the end of what it wrote, both outputs together"`
+}
+
+func containerOperations() []*Operation {
+	container := Operation{Module: "container", Kind: writ.KindContainer, Repeat: Safe}
+	return []*Operation{
+		declare[ContainerCreate, Container](container.with("create", Make, 5*time.Minute,
+			"Makes a container and starts it; a change of its spec replaces it, and its volumes stay.")),
+		declare[Nothing, Container](container.with("get", Find, time.Minute,
+			"Finds a container that an earlier run made.")),
+		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,
+			"Starts a container that is stopped.")),
+		declare[Stop, Container](container.with("stop", Alter, 5*time.Minute,
+			"Stops a container: SIGTERM first, and when the grace is over SIGKILL. It is not started again by itself.")),
+		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
+			"Runs a program in a running container and waits for its end.").once()),
+		declare[Tail, ContainerLogs](container.with("logs", Look, time.Minute,
+			"Reads the end of what a container wrote.")),
+		declare[Nothing, Identity](container.with("delete", Remove, 5*time.Minute,
+			"Stops and deletes a container and what it wrote outside its volumes.").destructive()),
+	}
+}

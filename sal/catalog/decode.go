@@ -1,0 +1,119 @@
+package catalog
+
+import (
+	"reflect"
+	"strings"
+
+	"writ"
+)
+
+// Decode checks the arguments of a job, fills in defaults, and returns a pointer to the operation's argument struct. A handle is a
+// writ.Ref or its map of kind, name and uid; one that was given by name becomes a writ.Ref without UID. An error is
+// ARGUMENTS_INVALID and names every problem.
+func (o *Operation) Decode(args map[string]any) (any, error) {
+	c := checker{isHandle: isRef, known: true}
+	if c.object(o.Args, args, nil); len(c.problems) > 0 {
+		texts := make([]string, len(c.problems))
+		for i, p := range c.problems {
+			texts[i] = p.String()
+		}
+		return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", o.Name(), strings.Join(texts, "; "))
+	}
+	to := o.newArgs()
+	o.Args.decode(reflect.ValueOf(to).Elem(), o.Args.Fill(args))
+	return to, nil
+}
+
+// isRef knows handles as they are in the arguments of a job.
+func isRef(v any) (writ.ResourceKind, bool) {
+	if _, named := v.(string); named {
+		return "", false
+	}
+	ref, ok := refOf(nil, v)
+	return ref.Kind, ok
+}
+
+// decode sets the fields of a struct from args that fit.
+func (s Schema) decode(to reflect.Value, args map[string]any) {
+	for i := range s {
+		if v := args[s[i].Name]; v != nil {
+			s[i].decode(to.FieldByIndex(s[i].index), v)
+		}
+	}
+}
+
+func (f *Field) decode(to reflect.Value, v any) {
+	switch f.Type {
+	case Handle:
+		ref, _ := refOf(f, v)
+		to.Set(reflect.ValueOf(ref))
+	case List:
+		list := v.([]any)
+		to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
+		for i, e := range list {
+			f.Elem.decode(to.Index(i), e)
+		}
+	case Map:
+		m := make(map[string]string, len(v.(map[string]any)))
+		for key, e := range v.(map[string]any) {
+			m[key] = e.(string)
+		}
+		to.Set(reflect.ValueOf(m))
+	case Object:
+		f.Fields.decode(to, v.(map[string]any))
+	default:
+		to.Set(reflect.ValueOf(v).Convert(to.Type()))
+	}
+}
+
+// Values turns an argument struct, a result struct, or a pointer to one, into the map that travels: the reverse of Decode. A field that
+// is zero is left out unless it is required or has a default. Values panics if v is not a struct of this package's making.
+func Values(v any) map[string]any {
+	from := reflect.Indirect(reflect.ValueOf(v))
+	return structSchema(from.Type(), nil).values(from)
+}
+
+func (s Schema) values(from reflect.Value) map[string]any {
+	m := make(map[string]any, len(s))
+	for i := range s {
+		f := &s[i]
+		v := from.FieldByIndex(f.index)
+		empty := v.IsZero() || (f.Type == List || f.Type == Map) && v.Len() == 0
+		if empty && !f.Required && f.Default == nil {
+			continue
+		}
+		m[f.Name] = f.value(v)
+	}
+	return m
+}
+
+func (f *Field) value(v reflect.Value) any {
+	switch f.Type {
+	case Handle:
+		ref := v.Interface().(writ.Ref)
+		if f.ByName && ref.UID == "" {
+			return ref.Name
+		}
+		return map[string]any{"kind": string(ref.Kind), "name": ref.Name, "uid": string(ref.UID)}
+	case List:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = f.Elem.value(v.Index(i))
+		}
+		return list
+	case Map:
+		m := make(map[string]any, v.Len())
+		for key, e := range v.Interface().(map[string]string) {
+			m[key] = e
+		}
+		return m
+	case Object:
+		return f.Fields.values(v)
+	case Int:
+		return v.Int()
+	case Bool:
+		return v.Bool()
+	default:
+		return v.String()
+	}
+}

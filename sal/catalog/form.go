@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+)
+
+// form is a shape of strings that several fields share.
+type form struct {
+	text    string // completes "must be …"
+	pattern *regexp.Regexp
+	also    func(string) bool // what the pattern cannot say; may be nil
+}
+
+func (f form) matches(s string) bool {
+	return f.pattern.MatchString(s) && (f.also == nil || f.also(s))
+}
+
+// forms are the shapes that tags can name.
+var forms = map[string]form{
+	"name": {
+		text:    "a name of 1 to 63 lower-case letters, digits and hyphens",
+		pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`), // as writ.ValidName
+	},
+	"sha256": {
+		text:    "64 lower-case hex digits",
+		pattern: regexp.MustCompile(`^[0-9a-f]{64}$`),
+	},
+	"source": {
+		text:    "a URL that begins with https:// or file:///",
+		pattern: regexp.MustCompile(`^(https://|file:///)[\x21-\x7e]+$`),
+		also: func(s string) bool {
+			u, err := url.Parse(s)
+			return err == nil && u.User == nil && (u.Scheme == "file" || u.Host != "")
+		},
+	},
+	"prefix": {
+		text:    "an address range like 10.1.0.0/24 or 400::/7, host bits zero",
+		pattern: regexp.MustCompile(`^[0-9a-f.:]+/[0-9]{1,3}$`),
+		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
+	},
+	"prefix4": {
+		text:    "an IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
+		pattern: regexp.MustCompile(`^[0-9.]+/[0-9]{1,2}$`),
+		also: func(s string) bool {
+			p, err := netip.ParsePrefix(s)
+			return err == nil && p == p.Masked() && p.Addr().Is4() && p.Bits() >= 8 && p.Bits() <= 30
+		},
+	},
+	"path": {
+		text:    "an absolute path without . and .. in it",
+		pattern: regexp.MustCompile(`^(/[^/\x00-\x1f]+)+$`),
+		also:    func(s string) bool { return !dotted.MatchString(s) },
+	},
+	"sshkey": {
+		text:    "a public key as in authorized_keys, on one line",
+		pattern: regexp.MustCompile(`^(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [^\x00-\x1f]*)?$`),
+	},
+	"variable": {
+		text:    "a variable's name: letters, digits and underscores, not beginning with a digit",
+		pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
+	},
+	"line": {
+		text:    "one line without control characters",
+		pattern: regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`),
+	},
+	"version": {
+		text:    "a version like 7.2 or 0.3.1",
+		pattern: regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}$`),
+	},
+}
+
+var dotted = regexp.MustCompile(`/\.\.?(/|$)`)

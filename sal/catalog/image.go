@@ -1,0 +1,35 @@
+package catalog
+
+import (
+	"time"
+
+	"writ"
+)
+
+// ImageFetch are the arguments of image.fetch.
+type ImageFetch struct {
+	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"where to fetch it: https:// or a file:/// on the node; may change as long as the content stays"`
+	SHA256 string `writ:"sha256,required,form=sha256" help:"the SHA-256 that the content must have"`
+	Format string `writ:"format,default=raw,enum=raw|qcow2|oci" help:"what it is: a disk, kernel or initramfs as it is (raw), a qcow2 disk, or a container image as OCI archive (oci)"`
+}
+
+// Image is the result of operations on an image.
+type Image struct {
+	Identity
+	Path    string `writ:"path,required" help:"the file on the node"`
+	SHA256  string `writ:"sha256,required" help:"SHA-256 of the content"`
+	Format  string `writ:"format,required" help:"raw, qcow2 or oci"`
+	SizeMiB int64  `writ:"size_mib,required" help:"size in MiB, rounded up"`
+}
+
+func imageOperations() []*Operation {
+	image := Operation{Module: "image", Kind: writ.KindImage, Repeat: Safe}
+	return []*Operation{
+		declare[ImageFetch, Image](image.with("fetch", Make, 30*time.Minute,
+			"Fetches an image to the node and keeps it under a name, once its SHA-256 is right.")),
+		declare[Nothing, Image](image.with("get", Find, time.Minute,
+			"Finds an image that an earlier run fetched.")),
+		declare[Nothing, Identity](image.with("delete", Remove, time.Minute,
+			"Deletes an image from its node. Volumes made of it stay.").destructive()),
+	}
+}

@@ -1,0 +1,89 @@
+package catalog
+
+import (
+	"time"
+
+	"writ"
+)
+
+// MachineCreate are the arguments of machine.create.
+type MachineCreate struct {
+	CPUs      int64             `writ:"cpus,required,mutable,min=1,max=256,uses=cpus" help:"virtual CPUs"`
+	MemoryMiB int64             `writ:"memory_mib,required,mutable,min=64,max=16777216,uses=memory_mib" help:"memory in MiB"`
+	Disks     []writ.Ref        `writ:"disks,kinds=volume,max=32" help:"its volumes, in order; it boots from the first"`
+	Networks  []writ.Ref        `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
+	Kernel    writ.Ref          `writ:"kernel,kinds=image,byname" help:"a kernel to start directly; the node's own way to boot the first disk if not given"`
+	Initramfs writ.Ref          `writ:"initramfs,kinds=image,byname" help:"an initramfs for the kernel"`
+	Cmdline   string            `writ:"cmdline,form=line,max=2048" help:"the kernel's command line"`
+	CloudInit string            `writ:"cloud_init,max=65536" help:"user-data for cloud-init, read at the first boot"`
+	SSHKeys   []string          `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that may log in"`
+	Env       map[string]string `writ:"env,keys=variable,max=256" help:"environment that the machine finds at its first boot"`
+}
+
+// MachineResize are the arguments of machine.resize.
+type MachineResize struct {
+	CPUs      int64 `writ:"cpus,min=1,max=256,uses=cpus" help:"virtual CPUs; as they are if not given"`
+	MemoryMiB int64 `writ:"memory_mib,min=64,max=16777216,uses=memory_mib" help:"memory in MiB; as it is if not given"`
+}
+
+// MachineAttach are the arguments of machine.attach.
+type MachineAttach struct {
+	Volume   writ.Ref `writ:"volume,required,kinds=volume" help:"the volume to attach, on the same node"`
+	ReadOnly bool     `writ:"read_only" help:"the machine may only read it"`
+}
+
+// MachineDetach are the arguments of machine.detach.
+type MachineDetach struct {
+	Volume writ.Ref `writ:"volume,required,kinds=volume" help:"the volume to detach"`
+}
+
+// Machine is the result of operations on a machine.
+type Machine struct {
+	Identity
+	State     string   `writ:"state,required" help:"running, paused or stopped"`
+	CPUs      int64    `writ:"cpus,required" help:"virtual CPUs"`
+	MemoryMiB int64    `writ:"memory_mib,required" help:"memory in MiB"`
+	Address   string   `writ:"address" help:"its address on its first network"`
+	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
+	MAC       string   `writ:"mac" help:"hardware address on its first network"`
+	Disks     []string `writ:"disks" help:"the names of the volumes it has, in order"`
+	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
+}
+
+// MachineConsole is the result of machine.console.
+type MachineConsole struct {
+	Machine
+	Text string `writ:"text,required" help:"the end of what the machine wrote to its console"`
+}
+
+func machineOperations() []*Operation {
+	machine := Operation{Module: "machine", Kind: writ.KindMachine, Repeat: Safe}
+	return []*Operation{
+		declare[MachineCreate, Machine](machine.with("create", Make, 5*time.Minute,
+			"Makes a virtual machine and starts it; one that exists keeps running or stays stopped.")),
+		declare[Nothing, Machine](machine.with("get", Find, time.Minute,
+			"Finds a machine that an earlier run made.")),
+		declare[Nothing, Machine](machine.with("start", Alter, 2*time.Minute,
+			"Starts a machine that is stopped.")),
+		declare[Stop, Machine](machine.with("stop", Alter, 5*time.Minute,
+			"Stops a machine: its power button first, and when the grace is over its plug.")),
+		declare[Nothing, Machine](machine.with("pause", Alter, time.Minute,
+			"Halts a running machine where it is; its memory is kept.")),
+		declare[Nothing, Machine](machine.with("resume", Alter, time.Minute,
+			"Lets a paused machine go on.")),
+		declare[MachineResize, Machine](machine.with("resize", Alter, 2*time.Minute,
+			"Gives a machine other CPUs or memory, while it runs if it can.")),
+		declare[Snapshot, Machine](machine.with("snapshot", Alter, 10*time.Minute,
+			"Keeps a machine's memory and disks as a snapshot; one that exists under the name stays as it is.")),
+		declare[Snapshot, Machine](machine.with("restore", Alter, 10*time.Minute,
+			"Puts a machine back to a snapshot of its memory and disks; what happened since is lost.").destructive().once()),
+		declare[MachineAttach, Machine](machine.with("attach", Alter, time.Minute,
+			"Gives a machine another volume.")),
+		declare[MachineDetach, Machine](machine.with("detach", Alter, time.Minute,
+			"Takes a volume from a machine, never the one it boots from.")),
+		declare[Tail, MachineConsole](machine.with("console", Look, time.Minute,
+			"Reads the end of what a machine wrote to its console.")),
+		declare[Nothing, Identity](machine.with("delete", Remove, 5*time.Minute,
+			"Stops and deletes a machine and its snapshots. Its volumes stay.").destructive()),
+	}
+}

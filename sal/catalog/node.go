@@ -1,0 +1,55 @@
+package catalog
+
+import "time"
+
+// NodeFacts is the result of node.facts.
+type NodeFacts struct {
+	Hostname    string `writ:"hostname,required" help:"what the machine calls itself"`
+	OS          string `writ:"os,required" help:"operating system, with its version if it says one"`
+	Kernel      string `writ:"kernel,required" help:"release of the kernel"`
+	Arch        string `writ:"arch,required" help:"amd64 or arm64"`
+	BootID      string `writ:"boot_id,required" help:"changes with every boot"`
+	CPUs        int64  `writ:"cpus,required" help:"CPUs that it has"`
+	MemoryMiB   int64  `writ:"memory_mib,required" help:"memory that it has, in MiB"`
+	DiskGiB     int64  `writ:"disk_gib,required" help:"size of the disk that holds its data, in GiB"`
+	DiskFreeGiB int64  `writ:"disk_free_gib,required" help:"how much of that is free, in GiB"`
+	KVM         bool   `writ:"kvm,required" help:"whether /dev/kvm can be opened"`
+}
+
+// NodeDriver is one driver in the result of node.drivers.
+type NodeDriver struct {
+	Module    string `writ:"module,required" help:"the module it serves"`
+	Name      string `writ:"name,required" help:"the driver"`
+	Simulated bool   `writ:"simulated,required" help:"whether it only simulates"`
+	Detail    string `writ:"detail,required" help:"version, limits, or why it is simulated"`
+}
+
+// NodeDrivers is the result of node.drivers.
+type NodeDrivers struct {
+	Drivers []NodeDriver `writ:"drivers,required" help:"one for each module that the node serves"`
+}
+
+// Now is the result of run.now.
+type Now struct {
+	UnixMS int64 `writ:"unix_ms,required" help:"milliseconds since 1970, by the supervisor's clock"`
+}
+
+func nodeOperations() []*Operation {
+	node := Operation{Module: "node", Repeat: Safe}
+	return []*Operation{
+		declare[Nothing, NodeFacts](node.with("facts", Look, 10*time.Second,
+			"Tells what a node is: its hardware, its kernel, its room.")),
+		declare[Nothing, NodeDrivers](node.with("drivers", Look, 10*time.Second,
+			"Tells which drivers a node has, and which of them only simulate.")),
+		declare[Nothing, Nothing](node.with("ping", Look, 10*time.Second,
+			"Does nothing, all the way: through seal, queue, node and journal, and back.")),
+	}
+}
+
+func runOperations() []*Operation {
+	run := Operation{Module: "run", Repeat: Safe}
+	return []*Operation{
+		declare[Nothing, Now](run.with("now", Find, time.Minute,
+			"Reads the clock once; every later pass of the run sees the same time.")),
+	}
+}

@@ -1,0 +1,245 @@
+package catalog
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"writ"
+)
+
+// Type is the type of a field.
+type Type string
+
+// The types. A Handle field takes a handle to a resource of the field's kinds; in the arguments of a job it is a writ.Ref.
+const (
+	String Type = "string"
+	Bool   Type = "bool"
+	Int    Type = "int"
+	List   Type = "list"
+	Map    Type = "map" // string keys, Elem values
+	Object Type = "object"
+	Handle Type = "handle"
+)
+
+// Schema lists fields in the order in which manuals show them.
+type Schema []Field
+
+// Field is one key of a spec or of a result.
+type Field struct {
+	Name     string
+	Help     string
+	Type     Type
+	Required bool                // of a result: it is always there
+	Mutable  bool                // may be changed by a later `create` of the same resource
+	Default  any                 // a value, nil if none; without one a field that is not given is the type's zero
+	Min, Max *int64              // of an Int its value, of a String its bytes, of a List or Map its elements
+	Pattern  string              // that a string must match as a whole
+	Form     string              // what Pattern means, for people: "64 lower-case hex digits"
+	Enum     []string            // the only strings that are allowed
+	Kinds    []writ.ResourceKind // of a Handle
+	ByName   bool                // a Handle that may also be given as the name of a resource of the project
+	Uses     string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
+	Key      *Field              // of a Map: its keys, strings
+	Elem     *Field              // of a List or Map
+	Fields   Schema              // of an Object
+
+	valid func(string) bool // what Pattern says, and what no pattern can say
+	index []int             // of the struct's field
+}
+
+// Field finds a field by its name.
+func (s Schema) Field(name string) (*Field, bool) {
+	for i := range s {
+		if s[i].Name == name {
+			return &s[i], true
+		}
+	}
+	return nil, false
+}
+
+// Names returns the names of the fields, in order.
+func (s Schema) Names() []string {
+	names := make([]string, len(s))
+	for i, f := range s {
+		names[i] = f.Name
+	}
+	return names
+}
+
+var refType = reflect.TypeFor[writ.Ref]()
+
+// schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields of an embedded
+// struct count as its own. Go types are string, bool, int64, writ.Ref, slices of these and of structs, structs, and
+// map[string]string. The options:
+//
+//	required  mutable  byname    as in Field
+//	min=N  max=N  default=V      as in Field
+//	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
+//	keys=F                       the form of a map's keys
+//	each=N..M                    bounds of a list's integers
+//	uses=P                       as in Field
+//
+// A wrong tag is a mistake of this package and panics when the program starts.
+func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
+
+func structSchema(t reflect.Type, index []int) Schema {
+	var s Schema
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		at := append(slices.Clone(index), i)
+		if sf.Anonymous {
+			s = append(s, structSchema(sf.Type, at)...)
+			continue
+		}
+		f, err := newField(sf)
+		if err != nil {
+			panic(fmt.Sprintf("%s.%s: %v", t, sf.Name, err))
+		}
+		f.index = at
+		s = append(s, f)
+	}
+	return s
+}
+
+func newField(sf reflect.StructField) (Field, error) {
+	name, options, _ := strings.Cut(sf.Tag.Get("writ"), ",")
+	f, err := typedField(sf.Type)
+	if err != nil {
+		return f, err
+	}
+	f.Name, f.Help = name, sf.Tag.Get("help")
+	if f.Name == "" || f.Help == "" {
+		return f, fmt.Errorf("has no name or no help")
+	}
+	if options == "" {
+		return f, nil
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		if err := f.set(option); err != nil {
+			return f, fmt.Errorf("option %q: %w", option, err)
+		}
+	}
+	return f, nil
+}
+
+func typedField(t reflect.Type) (Field, error) {
+	switch {
+	case t == refType:
+		return Field{Type: Handle}, nil
+	case t.Kind() == reflect.String:
+		return Field{Type: String}, nil
+	case t.Kind() == reflect.Bool:
+		return Field{Type: Bool}, nil
+	case t.Kind() == reflect.Int64:
+		return Field{Type: Int}, nil
+	case t.Kind() == reflect.Struct:
+		return Field{Type: Object, Fields: structSchema(t, nil)}, nil
+	case t.Kind() == reflect.Slice:
+		elem, err := typedField(t.Elem())
+		return Field{Type: List, Elem: &elem}, err
+	case t == reflect.TypeFor[map[string]string]():
+		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String}}, nil
+	default:
+		return Field{}, fmt.Errorf("no field can be a %s", t)
+	}
+}
+
+func (f *Field) set(option string) error {
+	key, value, _ := strings.Cut(option, "=")
+	inner := f // what options about strings and handles are about
+	if f.Elem != nil {
+		inner = f.Elem
+	}
+	switch key {
+	case "required":
+		f.Required = true
+	case "mutable":
+		f.Mutable = true
+	case "byname":
+		inner.ByName = true
+	case "uses":
+		f.Uses = value
+	case "enum":
+		inner.Enum = strings.Split(value, "|")
+	case "form":
+		return inner.setForm(value)
+	case "keys":
+		return f.Key.setForm(value)
+	case "kinds":
+		for kind := range strings.SplitSeq(value, "|") {
+			inner.Kinds = append(inner.Kinds, writ.ResourceKind(kind))
+		}
+	case "min":
+		return setBound(&f.Min, value)
+	case "max":
+		return setBound(&f.Max, value)
+	case "each":
+		low, high, _ := strings.Cut(value, "..")
+		if err := setBound(&inner.Min, low); err != nil {
+			return err
+		}
+		return setBound(&inner.Max, high)
+	case "default":
+		return f.setDefault(value)
+	default:
+		return fmt.Errorf("there is no such option")
+	}
+	return nil
+}
+
+func setBound(bound **int64, text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	*bound = &n
+	return err
+}
+
+func (f *Field) setDefault(text string) (err error) {
+	switch f.Type {
+	case String:
+		f.Default = text
+	case Bool:
+		f.Default, err = strconv.ParseBool(text)
+	case Int:
+		f.Default, err = strconv.ParseInt(text, 10, 64)
+	default:
+		err = fmt.Errorf("a %s has no default", f.Type)
+	}
+	return err
+}
+
+func (f *Field) setForm(name string) error {
+	form, ok := forms[name]
+	if !ok {
+		return fmt.Errorf("there is no such form")
+	}
+	f.Pattern, f.Form, f.valid = form.pattern.String(), form.text, form.matches
+	return nil
+}
+
+// uses reports whether any field uses up a part of a node.
+func (s Schema) uses() bool {
+	return slices.ContainsFunc(s, func(f Field) bool { return f.Uses != "" })
+}
+
+// needs adds up what the arguments use of a node.
+func (s Schema) needs(args map[string]any) writ.Capacity {
+	var c writ.Capacity
+	for _, f := range s {
+		n, given := args[f.Name].(int64)
+		if !given {
+			n, _ = f.Default.(int64)
+		}
+		switch f.Uses {
+		case "cpus":
+			c.CPUs += n
+		case "memory_mib":
+			c.MemoryMiB += n
+		case "disk_gib":
+			c.DiskGiB += n
+		}
+	}
+	return c
+}

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"time"
+
+	"writ"
+)
+
+// VolumeCreate are the arguments of volume.create.
+type VolumeCreate struct {
+	SizeGiB int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB; it can grow and never shrink"`
+	Image   writ.Ref `writ:"image,kinds=image,byname" help:"what to fill it with: a handle to an image, or the name of one that the project has on the node; without it the volume is empty"`
+}
+
+// VolumeResize are the arguments of volume.resize.
+type VolumeResize struct {
+	SizeGiB int64 `writ:"size_gib,required,min=1,max=65536,uses=disk_gib" help:"the new size in GiB; not less than it has"`
+}
+
+// VolumeClone are the arguments of volume.clone.
+type VolumeClone struct {
+	From     writ.Ref `writ:"from,required,kinds=volume" help:"the volume to copy; the new one is on the same node"`
+	Snapshot string   `writ:"snapshot,form=name" help:"copy this snapshot of it instead of what it holds now"`
+	SizeGiB  int64    `writ:"size_gib,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's; the source's if not given"`
+}
+
+// VolumeSend are the arguments of volume.send.
+type VolumeSend struct {
+	Backup   string `writ:"backup,required,form=name" help:"name of the archive to write into the node's backup directory; it must not exist"`
+	Snapshot string `writ:"snapshot,form=name" help:"send this snapshot instead of what the volume holds now"`
+}
+
+// VolumeReceive are the arguments of volume.receive.
+type VolumeReceive struct {
+	Backup  string `writ:"backup,required,form=name" help:"name of the archive in the node's backup directory"`
+	SHA256  string `writ:"sha256,form=sha256" help:"the SHA-256 that the archive must have"`
+	SizeGiB int64  `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB; what is in the archive must fit"`
+}
+
+// Volume is the result of operations on a volume.
+type Volume struct {
+	Identity
+	Path      string   `writ:"path,required" help:"where its content is on the node"`
+	SizeGiB   int64    `writ:"size_gib,required" help:"size in GiB"`
+	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
+}
+
+// VolumeSent is the result of volume.send.
+type VolumeSent struct {
+	Volume
+	Backup string `writ:"backup,required" help:"name of the archive"`
+	SHA256 string `writ:"sha256,required" help:"SHA-256 of the archive"`
+}
+
+func volumeOperations() []*Operation {
+	volume := Operation{Module: "volume", Kind: writ.KindVolume, Repeat: Safe}
+	return []*Operation{
+		declare[VolumeCreate, Volume](volume.with("create", Make, 10*time.Minute,
+			"Makes a volume, empty or filled with an image; a later call with a bigger size lets it grow.")),
+		declare[Nothing, Volume](volume.with("get", Find, time.Minute,
+			"Finds a volume that an earlier run made.")),
+		declare[VolumeResize, Volume](volume.with("resize", Alter, 5*time.Minute,
+			"Lets a volume grow.")),
+		declare[Snapshot, Volume](volume.with("snapshot", Alter, 5*time.Minute,
+			"Keeps what a volume holds now as a snapshot; one that exists under the name stays as it is.")),
+		declare[Snapshot, Volume](volume.with("restore", Alter, 10*time.Minute,
+			"Puts a volume back to a snapshot; what was written since is lost.").destructive().once()),
+		declare[VolumeClone, Volume](volume.with("clone", Make, 10*time.Minute,
+			"Makes a new volume with the content of another one.")),
+		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
+			"Writes a volume's content as an archive into the node's backup directory.").once()),
+		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,
+			"Makes a new volume from an archive in the node's backup directory.")),
+		declare[Nothing, Identity](volume.with("delete", Remove, 5*time.Minute,
+			"Deletes a volume, its content and its snapshots.").destructive()),
+	}
+}
