@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -39,8 +41,8 @@ type Tx struct {
 type DB struct {
 	sql     *sql.DB
 	changes chan *change
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	stop    chan struct{} // closed to end the writer
+	stopped chan struct{} // closed when the writer has answered its last group
 	closing sync.Once
 }
 
@@ -57,6 +59,8 @@ func Open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
 	if path == ":memory:" {
 		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
+	} else if err := reserve(path); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, storeError(err))
 	}
 	pool, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -69,11 +73,21 @@ func Open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
 	}
 	if err := migrate(ctx, pool, migrations); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("bring %s up to date: %w", path, err)
+		return nil, fmt.Errorf("bring %s up to date: %w", path, storeError(err))
 	}
-	db := &DB{sql: pool, changes: make(chan *change, maxGroup), stop: make(chan struct{})}
-	db.stopped.Go(db.writeLoop)
+	db := &DB{sql: pool, changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
+	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
 	return db, nil
+}
+
+// reserve makes the file so that its owner alone reads it, before SQLite would make it readable to all. The files that SQLite puts
+// beside it take its mode.
+func reserve(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
@@ -93,16 +107,18 @@ func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
 	return err
 }
 
-// Close waits for the write in progress and closes the store. Writes that wait are answered with an error.
+// Close waits for the write in progress and closes the store. Writes that still waited changed nothing and are answered with
+// STORE_UNAVAILABLE.
 func (db *DB) Close() error {
 	db.closing.Do(func() { close(db.stop) })
-	db.stopped.Wait()
+	<-db.stopped
 	return db.sql.Close()
 }
 
 // Query runs a reading statement; the caller closes the rows.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return db.sql.QueryContext(ctx, query, args...)
+	rows, err := db.sql.QueryContext(ctx, query, args...)
+	return rows, storeError(err)
 }
 
 // QueryRow runs a reading statement for one row.
@@ -117,7 +133,7 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 		return storeError(err)
 	}
 	defer tx.Rollback()
-	return do(&Tx{Tx: tx, Now: now()})
+	return storeError(do(&Tx{Tx: tx, Now: now()}))
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
@@ -137,7 +153,7 @@ func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-db.stop:
+	case <-db.stopped:
 		select {
 		case err := <-c.done:
 			return err
@@ -150,14 +166,15 @@ func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 var errClosed = writ.Errorf(writ.CodeStoreUnavailable, "the store is being closed")
 
 func (db *DB) writeLoop() {
+	defer close(db.stopped)
 	last := 0
 	for {
 		var group []*change
 		select {
-		case c := <-db.changes:
-			group = append(group, c)
 		case <-db.stop:
 			return
+		case c := <-db.changes:
+			group = append(group, c)
 		}
 		if last > 1 {
 			time.Sleep(groupWindow)
@@ -176,10 +193,16 @@ func (db *DB) writeLoop() {
 	}
 }
 
-// commit writes a group, and each of its changes alone if the group fails as a whole.
+// commit writes a group, and each of its changes alone if the group fails as a whole. A transaction that cannot even begin says
+// nothing about the changes, so none of them is tried again.
 func (db *DB) commit(group []*change) {
-	errs, err := db.transact(group)
-	if err != nil && len(group) > 1 {
+	tx, err := db.sql.BeginTx(context.Background(), nil)
+	var errs []error
+	if err == nil {
+		errs, err = transact(tx, group)
+		tx.Rollback()
+	}
+	if err != nil && tx != nil && len(group) > 1 {
 		for _, c := range group {
 			db.commit([]*change{c})
 		}
@@ -195,13 +218,8 @@ func (db *DB) commit(group []*change) {
 }
 
 // transact runs the changes of a group in one transaction, each behind a savepoint of its own. It returns the error of each change,
-// or the error that made the whole transaction fail.
-func (db *DB) transact(group []*change) ([]error, error) {
-	tx, err := db.sql.BeginTx(context.Background(), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
+// or the error that made the whole transaction fail. The caller rolls back.
+func transact(tx *sql.Tx, group []*change) ([]error, error) {
 	shared := &Tx{Tx: tx, Now: now()}
 	errs := make([]error, len(group))
 	for i, c := range group {
@@ -220,7 +238,11 @@ func (db *DB) transact(group []*change) ([]error, error) {
 			}
 			end = "ROLLBACK TO change; RELEASE change"
 		}
+		// An interrupted or out-of-space statement makes SQLite roll the whole transaction back by itself; then this fails too.
 		if _, err := tx.Exec(end); err != nil {
+			if len(group) == 1 && errs[i] != nil {
+				return nil, errs[i] // the reason, rather than that its savepoint is gone
+			}
 			return nil, err
 		}
 	}
@@ -241,13 +263,16 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // storeError turns errors that mean "not now" into STORE_UNAVAILABLE and leaves others as they are.
 func storeError(err error) error {
-	if isUnavailable(err) {
-		return &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be written", Hint: "free disk space, or make it writable; writ goes on by itself", Err: err}
+	if _, ok := errors.AsType[*writ.Error](err); !ok && isUnavailable(err) {
+		return &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Hint: "free disk space, or make it writable; writ goes on by itself", Err: err}
 	}
 	return err
 }
 
 func isUnavailable(err error) bool {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) {
+		return true // from reserve
+	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return false

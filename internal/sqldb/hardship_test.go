@@ -1,0 +1,208 @@
+package sqldb
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+// big is a change that needs more room than the small disks of these tests have left.
+func big(name string) func(*Tx) error {
+	return func(tx *Tx) error {
+		_, err := tx.Exec("INSERT INTO things (name, body, at) VALUES ($1, $2, 0)", name, make([]byte, 1<<20))
+		return err
+	}
+}
+
+func wantUnavailable(t *testing.T, err error) {
+	t.Helper()
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeStoreUnavailable || e.Hint == "" || !e.Retryable() {
+		t.Errorf("got %v; want a retryable STORE_UNAVAILABLE with a hint", err)
+	}
+}
+
+// pragma sets a property of the store's only connection.
+func pragma(t *testing.T, db *DB, text string) {
+	t.Helper()
+	if _, err := db.sql.Exec(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFullStoreRefusesAndGoesOn(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		db := open(t, path)
+		db.sql.SetMaxOpenConns(1) // the limit below belongs to a connection
+		pragma(t, db, "PRAGMA max_page_count = 20")
+		fullThenRoom(t, db, func() { pragma(t, db, "PRAGMA max_page_count = 100000") })
+	})
+}
+
+func TestReadOnlyStoreRefusesAndGoesOn(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "things.db"))
+	db.sql.SetMaxOpenConns(1)
+	pragma(t, db, "PRAGMA query_only = 1")
+	wantUnavailable(t, db.Write(t.Context(), insert("a")))
+	if got := names(t, db); len(got) != 0 {
+		t.Errorf("reading gives %v", got)
+	}
+	pragma(t, db, "PRAGMA query_only = 0")
+	if err := db.Write(t.Context(), insert("a")); err != nil {
+		t.Errorf("writable again: %v", err)
+	}
+}
+
+// smallDisk is a file system of 512 KiB. Only root may mount one.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("writ-test", dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Skipf("mounting a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+func TestFullDiskRefusesAndGoesOn(t *testing.T) {
+	dir := smallDisk(t)
+	ballast := filepath.Join(dir, "ballast")
+	db := open(t, filepath.Join(dir, "things.db"))
+	if err := os.WriteFile(ballast, make([]byte, 64<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fullThenRoom(t, db, func() {
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mount("writ-test", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestReadOnlyDiskRefusesAndGoesOn(t *testing.T) {
+	dir := smallDisk(t)
+	path := filepath.Join(dir, "things.db")
+	db := open(t, path)
+	if err := errors.Join(db.Write(t.Context(), insert("a")), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	remount := func(flags uintptr) {
+		if err := syscall.Mount("writ-test", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(syscall.MS_RDONLY)
+	_, err := Open(t.Context(), path, schema)
+	wantUnavailable(t, err)
+	remount(0)
+	if diff := cmp.Diff([]string{"a"}, names(t, open(t, path))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// fullThenRoom fills a store until it refuses, and expects that nothing was harmed and that it goes on by itself when there is room.
+func fullThenRoom(t *testing.T, db *DB, room func()) {
+	t.Helper()
+	if err := db.Write(t.Context(), insert("a")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		wantUnavailable(t, db.Write(t.Context(), big(fmt.Sprintf("big %d", i))))
+	}
+	if diff := cmp.Diff([]string{"a"}, names(t, db)); diff != "" {
+		t.Errorf("while full: %s", diff)
+	}
+	room()
+	if err := errors.Join(db.Write(t.Context(), big("big")), db.Write(t.Context(), insert("b"))); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "big"}, names(t, db)); diff != "" {
+		t.Errorf("with room again: %s", diff)
+	}
+	var verdict string
+	if err := db.QueryRow(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("integrity: %s, %v", verdict, err)
+	}
+}
+
+// writerVar makes this test binary a process that writes to the store that the variable names, and prints what it was told is done.
+const writerVar = "WRIT_TEST_SQLDB_WRITER"
+
+func writeUntilKilled(path string) {
+	db, err := Open(context.Background(), path, schema)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	for w := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("%d-%06d", w, i)
+				if err := db.Write(context.Background(), insert(name)); err != nil {
+					os.Exit(1)
+				}
+				fmt.Println(name)
+			}
+		}()
+	}
+	select {}
+}
+
+func TestWhatWasAnsweredSurvivesSIGKILL(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "things.db")
+	answered := make(map[string]bool)
+	for range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), writerVar+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if n == 200 {
+				_ = cmd.Process.Kill()
+			}
+			if name := lines.Text(); strings.Contains(name, "-") { // the last line may be cut off
+				answered[name] = len(name) == 8
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		db := open(t, path)
+		there := make(map[string]bool)
+		for _, name := range names(t, db) {
+			there[name] = true
+		}
+		if len(there) < 200 {
+			t.Fatalf("the writer wrote %d rows", len(there))
+		}
+		for name, whole := range answered {
+			if whole && !there[name] {
+				t.Errorf("%s was answered and is gone", name)
+			}
+		}
+		if err := errors.Join(db.Write(t.Context(), func(tx *Tx) error { _, err := tx.Exec("DELETE FROM things"); return err }), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		clear(answered)
+	}
+}

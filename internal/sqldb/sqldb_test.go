@@ -1,0 +1,424 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writerVar); path != "" {
+		writeUntilKilled(path)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// schema has one table, so that every test can say what it means in a line.
+var schema = fstest.MapFS{"0001_things.sql": {Data: []byte(`-- +goose Up
+CREATE TABLE things (
+	name TEXT PRIMARY KEY,
+	body BYTEA NOT NULL,
+	at BIGINT NOT NULL
+);
+`)}}
+
+func open(t *testing.T, path string) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), path, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// stores runs a test on a file and in memory.
+func stores(t *testing.T, test func(t *testing.T, path string)) {
+	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "things.db")) })
+	t.Run("memory", func(t *testing.T) { test(t, ":memory:") })
+}
+
+func insert(name string) func(*Tx) error {
+	return func(tx *Tx) error {
+		_, err := tx.Exec("INSERT INTO things (name, body, at) VALUES ($1, $2, $3)", name, []byte("x"), Micros(tx.Now))
+		return err
+	}
+}
+
+func names(t *testing.T, db *DB) []string {
+	t.Helper()
+	rows, err := db.Query(t.Context(), "SELECT name FROM things ORDER BY name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// group hands changes to the writer while it is busy, so that all of them end up in one transaction, and returns their errors.
+func group(t *testing.T, db *DB, changes ...func(*Tx) error) []error {
+	t.Helper()
+	busy := make(chan struct{})
+	all := append([]func(*Tx) error{func(*Tx) error { <-busy; return nil }}, changes...)
+	errs := make([]error, len(all))
+	done := make(chan struct{}, len(all))
+	for i, do := range all {
+		go func() {
+			errs[i] = db.Write(t.Context(), do)
+			done <- struct{}{}
+		}()
+		synctest.Wait() // the first holds the writer, each of the others waits in its queue, in order
+	}
+	close(busy)
+	for range all {
+		<-done
+	}
+	return errs[1:]
+}
+
+func TestWaitingWritesShareOneCommit(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		synctest.Test(t, func(t *testing.T) {
+			db := open(t, path)
+			var changes []func(*Tx) error
+			for i := range 100 {
+				changes = append(changes, insert(fmt.Sprintf("%03d", i)))
+			}
+			if err := errors.Join(group(t, db, changes...)...); err != nil {
+				t.Fatal(err)
+			}
+			var rows, moments int
+			err := db.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT at) FROM things").Scan(&rows, &moments)
+			if err != nil || rows != 100 || moments != 1 {
+				t.Errorf("%d rows of %d transactions, %v; want 100 of 1", rows, moments, err)
+			}
+		})
+	})
+}
+
+func TestFailedChangeUndoesOnlyItself(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		synctest.Test(t, func(t *testing.T) {
+			db := open(t, path)
+			refused := errors.New("refused")
+			errs := group(t, db,
+				insert("a"),
+				func(tx *Tx) error { return errors.Join(insert("half")(tx), refused) },
+				func(tx *Tx) error { return errors.Join(insert("other half")(tx), insert("a")(tx)) },
+				func(tx *Tx) error { _ = insert("worse")(tx); panic("a defect") },
+				insert("b"),
+			)
+			if errs[0] != nil || errs[4] != nil {
+				t.Errorf("good changes: %v, %v", errs[0], errs[4])
+			}
+			if !errors.Is(errs[1], refused) {
+				t.Errorf("refused change: %v", errs[1])
+			}
+			if !IsDuplicate(errs[2]) {
+				t.Errorf("duplicate: %v", errs[2])
+			}
+			if errs[3] == nil || !strings.Contains(errs[3].Error(), "a defect") {
+				t.Errorf("panic: %v", errs[3])
+			}
+			if diff := cmp.Diff([]string{"a", "b"}, names(t, db)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+}
+
+// SQLite rolls the whole transaction back when it interrupts a writing statement: the others of the group must be done again. The
+// group is made by hand, because a bubble's clock stands still while a statement runs.
+func TestInterruptedStatementUndoesOnlyItself(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		db := open(t, path)
+		endless := func(tx *Tx) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := tx.ExecContext(ctx, `INSERT INTO things (name, body, at)
+				WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'n' || i, '', 0 FROM n LIMIT 1000000000`)
+			return err
+		}
+		var changes []*change
+		for _, do := range []func(*Tx) error{insert("a"), endless, insert("b")} {
+			changes = append(changes, &change{ctx: t.Context(), do: do, done: make(chan error, 1)})
+		}
+		db.commit(changes)
+		for i, c := range changes {
+			if err := <-c.done; (err != nil) != (i == 1) {
+				t.Errorf("change %d: %v", i, err)
+			}
+		}
+		if diff := cmp.Diff([]string{"a", "b"}, names(t, db)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCancelledWriteIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, ":memory:")
+		busy := make(chan struct{})
+		first := make(chan error, 1)
+		go func() { first <- db.Write(t.Context(), func(*Tx) error { <-busy; return nil }) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		second := make(chan error, 1)
+		go func() { second <- db.Write(ctx, insert("late")) }()
+		synctest.Wait()
+		cancel()
+		if err := <-second; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled write: %v", err)
+		}
+		close(busy)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if err := db.Write(t.Context(), insert("next")); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"next"}, names(t, db)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCloseAnswersEveryWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "things.db")
+		db := open(t, path)
+		busy := make(chan struct{})
+		errs := make([]error, 20)
+		done := make(chan struct{}, len(errs))
+		for i := range errs {
+			go func() {
+				errs[i] = db.Write(t.Context(), func(tx *Tx) error { <-busy; return insert(fmt.Sprint(i))(tx) })
+				done <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- db.Close() }()
+		synctest.Wait()
+		close(busy)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for range errs {
+			<-done
+		}
+		for i, err := range errs {
+			switch {
+			case err == nil:
+				want = append(want, fmt.Sprint(i))
+			case writ.CodeOf(err) != writ.CodeStoreUnavailable:
+				t.Errorf("write %d: %v", i, err)
+			}
+		}
+		if len(want) == 0 {
+			t.Error("the write in progress was not waited for")
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, names(t, open(t, path))); diff != "" {
+			t.Errorf("what was answered is not what is there: %s", diff)
+		}
+		if err := db.Write(t.Context(), insert("after")); writ.CodeOf(err) != writ.CodeStoreUnavailable {
+			t.Errorf("write after Close: %v", err)
+		}
+	})
+}
+
+func TestReadSeesOneMoment(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "things.db"))
+	count := func(tx *Tx) (n int) {
+		if err := tx.QueryRow("SELECT count(*) FROM things").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	err := db.Read(t.Context(), func(tx *Tx) error {
+		before := count(tx)
+		if err := db.Write(t.Context(), insert("meanwhile")); err != nil {
+			return err
+		}
+		if after := count(tx); after != before {
+			t.Errorf("%d rows, then %d", before, after)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, db); len(got) != 1 {
+		t.Errorf("after the read: %v", got)
+	}
+}
+
+func TestReadChangesNothing(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		db := open(t, path)
+		_ = db.Read(t.Context(), insert("sneaked in"))
+		if got := names(t, db); len(got) != 0 {
+			t.Errorf("a read left %v", got)
+		}
+	})
+}
+
+// The only connection of a store in memory is the store: a reader that goes away must not take it along.
+func TestMemorySurvivesCancelledReaders(t *testing.T) {
+	db := open(t, ":memory:")
+	if err := db.Write(t.Context(), insert("a")); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		_ = db.Read(ctx, func(tx *Tx) error {
+			cancel()
+			_, err := tx.QueryContext(ctx, "SELECT * FROM things")
+			return err
+		})
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		rows, err := db.Query(ctx, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
+		if err == nil {
+			for rows.Next() {
+			}
+			rows.Close()
+		}
+		cancel()
+	}
+	if diff := cmp.Diff([]string{"a"}, names(t, db)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStoresInMemoryAreSeparate(t *testing.T) {
+	a, b := open(t, ":memory:"), open(t, ":memory:")
+	if err := a.Write(t.Context(), insert("a")); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b); len(got) != 0 {
+		t.Errorf("the other store has %v", got)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "things.db")
+	newer := fstest.MapFS{"0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n")}}
+	for name, file := range schema {
+		newer[name] = file
+	}
+	db, err := Open(t.Context(), path, newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), path, schema)
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeConflict || !strings.Contains(e.Message, "schema 2") || e.Hint == "" {
+		t.Errorf("older program on a newer store: %v", err)
+	}
+	if db, err = Open(t.Context(), path, newer); err != nil {
+		t.Fatalf("the refusal harmed the store: %v", err)
+	}
+	db.Close()
+}
+
+func TestBrokenMigrationLeavesTheStoreAsItWas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "things.db")
+	db := open(t, path)
+	if err := errors.Join(db.Write(t.Context(), insert("a")), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	broken := fstest.MapFS{"0002_broken.sql": {Data: []byte("-- +goose Up\nDELETE FROM things;\nCREATE TABLE broken (;\n")}}
+	for name, file := range schema {
+		broken[name] = file
+	}
+	if _, err := Open(t.Context(), path, broken); err == nil {
+		t.Fatal("a broken migration was accepted")
+	}
+	if diff := cmp.Diff([]string{"a"}, names(t, open(t, path))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnyPathWillDo(t *testing.T) {
+	for _, name := range []string{"plain.db", "with space.db", "what?.db", "100%.db", "a#b.db", "c:d.db", "é&=.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		db := open(t, path)
+		if err := db.Write(t.Context(), insert("a")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Errorf("%s: the store is elsewhere: %v", name, err)
+			continue
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v; others can read it", name, info.Mode())
+		}
+		if wal, err := os.Stat(path + "-wal"); err != nil || wal.Mode().Perm() != 0o600 {
+			t.Errorf("%s: write-ahead log %v, %v", name, wal, err)
+		}
+	}
+}
+
+func TestOpenNamesWhatIsMissing(t *testing.T) {
+	_, err := Open(t.Context(), filepath.Join(t.TempDir(), "no", "such", "things.db"), schema)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "such") {
+		t.Errorf("missing directory: %v", err)
+	}
+	junk := filepath.Join(t.TempDir(), "junk.db")
+	if err := os.WriteFile(junk, []byte(strings.Repeat("not a database ", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), junk, schema); err == nil || !strings.Contains(err.Error(), "junk.db") {
+		t.Errorf("a file of somebody else: %v", err)
+	}
+}
+
+func TestTimesKeepMicroseconds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		us := rapid.Int64Range(-1<<50, 1<<55).Draw(t, "us")
+		if got := Micros(Time(us)); got != us {
+			t.Errorf("Micros(Time(%d)) = %d", us, got)
+		}
+	})
+	if !Time(Micros(time.Time{})).IsZero() {
+		t.Error("the zero time does not stay zero")
+	}
+}
+
+func TestPlaceholders(t *testing.T) {
+	if got := Placeholders(3, 3); got != "$3, $4, $5" {
+		t.Errorf("Placeholders(3, 3) = %q", got)
+	}
+}
