@@ -99,6 +99,7 @@ const (
 	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
 	CodeSecretUnknown       Code = "SECRET_UNKNOWN"
 	CodeInjected            Code = "INJECTED"
+	CodeInjectedFinal       Code = "INJECTED_FINAL"
 )
 
 // CodeInfo is what the house knows about a code.
@@ -178,6 +179,7 @@ var Codes = []CodeInfo{
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says. It was thrown away."},
 	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The payload names no secret like this, or the datacenter has none."},
 	{CodeInjected, Failed, true, 422, ExitFailed, "A simulated driver was told to fail here."},
+	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good, whatever is tried."},
 }
 
 // codeIndex finds a row of Codes by its code.

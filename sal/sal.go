@@ -38,16 +38,23 @@ type Observation struct {
 // Driver carries out the operations of one module on this host.
 //
 // Every operation that is declared as repeatable is "make it so": it may be called again after a crash at any point, and asking
-// for what already is, is success with ChangeUnchanged. Create with another UID than the resource has is RESOURCE_CONFLICT. Delete
-// of what is not there is success. Operations on different resources may be called at the same time; the runner serialises those
-// on one resource. When ctx ends the driver stops soon and returns an error. Errors are *writ.Error with a code of the table; any
+// for what already is, is success with ChangeUnchanged. A Make operation compares with what the last one asked for, not with what
+// Alter operations did since, so that a script that makes a volume of 10 GiB and then lets it grow to 20 changes nothing when it
+// runs again: equal is unchanged, another mutable field is updated, another immutable one IMMUTABLE_FIELD.
+//
+// A resource has one UID for life. Any operation that names another one than it has is RESOURCE_CONFLICT, also a Remove: what
+// somebody else made meanwhile is not ours. Remove of what is not there is success with ChangeUnchanged; Alter and Look of it are
+// RESOURCE_UNKNOWN, and so is a handle or name among the arguments that leads nowhere. Look returns ChangeNone.
+//
+// Operations on different resources may be called at the same time; the runner serialises those on one resource. When ctx ends the
+// driver stops soon and returns an error; the operation can be called again. Errors are *writ.Error with a code of the table; any
 // other error counts as INTERNAL.
 type Driver interface {
 	// Describe says which module the driver serves, its name, and whether it only simulates.
 	Describe() writ.NodeDriver
 	// Do carries out the operation.
 	Do(ctx context.Context, request Request) (Outcome, error)
-	// Observe looks at one resource without changing anything.
+	// Observe looks at one resource without changing anything. What is not there is no error.
 	Observe(ctx context.Context, resource writ.ResourceID) (Observation, error)
 	// List returns every resource that the driver finds on this host, whoever made it.
 	List(ctx context.Context) ([]writ.ResourceID, error)

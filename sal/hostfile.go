@@ -1,0 +1,58 @@
+package sal
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"writ"
+)
+
+// HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, else DRIVER_FAILED. Errors
+// that are for people already, and those of a context that ended, stay as they are. Doing is a bare verb phrase, "copy the image".
+func HostError(doing string, err error) error {
+	if _, ok := errors.AsType[*writ.Error](err); ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free room on the node's disk; the call is tried again")
+	}
+	return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err)
+}
+
+// MakeDir makes a directory that only we may read, and its parents, so that it is still there after a power cut. One that exists is
+// no error.
+func MakeDir(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes sure that what was made, renamed or removed in a directory stays so after a power cut.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// writeSynced writes a file and returns when its content is on disk.
+func writeSynced(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

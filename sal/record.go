@@ -1,0 +1,238 @@
+package sal
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// Record is what a driver must know of a resource after a crash. Own is what the driver adds: pids, paths, what it was about to do.
+type Record[T any] struct {
+	Resource  writ.ResourceID `json:"resource"`
+	UID       writ.UID        `json:"uid"`
+	Operation string          `json:"operation"` // the one that made it
+	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time
+	// Generation counts what was done to the resource.
+	Generation int64 `json:"generation"`
+	Own        T     `json:"own"`
+}
+
+// NewRecord returns the record of a resource that a Make operation is about to make.
+func NewRecord[T any](request Request) *Record[T] {
+	return &Record[T]{
+		Resource:  request.Resource,
+		UID:       request.UID,
+		Operation: request.Operation.Name(),
+		Spec:      catalog.Values(request.Args),
+	}
+}
+
+// Owned returns an error unless the resource exists and is the one that the request means: RESOURCE_UNKNOWN or RESOURCE_CONFLICT.
+func (r *Record[T]) Owned(request Request) error {
+	if r == nil {
+		return Unknown(request.Resource)
+	}
+	if r.UID != request.UID {
+		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is another one than is meant: its id is %s, not %s", r.Resource, r.UID, request.UID).
+			WithHint("somebody made it anew meanwhile; look at it before you change it")
+	}
+	return nil
+}
+
+// Decide says what a Make operation has to do about what there is: create, update the named fields, or nothing.
+func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string, err error) {
+	if r == nil {
+		return writ.ChangeCreated, nil, nil
+	}
+	if err := r.Owned(request); err != nil {
+		return "", nil, err
+	}
+	if name := request.Operation.Name(); r.Operation != name {
+		return "", nil, writ.Errorf(writ.CodeResourceConflict, "%s was made by %s and cannot be made by %s", r.Resource, r.Operation, name).
+			WithHint("use %s.get(%q) for what is there, or another name", request.Operation.Module, r.Resource.Name)
+	}
+	mutable, immutable := request.Operation.Args.Changed(r.Spec, catalog.Values(request.Args))
+	switch {
+	case len(immutable) > 0:
+		return "", nil, writ.Errorf(writ.CodeImmutableField, "%s exists with another %s, which cannot be changed", r.Resource, strings.Join(immutable, " and ")).
+			WithHint("delete it first, or use another name")
+	case len(mutable) > 0:
+		return writ.ChangeUpdated, mutable, nil
+	default:
+		return writ.ChangeUnchanged, nil, nil
+	}
+}
+
+// Unknown is the error about a resource that is not on this host.
+func Unknown(resource writ.ResourceID) error {
+	return writ.Errorf(writ.CodeResourceUnknown, "this node has no %s", resource)
+}
+
+// Spec is a map of values that survives JSON: its numbers come back as int64.
+type Spec map[string]any
+
+// UnmarshalJSON reads what encoding/json wrote.
+func (s *Spec) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var m map[string]any
+	if err := d.Decode(&m); err != nil {
+		return err
+	}
+	v, err := integers(m)
+	if err != nil {
+		return err
+	}
+	*s, _ = v.(map[string]any)
+	return nil
+}
+
+// integers replaces json.Number by int64.
+func integers(v any) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case json.Number:
+		return v.Int64()
+	case []any:
+		for i := range v {
+			if v[i], err = integers(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for key := range v {
+			if v[key], err = integers(v[key]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+// Records keeps one file per resource in a directory. A file is there as a whole or not at all, and once Put has returned it
+// survives a power cut: drivers put before the first side effect. Different resources may be used at the same time.
+type Records[T any] struct {
+	Dir string // made when needed
+	// Step is called before every single change of the directory; tests stop the driver there. It may be nil.
+	Step func(name string)
+}
+
+// Get returns the record of a resource, nil if there is none.
+func (s *Records[T]) Get(resource writ.ResourceID) (*Record[T], error) {
+	r, err := s.read(s.path(resource))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, HostError("read the record of "+resource.String(), err)
+	}
+	if r.Resource != resource {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s and %s of another project have the same name on hosts", resource, r.Resource).
+			WithHint("use another name")
+	}
+	return r, nil
+}
+
+// Put writes a record: beside the old one, synced, and then in its place.
+func (s *Records[T]) Put(r *Record[T]) error {
+	if err := s.put(r); err != nil {
+		return HostError("write the record of "+r.Resource.String(), err)
+	}
+	return nil
+}
+
+func (s *Records[T]) put(r *Record[T]) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := MakeDir(s.Dir); err != nil {
+		return err
+	}
+	path := s.path(r.Resource)
+	s.step("write record")
+	if err := writeSynced(path+".tmp", append(text, '\n')); err != nil {
+		return err
+	}
+	s.step("rename record")
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	s.step("sync records")
+	return SyncDir(s.Dir)
+}
+
+// Remove forgets a resource. One that has no record is no error.
+func (s *Records[T]) Remove(resource writ.ResourceID) error {
+	s.step("remove record")
+	err := os.Remove(s.path(resource))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		s.step("sync records")
+		err = SyncDir(s.Dir)
+	}
+	if err != nil {
+		return HostError("remove the record of "+resource.String(), err)
+	}
+	return nil
+}
+
+// List returns all records, sorted by project, kind and name.
+func (s *Records[T]) List() ([]*Record[T], error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, HostError("list records", err)
+	}
+	var all []*Record[T]
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue // one that was being written
+		}
+		r, err := s.read(filepath.Join(s.Dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, HostError("read a record", err)
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *Record[T]) int {
+		return cmp.Or(cmp.Compare(a.Resource.Project, b.Resource.Project), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
+	})
+	return all, nil
+}
+
+func (s *Records[T]) read(path string) (*Record[T], error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Record[T])
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	return r, nil
+}
+
+func (s *Records[T]) path(resource writ.ResourceID) string {
+	return filepath.Join(s.Dir, resource.HostName()+".json")
+}
+
+func (s *Records[T]) step(name string) {
+	if s.Step != nil {
+		s.Step(name)
+	}
+}
