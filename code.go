@@ -86,6 +86,7 @@ const (
 	CodeOutcomeUnknown      Code = "OUTCOME_UNKNOWN"
 	CodeNodeLost            Code = "NODE_LOST"
 	CodeNodeStore           Code = "NODE_STORE_UNAVAILABLE"
+	CodeNodeRejected        Code = "NODE_REJECTED"
 	CodeNoCapacity          Code = "NO_CAPACITY"
 	CodeResourceUnknown     Code = "RESOURCE_UNKNOWN"
 	CodeResourceConflict    Code = "RESOURCE_CONFLICT"
@@ -166,6 +167,7 @@ var Codes = []CodeInfo{
 	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},
 	{CodeNodeStore, Unavailable, true, 422, ExitFailed, "The node cannot write its own journal (disk full or read-only) and therefore does nothing."},
+	{CodeNodeRejected, Denied, false, 403, ExitDenied, "The datacenter has rejected or removed this node. It can join anew, with another key, from an empty data directory."},
 	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and room that the calls need."},
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
 	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
