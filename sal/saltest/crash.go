@@ -1,0 +1,161 @@
+package saltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// acts are all operations of an exam in their order.
+func (e Exam) acts() []Step {
+	all := []Step{e.Make}
+	if e.Mutable != nil {
+		all = append(all, e.with(e.Mutable))
+	}
+	all = append(all, e.Steps...)
+	return append(all, e.remove())
+}
+
+// stopsWithContext ends the context before each operation, and at every step of it.
+func (e Exam) stopsWithContext(t *testing.T) {
+	e.disturb(t, func(h *host, s Step, at int) (reached bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if at == 0 {
+			cancel()
+		}
+		steps := 0
+		h.restart(func(string) {
+			if steps++; steps == at {
+				cancel()
+			}
+		})
+		_, err := h.do(ctx, s, subject, uidOf(subject))
+		if at == 0 && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s went on although its context had ended before: %v", s.Operation, err)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", s.Operation, err)
+		}
+		return ctx.Err() != nil
+	})
+}
+
+// goesOnAfterCrash stops the driver at every step of every operation as SIGKILL does: nothing that comes after the step happens, no
+// deferred call either. A new driver on the same host must then be able to look, to finish, and to clean up.
+func (e Exam) goesOnAfterCrash(t *testing.T) {
+	release := make(chan struct{})
+	var dead sync.WaitGroup
+	t.Cleanup(func() {
+		close(release)
+		dead.Wait()
+	})
+	e.disturb(t, func(h *host, s Step, at int) (reached bool) {
+		stopped, finished := make(chan struct{}), make(chan error, 1)
+		steps := 0
+		h.restart(func(string) {
+			if steps == at {
+				close(stopped)
+				<-release // until the end of the test, this driver does nothing any more
+				runtime.Goexit()
+			}
+			steps++
+		})
+		driver, r := h.driver, h.request(s, Resource(e.kind(), subject), uidOf(subject))
+		dead.Go(func() {
+			_, err := driver.Do(context.WithoutCancel(t.Context()), r)
+			finished <- err
+		})
+		select {
+		case <-stopped:
+			return true
+		case err := <-finished:
+			if err != nil {
+				t.Errorf("%s: %v", s.Operation, err)
+			}
+			return false
+		}
+	})
+}
+
+// disturb tries every operation of the exam at every of its steps: interrupt carries it out, disturbs it at a step, and reports whether
+// there was such a step. After that a fresh driver must do what the contract says.
+func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (reached bool)) {
+	h := e.newHost(t)
+	saved := hostDir(t)
+	tried := 0
+	for i, s := range e.acts() {
+		replaceDir(t, saved, h.dir)
+		h.must(h.step(s)) // undisturbed
+		want := h.observe(subject)
+		for at := 0; ; at++ {
+			replaceDir(t, h.dir, saved)
+			reached := interrupt(h, s, at)
+			h.restart(nil)
+			if !reached {
+				break
+			}
+			tried++
+			h.recovers(fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at), s, want)
+			if t.Failed() {
+				return
+			}
+		}
+		replaceDir(t, h.dir, saved)
+		h.restart(nil)
+		h.must(h.step(s)) // undisturbed, as the ground of the next one
+	}
+	t.Logf("disturbed %d times", tried)
+}
+
+// recovers holds a fresh driver against the contract after an operation was disturbed.
+func (h *host) recovers(when string, s Step, want sal.Observation) {
+	h.Helper()
+	o, _ := catalog.Lookup(s.Operation)
+	h.observe(subject)
+	h.listed(Resource(h.exam.kind(), subject))
+	if o.Repeat == catalog.Safe {
+		if _, err := h.step(s); err != nil {
+			h.Errorf("%s: it cannot be done again: %v", when, err)
+			return
+		}
+		if diff := cmp.Diff(want, h.observe(subject)); diff != "" {
+			h.Errorf("%s: done again it is not as it should be:\n%s", when, diff)
+		}
+		if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
+			h.Errorf("%s: done a third time it says %q", when, again.Change)
+		}
+	}
+	if _, err := h.step(h.exam.remove()); err != nil {
+		h.Errorf("%s: it cannot be deleted: %v", when, err)
+	}
+	h.absent()
+}
+
+// replaceDir makes to a copy of from.
+func replaceDir(t testing.TB, to, from string) {
+	t.Helper()
+	entries, err := os.ReadDir(to)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(to, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}

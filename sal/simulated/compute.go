@@ -1,0 +1,178 @@
+package simulated
+
+import (
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func makeMachine(_ *Driver, request sal.Request, s *state) error {
+	args := request.Args.(*catalog.MachineCreate)
+	*s = state{Power: running, CPUs: args.CPUs, MemoryMiB: args.MemoryMiB}
+	for _, disk := range args.Disks {
+		s.Volumes = append(s.Volumes, attached{Volume: disk})
+	}
+	return nil
+}
+
+func updateMachine(request sal.Request, fields []string, s *state) error {
+	args := request.Args.(*catalog.MachineCreate)
+	return updateSizes(request, fields, s, args.CPUs, args.MemoryMiB, 0)
+}
+
+func useMachine(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+	switch request.Operation.Verb {
+	case "start", "stop", "pause", "resume":
+		return nil, switchPower(request, s)
+	case "resize":
+		args := request.Args.(*catalog.MachineResize)
+		if args.CPUs != 0 {
+			s.CPUs = args.CPUs
+		}
+		if args.MemoryMiB != 0 {
+			s.MemoryMiB = args.MemoryMiB
+		}
+		return nil, nil
+	case "snapshot":
+		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
+		return nil, nil
+	case "restore":
+		return nil, putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
+	case "attach":
+		return nil, attach(request, s)
+	case "detach":
+		return nil, detach(request, s)
+	case "console":
+		return lastLines(request,
+			simulatedLine("booting %s with %d CPUs and %d MiB", request.Resource, s.CPUs, s.MemoryMiB),
+			simulatedLine("%s login:", request.Resource.Name)), nil
+	default:
+		return nil, noSuch(request)
+	}
+}
+
+// switchPower moves between running, paused and stopped.
+func switchPower(request sal.Request, s *state) error {
+	verb := request.Operation.Verb
+	switch {
+	case verb == "stop":
+		s.Power = stopped
+	case verb == "start" && s.Power == paused:
+		return refuse(request, s, "machine.resume lets it go on")
+	case verb == "start":
+		s.Power = running
+	case s.Power == stopped:
+		return refuse(request, s, "machine.start starts it")
+	case verb == "pause":
+		s.Power = paused
+	case verb == "resume":
+		s.Power = running
+	}
+	return nil
+}
+
+func attach(request sal.Request, s *state) error {
+	args := request.Args.(*catalog.MachineAttach)
+	for _, a := range s.Volumes {
+		if a.Volume.Name != args.Volume.Name {
+			continue
+		}
+		if a.Volume.UID != args.Volume.UID || a.ReadOnly != args.ReadOnly {
+			return writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q in another form already", request.Resource, a.Volume.Name).
+				WithHint("machine.detach takes it away first")
+		}
+		return nil
+	}
+	s.Volumes = append(s.Volumes, attached{args.Volume, args.ReadOnly})
+	return nil
+}
+
+func detach(request sal.Request, s *state) error {
+	name := request.Args.(*catalog.MachineDetach).Volume.Name
+	i := slices.IndexFunc(s.Volumes, func(a attached) bool { return a.Volume.Name == name })
+	switch {
+	case i == 0:
+		return writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", request.Resource, name).
+			WithHint("delete the machine first; the volume stays")
+	case i > 0:
+		s.Volumes = slices.Delete(s.Volumes, i, i+1)
+	}
+	return nil
+}
+
+func showMachine(_ *Driver, r *sal.Record[own]) any {
+	s, spec := r.Own.State, argsOf[catalog.MachineCreate](r)
+	m := catalog.Machine{
+		Identity:  identity(r),
+		State:     s.Power,
+		CPUs:      s.CPUs,
+		MemoryMiB: s.MemoryMiB,
+		Addresses: addressesOn(spec.Networks, r.Resource),
+		Snapshots: sortedNames(s.Kept),
+	}
+	m.Address = first(m.Addresses)
+	if m.Address != "" {
+		m.MAC = macOf(r.Resource)
+	}
+	for _, a := range s.Volumes {
+		m.Disks = append(m.Disks, a.Volume.Name)
+	}
+	return m
+}
+
+func makeContainer(_ *Driver, _ sal.Request, s *state) error {
+	s.Power = running
+	return nil
+}
+
+// updateContainer replaces the container, and the new one runs.
+func updateContainer(_ sal.Request, _ []string, s *state) error {
+	s.Power = running
+	return nil
+}
+
+func useContainer(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+	switch request.Operation.Verb {
+	case "start":
+		s.Power = running
+	case "stop":
+		s.Power = stopped
+	case "exec":
+		return execute(request, s)
+	case "logs":
+		return lastLines(request, simulatedLine("%s started", request.Resource)), nil
+	default:
+		return nil, noSuch(request)
+	}
+	return nil, nil
+}
+
+// execute repeats the command on its output. The command "false" ends with 1, as everywhere.
+func execute(request sal.Request, s *state) (map[string]any, error) {
+	if s.Power != running {
+		return nil, refuse(request, s, "container.start starts it")
+	}
+	command := request.Args.(*catalog.ContainerExec).Command
+	exit := int64(0)
+	if command[0] == "false" {
+		exit = 1
+	}
+	return map[string]any{
+		"exit_code": exit,
+		"stdout":    simulatedLine("%s", strings.Join(command, " ")) + "\n",
+		"stderr":    "",
+	}, nil
+}
+
+func showContainer(_ *Driver, r *sal.Record[own]) any {
+	c := catalog.Container{
+		Identity:  identity(r),
+		State:     r.Own.State.Power,
+		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
+	}
+	c.Address = first(c.Addresses)
+	return c
+}

@@ -1,0 +1,142 @@
+package simulated
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"writ"
+	"writ/sal"
+)
+
+const effectsFile = "effects.log"
+
+// Effect is one change of the simulated world: what with a real driver would be a process, a file, a rule.
+type Effect struct {
+	Key        string          `json:"key"` // of the job that caused it
+	Operation  string          `json:"operation"`
+	Resource   writ.ResourceID `json:"resource"`
+	UID        writ.UID        `json:"uid"`
+	Generation int64           `json:"generation"`        // counts the effects on the resource with this UID, from 1
+	Failure    bool            `json:"failure,omitempty"` // no effect: a failure that a flaky name asked for
+}
+
+func newEffect(request sal.Request, generation int64) Effect {
+	return Effect{
+		Key:        request.Key,
+		Operation:  request.Operation.Name(),
+		Resource:   request.Resource,
+		UID:        request.UID,
+		Generation: generation,
+	}
+}
+
+// ReadEffects returns every effect of all modules that were simulated in a directory, also by another process, module by module and
+// oldest first. The exact promise to test is: as many effects of a key as jobs of that key took effect.
+func ReadEffects(dir string) ([]Effect, error) {
+	var all []Effect
+	for _, module := range Modules {
+		log := effects{path: filepath.Join(dir, module, effectsFile)}
+		some, err := log.read()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// effects is a file to which lines are only added.
+type effects struct {
+	path string
+	mu   sync.Mutex // one line at a time
+}
+
+// repair cuts off a line that a power cut left unfinished: its effect was never reported as done.
+func (e *effects) repair() error {
+	text, err := os.ReadFile(e.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if whole := bytes.LastIndexByte(text, '\n') + 1; whole < len(text) {
+		return os.Truncate(e.path, int64(whole))
+	}
+	return nil
+}
+
+// add appends a line and returns when it is on disk.
+func (e *effects) add(effect Effect) error {
+	line, err := json.Marshal(effect)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f, err := os.OpenFile(e.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// read returns the effects, without the failures.
+func (e *effects) read() ([]Effect, error) {
+	var all []Effect
+	err := e.scan(func(effect Effect) {
+		if !effect.Failure {
+			all = append(all, effect)
+		}
+	})
+	return all, err
+}
+
+// has reports whether an effect took place.
+func (e *effects) has(uid writ.UID, generation int64) (found bool, err error) {
+	err = e.scan(func(effect Effect) {
+		found = found || !effect.Failure && effect.UID == uid && effect.Generation == generation
+	})
+	return found, err
+}
+
+// failures counts how often a resource has failed because its name asked for it.
+func (e *effects) failures(resource writ.ResourceID) (n int, err error) {
+	err = e.scan(func(effect Effect) {
+		if effect.Failure && effect.Resource == resource {
+			n++
+		}
+	})
+	return n, err
+}
+
+func (e *effects) scan(each func(Effect)) error {
+	text, err := os.ReadFile(e.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(text) {
+		if line[len(line)-1] != '\n' {
+			return nil // it is being written
+		}
+		var effect Effect
+		if err := json.Unmarshal(line, &effect); err != nil {
+			return fmt.Errorf("%s is damaged: %w", e.path, err)
+		}
+		each(effect)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package simulated
+
+import (
+	"net"
+	"strconv"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func makeNetwork(*Driver, sal.Request, *state) error { return nil }
+
+func useNetwork(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+	if request.Operation.Verb != "allow" {
+		return nil, noSuch(request)
+	}
+	rules := catalog.Values(request.Args)
+	if mutable, immutable := request.Operation.Args.Changed(s.Rules, rules); len(mutable)+len(immutable) > 0 {
+		s.Rules = rules
+	}
+	return nil, nil
+}
+
+func showNetwork(_ *Driver, r *sal.Record[own]) any {
+	rules, _ := r.Own.State.Rules["rules"].([]any)
+	return catalog.Network{
+		Identity: identity(r),
+		Subnet:   subnetOf(r.Resource).String(),
+		Gateway:  gatewayOf(r.Resource).String(),
+		Bridge:   r.Resource.HostName(),
+		MTU:      mtu,
+		Rules:    int64(len(rules)),
+	}
+}
+
+func makeHeroDB(_ *Driver, request sal.Request, s *state) error {
+	args := request.Args.(*catalog.HeroDBCreate)
+	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1}
+	return nil
+}
+
+func updateHeroDB(request sal.Request, fields []string, s *state) error {
+	args := request.Args.(*catalog.HeroDBCreate)
+	return updateSizes(request, fields, s, 0, args.MemoryMiB, args.SizeGiB)
+}
+
+func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+	switch request.Operation.Verb {
+	case "backup":
+		keep(s, request.Args.(*catalog.Backup).Backup)
+		return nil, nil
+	case "restore":
+		now := *s
+		err := putBack(request, s, "backup", request.Args.(*catalog.Backup).Backup)
+		s.SizeGiB, s.MemoryMiB, s.Secret = now.SizeGiB, now.MemoryMiB, now.Secret // a backup keeps data, nothing else
+		return nil, err
+	case "rotate_secret":
+		s.Secret++
+		return nil, nil
+	default:
+		return nil, noSuch(request)
+	}
+}
+
+// herodbPort is Redis' port: databases have an address each.
+const herodbPort = 6379
+
+func showHeroDB(_ *Driver, r *sal.Record[own]) any {
+	s, spec := r.Own.State, argsOf[catalog.HeroDBCreate](r)
+	network := writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindNetwork, Name: spec.Network.Name}
+	host := addressOn(network, r.Resource).String()
+	h := catalog.HeroDB{
+		Identity:      identity(r),
+		State:         s.Power,
+		Address:       net.JoinHostPort(host, strconv.Itoa(herodbPort)),
+		Host:          host,
+		Port:          herodbPort,
+		Engine:        first(spec.Engines),
+		Version:       spec.Version,
+		SecretVersion: s.Secret,
+		Backups:       sortedNames(s.Kept),
+	}
+	if h.Engine == "" {
+		h.Engine = "herodb"
+	}
+	if h.Version == "" {
+		h.Version = "simulated"
+	}
+	return h
+}

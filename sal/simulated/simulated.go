@@ -1,0 +1,311 @@
+// Package simulated has one driver for every module that makes resources. It makes none: it keeps records on disk, takes the time that
+// the real thing would take, moves through the same states, refuses what the real thing would refuse, and says "simulated" wherever
+// it answers. It counts its effects in a file, so that a test can tell whether something took place once. It must not know what a
+// test wants to prove.
+//
+// Names make it fail: a resource whose name begins with "fail-" cannot be made or used (INJECTED_FINAL, which no retry helps); one
+// that begins with "flaky-N-" fails N times (INJECTED, retryable) and works from then on; one that begins with "slow-N-" takes N
+// seconds longer for everything, whatever the speed. All of them can be deleted.
+package simulated
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// Modules are the modules that can be simulated: those that make resources.
+var Modules = []string{"image", "volume", "network", "machine", "container", "herodb"}
+
+// Config says what to simulate and how.
+type Config struct {
+	Module string  // required, one of Modules
+	Dir    string  // required: where records and effects are kept, each module in a folder of its own
+	Images string  // of module image: where to leave a small stand-in for every image, so that a real volume driver has a file to copy; none if empty
+	Speed  float64 // what realistic durations are multiplied with: 1 is realistic, 0 is at once
+	Detail string  // why nothing better is there, for listings
+	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
+	Step func(name string)
+}
+
+// Driver simulates one module.
+type Driver struct {
+	config  Config
+	module  module
+	dir     string
+	records sal.Records[own]
+	effects effects
+}
+
+// own is what a record keeps besides the spec.
+type own struct {
+	State   state    `json:"state"`
+	Pending *pending `json:"pending,omitempty"`
+}
+
+// pending is what an operation is about to do. It is written before the effect, so that after a crash the effect's line decides
+// whether it was done.
+type pending struct {
+	Operation string   `json:"operation"`
+	Spec      sal.Spec `json:"spec"`
+	State     state    `json:"state"`
+	Gone      bool     `json:"gone,omitempty"`
+}
+
+// Open returns the driver of a module, with what it remembers.
+func Open(c Config) (*Driver, error) {
+	m, ok := modules[c.Module]
+	if !ok {
+		return nil, fmt.Errorf("simulate %q: only %v can be", c.Module, Modules)
+	}
+	dir := filepath.Join(c.Dir, c.Module)
+	d := &Driver{
+		config:  c,
+		module:  m,
+		dir:     dir,
+		records: sal.Records[own]{Dir: filepath.Join(dir, "records"), Step: c.Step},
+		effects: effects{path: filepath.Join(dir, effectsFile)},
+	}
+	if err := sal.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("simulate %s: %w", c.Module, err)
+	}
+	if err := d.effects.repair(); err != nil {
+		return nil, fmt.Errorf("simulate %s: %w", c.Module, err)
+	}
+	return d, nil
+}
+
+// Describe says that it only simulates.
+func (d *Driver) Describe() writ.NodeDriver {
+	return writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
+}
+
+// Effects returns every effect of this module so far, oldest first.
+func (d *Driver) Effects() ([]Effect, error) { return d.effects.read() }
+
+// Observe looks at a record.
+func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	r, err := d.settled(resource)
+	if err != nil || r == nil {
+		return sal.Observation{}, err
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: r.Own.State.Power, Values: d.values(r)}, ctx.Err()
+}
+
+// List returns what there are records of.
+func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
+	records, err := d.records.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []writ.ResourceID
+	for _, r := range records {
+		r, err := d.settle(r)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			all = append(all, r.Resource)
+		}
+	}
+	return all, ctx.Err()
+}
+
+// Do simulates an operation.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := d.inject(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	r, err := d.settled(request.Resource)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch request.Operation.Effect {
+	case catalog.Make:
+		return d.make(ctx, r, request)
+	case catalog.Remove:
+		return d.remove(ctx, r, request)
+	default:
+		return d.use(ctx, r, request)
+	}
+}
+
+func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Request) (sal.Outcome, error) {
+	change, fields, err := r.Decide(request)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	next := r
+	switch change {
+	case writ.ChangeCreated:
+		next = sal.NewRecord[own](request)
+		err = d.module.make(d, request, &next.Own.State)
+	case writ.ChangeUpdated:
+		next = clone(r)
+		next.Spec = catalog.Values(request.Args)
+		err = d.module.update(request, fields, &next.Own.State)
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if change != writ.ChangeUnchanged {
+		if err := d.carryOut(ctx, r, next, request); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	return sal.Outcome{Change: change, Values: d.values(next)}, nil
+}
+
+func (d *Driver) remove(ctx context.Context, r *sal.Record[own], request sal.Request) (sal.Outcome, error) {
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged,
+		Values: catalog.Values(catalog.Identify(request.Resource, request.UID, true)),
+	}
+	if r == nil {
+		return gone, d.records.Remove(request.Resource) // a file may be left of something that was never made
+	}
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	gone.Change = writ.ChangeDeleted
+	return gone, d.carryOut(ctx, r, nil, request)
+}
+
+// use carries out Alter and Look operations.
+func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Request) (sal.Outcome, error) {
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	next := clone(r)
+	extra, err := d.module.use(d, request, &next.Own.State)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	done := sal.Outcome{Change: writ.ChangeUnchanged}
+	if request.Operation.Repeat == catalog.Once || !reflect.DeepEqual(r.Own.State, next.Own.State) {
+		done.Change = writ.ChangeUpdated
+		if err := d.carryOut(ctx, r, next, request); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	if request.Operation.Effect == catalog.Look {
+		done.Change = writ.ChangeNone
+	}
+	done.Values = d.values(next)
+	for name, v := range extra {
+		done.Values[name] = v
+	}
+	return done, nil
+}
+
+// carryOut makes next of r, where nil is "not there": intention, time, effect, and at last the record as it is from now on.
+func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request sal.Request) error {
+	about := next // what the intention is written on
+	if r != nil {
+		about = clone(r)
+	}
+	about = clone(about)
+	about.Own.Pending = &pending{Operation: request.Operation.Name(), Gone: next == nil}
+	if next != nil {
+		about.Own.Pending.State, about.Own.Pending.Spec = next.Own.State, next.Spec
+	}
+	if err := d.records.Put(about); err != nil {
+		return err
+	}
+	if err := d.takeTime(ctx, request); err != nil {
+		return err
+	}
+	if d.module.touch != nil {
+		if err := d.module.touch(d, request); err != nil {
+			return sal.HostError("leave a stand-in", err)
+		}
+	}
+	d.step("effect")
+	if err := d.effects.add(newEffect(request, about.Generation+1)); err != nil {
+		return sal.HostError("count the effect", err)
+	}
+	if next == nil {
+		return d.records.Remove(request.Resource)
+	}
+	next.Generation = about.Generation + 1
+	return d.records.Put(next)
+}
+
+// settled returns the record of a resource as it is after whatever was going on, nil if the resource is not there.
+func (d *Driver) settled(resource writ.ResourceID) (*sal.Record[own], error) {
+	r, err := d.records.Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return d.settle(r)
+}
+
+// settle finishes what a crash left pending, or forgets it: the effect's line decides.
+func (d *Driver) settle(r *sal.Record[own]) (*sal.Record[own], error) {
+	p := r.Own.Pending
+	if p == nil {
+		return r, nil
+	}
+	done, err := d.effects.has(r.UID, r.Generation+1)
+	if err != nil {
+		return nil, sal.HostError("read the effects", err)
+	}
+	r.Own.Pending = nil
+	if done {
+		r.Generation++
+		r.Spec, r.Own.State = p.Spec, p.State
+	}
+	if done && p.Gone || r.Generation == 0 {
+		return nil, nil
+	}
+	return r, nil
+}
+
+// values are the fields of a handle to the resource.
+func (d *Driver) values(r *sal.Record[own]) map[string]any {
+	return catalog.Values(d.module.show(d, r))
+}
+
+func (d *Driver) step(name string) {
+	if d.config.Step != nil {
+		d.config.Step(name)
+	}
+}
+
+// clone copies a record with everything in it.
+func clone(r *sal.Record[own]) *sal.Record[own] {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // a record is made of values that have a JSON form
+	}
+	c := new(sal.Record[own])
+	if err := json.Unmarshal(text, c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// identity is what every result begins with.
+func identity(r *sal.Record[own]) catalog.Identity {
+	return catalog.Identify(r.Resource, r.UID, true)
+}
+
+// sortedNames returns the keys of a map, sorted.
+func sortedNames[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,453 @@
+package simulated
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// values makes arguments of a base and some changes.
+func values(base map[string]any, changes ...any) map[string]any {
+	m := maps.Clone(base)
+	for i := 0; i < len(changes); i += 2 {
+		m[changes[i].(string)] = changes[i+1]
+	}
+	return m
+}
+
+var (
+	imageSpec     = map[string]any{"url": "https://example.com/debian-12.raw", "sha256": strings.Repeat("0a", 32)}
+	volumeSpec    = map[string]any{"size_gib": int64(10), "image": "debian-12"}
+	machineSpec   = map[string]any{"cpus": int64(2), "memory_mib": int64(2048), "disks": []any{saltest.RefTo(writ.KindVolume, "root")}, "networks": []any{saltest.RefTo(writ.KindNetwork, "front")}}
+	containerSpec = map[string]any{"image": "web", "env": map[string]any{"A": "b"}}
+	herodbSpec    = map[string]any{"memory_mib": int64(512), "persist": true}
+
+	rules = map[string]any{"rules": []any{map[string]any{"ports": []any{int64(80), int64(443)}}}}
+	data  = map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data")}
+	name  = map[string]any{"snapshot": "before"}
+	kept  = map[string]any{"backup": "nightly"}
+
+	source = saltest.Other{Name: "source", Steps: []saltest.Step{
+		{Operation: "volume.create", Args: volumeSpec},
+		{Operation: "volume.snapshot", Args: name},
+		{Operation: "volume.send", Args: kept},
+	}}
+)
+
+// exams are one exam for each way to make a resource.
+var exams = map[string]saltest.Exam{
+	"image.fetch": {
+		Make:      saltest.Step{Operation: "image.fetch", Args: imageSpec},
+		Mutable:   values(imageSpec, "url", "file:///srv/debian-12.raw"),
+		Immutable: values(imageSpec, "sha256", strings.Repeat("0b", 32)),
+	},
+	"volume.create": {
+		Make:      saltest.Step{Operation: "volume.create", Args: volumeSpec},
+		Mutable:   values(volumeSpec, "size_gib", int64(20)),
+		Immutable: values(volumeSpec, "image", "debian-13"),
+		Steps: []saltest.Step{
+			{Operation: "volume.snapshot", Args: name},
+			{Operation: "volume.resize", Args: map[string]any{"size_gib": int64(30)}},
+			{Operation: "volume.restore", Args: name},
+			{Operation: "volume.send", Args: kept},
+		},
+	},
+	"volume.clone": {
+		Others:    []saltest.Other{source},
+		Make:      saltest.Step{Operation: "volume.clone", Args: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before"}},
+		Mutable:   map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before", "size_gib": int64(30)},
+		Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source")},
+	},
+	"volume.receive": {
+		Others:    []saltest.Other{source},
+		Make:      saltest.Step{Operation: "volume.receive", Args: values(kept, "size_gib", int64(10))},
+		Mutable:   values(kept, "size_gib", int64(30)),
+		Immutable: map[string]any{"backup": "weekly", "size_gib": int64(10)},
+	},
+	"network.create": {
+		Make:      saltest.Step{Operation: "network.create"},
+		Immutable: map[string]any{"ipv4": "10.1.0.0/24"},
+		Steps:     []saltest.Step{{Operation: "network.allow", Args: rules}},
+	},
+	"machine.create": {
+		Make:      saltest.Step{Operation: "machine.create", Args: machineSpec},
+		Mutable:   values(machineSpec, "cpus", int64(4), "memory_mib", int64(4096)),
+		Immutable: values(machineSpec, "networks", []any{}),
+		Steps: []saltest.Step{
+			{Operation: "machine.attach", Args: data},
+			{Operation: "machine.snapshot", Args: name},
+			{Operation: "machine.pause"},
+			{Operation: "machine.resume"},
+			{Operation: "machine.stop"},
+			{Operation: "machine.start"},
+			{Operation: "machine.resize", Args: map[string]any{"cpus": int64(8)}},
+			{Operation: "machine.detach", Args: data},
+			{Operation: "machine.console"},
+			{Operation: "machine.restore", Args: name},
+		},
+	},
+	"container.create": {
+		Make:      saltest.Step{Operation: "container.create", Args: containerSpec},
+		Mutable:   values(containerSpec, "image", "web-2", "env", map[string]any{"A": "c"}),
+		Immutable: values(containerSpec, "networks", []any{saltest.RefTo(writ.KindNetwork, "front")}),
+		Steps: []saltest.Step{
+			{Operation: "container.exec", Args: map[string]any{"command": []any{"true"}}},
+			{Operation: "container.logs"},
+			{Operation: "container.stop"},
+			{Operation: "container.start"},
+		},
+	},
+	"herodb.create": {
+		Make:      saltest.Step{Operation: "herodb.create", Args: herodbSpec},
+		Mutable:   values(herodbSpec, "memory_mib", int64(1024)),
+		Immutable: values(herodbSpec, "persist", false),
+		Steps: []saltest.Step{
+			{Operation: "herodb.backup", Args: kept},
+			{Operation: "herodb.rotate_secret"},
+			{Operation: "herodb.restore", Args: kept},
+		},
+	},
+}
+
+func TestExam(t *testing.T) {
+	for operation, exam := range exams {
+		t.Run(operation, func(t *testing.T) {
+			t.Parallel()
+			module, _, _ := strings.Cut(operation, ".")
+			exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+				return open(t, Config{Module: module, Dir: host, Images: filepath.Join(host, "images"), Step: step})
+			}
+			saltest.Run(t, exam)
+		})
+	}
+}
+
+// An operation that the catalogue has and no exam tries might be one that the driver cannot do.
+func TestExamsTryEveryOperation(t *testing.T) {
+	tried := map[string]bool{}
+	for _, exam := range exams {
+		tried[exam.Make.Operation] = true
+		for _, s := range exam.Steps {
+			tried[s.Operation] = true
+		}
+	}
+	for _, module := range Modules {
+		for _, o := range catalog.Of(module) {
+			if o.Effect != catalog.Find && o.Effect != catalog.Remove && !tried[o.Name()] {
+				t.Errorf("no exam tries %s", o.Name())
+			}
+		}
+	}
+}
+
+func open(t testing.TB, c Config) *Driver {
+	t.Helper()
+	d, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// do carries out an operation on a resource with the UID "u1" and the key "k".
+func do(t testing.TB, ctx context.Context, d *Driver, operation, name string, args map[string]any) (sal.Outcome, error) {
+	t.Helper()
+	o, ok := catalog.Lookup(operation)
+	if !ok {
+		t.Fatalf("there is no %s", operation)
+	}
+	decoded, err := o.Decode(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Do(ctx, sal.Request{
+		Operation: o, Resource: writ.ResourceID{Project: "p", Kind: o.Kind, Name: name}, UID: "u1", Args: decoded, Key: "k", Progress: func(string) {},
+	})
+}
+
+func must(t testing.TB, d *Driver, operation, name string, args map[string]any) sal.Outcome {
+	t.Helper()
+	outcome, err := do(t, t.Context(), d, operation, name, args)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", operation, writ.CodeOf(err), err)
+	}
+	return outcome
+}
+
+func TestEffectsAreCountedOnceWhereverItCrashes(t *testing.T) {
+	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}
+	want := []Effect{
+		{Key: "k", Operation: "machine.create", Resource: web, UID: "u1", Generation: 1},
+		{Key: "k", Operation: "machine.create", Resource: web, UID: "u1", Generation: 2},
+		{Key: "k", Operation: "machine.pause", Resource: web, UID: "u1", Generation: 3},
+	}
+	bigger := values(machineSpec, "cpus", int64(4))
+	crashed := true
+	for stop := 0; crashed; stop++ {
+		c := Config{Module: "machine", Dir: t.TempDir()}
+		done := 0 // a call that has reported is not made again
+		work := func(step func(string)) {
+			c.Step = step
+			d := open(t, c)
+			for _, call := range []func(){
+				func() { must(t, d, "machine.create", "web", machineSpec) },
+				func() { must(t, d, "machine.create", "web", bigger) },
+				func() { must(t, d, "machine.pause", "web", nil) },
+			}[done:] {
+				call()
+				done++
+			}
+		}
+		crashed = crashesAt(stop, work)
+		work(nil)
+		got, err := ReadEffects(c.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("crashed at step %d:\n%s", stop, diff)
+		}
+	}
+}
+
+// crashesAt stops work at a step and reports whether there was one.
+func crashesAt(stop int, work func(step func(string))) (crashed bool) {
+	type crash struct{}
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ours := r.(crash); !ours {
+				panic(r)
+			}
+			crashed = true
+		}
+	}()
+	steps := 0
+	work(func(string) {
+		if steps == stop {
+			panic(crash{})
+		}
+		steps++
+	})
+	return false
+}
+
+// Once means that the runner must not ask twice; a driver that hid it would hide the runner's mistake.
+func TestEffectsOfOnceAreCountedEveryTime(t *testing.T) {
+	d := open(t, Config{Module: "container", Dir: t.TempDir()})
+	must(t, d, "container.create", "web", containerSpec)
+	for range 2 {
+		must(t, d, "container.exec", "web", map[string]any{"command": []any{"true"}})
+	}
+	if effects, err := d.Effects(); err != nil || len(effects) != 3 {
+		t.Errorf("%d effects, %v; want 3", len(effects), err)
+	}
+}
+
+func TestEffectThatAPowerCutLeftUnfinishedNeverWas(t *testing.T) {
+	c := Config{Module: "volume", Dir: t.TempDir()}
+	d := open(t, c)
+	must(t, d, "volume.create", "root", volumeSpec)
+	log := filepath.Join(c.Dir, "volume", effectsFile)
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, append(text, text[:len(text)/2]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if effects, err := d.Effects(); err != nil || len(effects) != 1 {
+		t.Errorf("with half a line there are %d effects, %v", len(effects), err)
+	}
+	d = open(t, c)
+	must(t, d, "volume.resize", "root", map[string]any{"size_gib": int64(20)})
+	if effects, err := d.Effects(); err != nil || len(effects) != 2 {
+		t.Errorf("after the repair there are %d effects, %v", len(effects), err)
+	}
+}
+
+func TestNamesAskForTrouble(t *testing.T) {
+	dir := t.TempDir()
+	codes := func(name string, operations ...string) (codes []writ.Code) {
+		for _, operation := range operations {
+			d := open(t, Config{Module: "machine", Dir: dir}) // it is remembered over restarts
+			var args map[string]any
+			if operation == "machine.create" {
+				args = machineSpec
+			}
+			_, err := do(t, t.Context(), d, operation, name, args)
+			codes = append(codes, writ.CodeOf(err))
+		}
+		return codes
+	}
+	for name, want := range map[string][]writ.Code{
+		"web":         {"", ""},
+		"fail-web":    {writ.CodeInjectedFinal, writ.CodeInjectedFinal},
+		"flaky-1-web": {writ.CodeInjected, ""},
+		"flaky-2-web": {writ.CodeInjected, writ.CodeInjected},
+		"flaky-x-web": {"", ""},
+	} {
+		if diff := cmp.Diff(want, codes(name, "machine.create", "machine.create")); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]writ.Code{"", "", ""}, codes("flaky-2-web", "machine.create", "machine.stop", "machine.delete")); diff != "" {
+		t.Errorf("the third time and after:\n%s", diff)
+	}
+	if diff := cmp.Diff([]writ.Code{""}, codes("fail-web", "machine.delete")); diff != "" {
+		t.Errorf("deleting fails:\n%s", diff)
+	}
+	effects, err := ReadEffects(dir)
+	if err != nil || len(effects) != 6 { // web, flaky-1, flaky-x; flaky-2 made, stopped, deleted
+		t.Errorf("failures count as effects: %d, %v", len(effects), err)
+	}
+}
+
+func TestTimeIsThatOfTheRealThingTimesTheSpeed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		speed float64
+		want  time.Duration
+	}{
+		{"web", 0, 0},
+		{"web", 1, durations["machine.create"]},
+		{"web", 0.5, durations["machine.create"] / 2},
+		{"slow-7-web", 0, 7 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := open(t, Config{Module: "machine", Dir: t.TempDir(), Speed: tt.speed})
+			began := time.Now()
+			must(t, d, "machine.create", tt.name, machineSpec)
+			if took := time.Since(began); took != tt.want {
+				t.Errorf("%s at speed %v took %v, want %v", tt.name, tt.speed, took, tt.want)
+			}
+		})
+	}
+}
+
+func TestTimeEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, Config{Module: "machine", Dir: t.TempDir()})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := do(t, ctx, d, "machine.create", "slow-600-web", machineSpec); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
+		if all, err := d.List(t.Context()); len(all) != 0 || err != nil {
+			t.Errorf("there is %v, %v", all, err)
+		}
+	})
+}
+
+func TestMachineRefusesWhatDoesNotFitItsState(t *testing.T) {
+	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
+	must(t, d, "machine.create", "web", machineSpec)
+	for _, tt := range []struct {
+		operation string
+		args      map[string]any
+		code      writ.Code
+		state     string
+	}{
+		{"machine.pause", nil, "", paused},
+		{"machine.start", nil, writ.CodeResourceConflict, paused},
+		{"machine.stop", nil, "", stopped},
+		{"machine.pause", nil, writ.CodeResourceConflict, stopped},
+		{"machine.resume", nil, writ.CodeResourceConflict, stopped},
+		{"machine.restore", name, writ.CodeResourceUnknown, stopped},
+		{"machine.detach", map[string]any{"volume": saltest.RefTo(writ.KindVolume, "root")}, writ.CodeResourceConflict, stopped},
+		{"machine.attach", map[string]any{"volume": saltest.RefTo(writ.KindVolume, "root"), "read_only": true}, writ.CodeResourceConflict, stopped},
+		{"machine.start", nil, "", running},
+	} {
+		_, err := do(t, t.Context(), d, tt.operation, "web", tt.args)
+		seen, _ := d.Observe(t.Context(), writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"})
+		if writ.CodeOf(err) != tt.code || seen.State != tt.state {
+			t.Errorf("%s: %v, state %s; want %q, %s", tt.operation, err, seen.State, tt.code, tt.state)
+		}
+	}
+}
+
+func TestSnapshotThatExistsStaysAsItIs(t *testing.T) {
+	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
+	must(t, d, "machine.create", "web", machineSpec)
+	must(t, d, "machine.snapshot", "web", name)
+	must(t, d, "machine.stop", "web", nil)
+	if again := must(t, d, "machine.snapshot", "web", name); again.Change != writ.ChangeUnchanged {
+		t.Errorf("the second snapshot says %q", again.Change)
+	}
+	if back := must(t, d, "machine.restore", "web", name); back.Values["state"] != running {
+		t.Errorf("restored it is %v", back.Values["state"])
+	}
+}
+
+func TestVolumesOnlyGrowAndHoldTheirContent(t *testing.T) {
+	d := open(t, Config{Module: "volume", Dir: t.TempDir()})
+	must(t, d, "volume.create", "root", volumeSpec)
+	must(t, d, "volume.send", "root", kept)
+	for _, tt := range []struct {
+		operation, name string
+		args            map[string]any
+		code            writ.Code
+	}{
+		{"volume.resize", "root", map[string]any{"size_gib": int64(5)}, writ.CodeImmutableField},
+		{"volume.create", "root", values(volumeSpec, "size_gib", int64(5)), writ.CodeImmutableField},
+		{"volume.send", "root", kept, writ.CodeResourceConflict},
+		{"volume.send", "root", map[string]any{"backup": "other", "snapshot": "none"}, writ.CodeResourceUnknown},
+		{"volume.receive", "copy", values(kept, "size_gib", int64(5)), writ.CodeQuotaExceeded},
+		{"volume.receive", "copy", values(kept, "size_gib", int64(10), "sha256", strings.Repeat("0a", 32)), writ.CodeChecksumMismatch},
+		{"volume.receive", "copy", map[string]any{"backup": "none", "size_gib": int64(10)}, writ.CodeResourceUnknown},
+		{"volume.clone", "copy", map[string]any{"from": saltest.RefTo(writ.KindVolume, "none")}, writ.CodeResourceUnknown},
+		{"volume.clone", "copy", map[string]any{"from": saltest.RefTo(writ.KindVolume, "root")}, writ.CodeResourceConflict},
+		{"volume.clone", "copy", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}, "size_gib": int64(5)}, writ.CodeQuotaExceeded},
+	} {
+		if _, err := do(t, t.Context(), d, tt.operation, tt.name, tt.args); writ.CodeOf(err) != tt.code {
+			t.Errorf("%s %s %v: %v, want %s", tt.operation, tt.name, tt.args, err, tt.code)
+		}
+	}
+}
+
+func TestAddressesFollowFromNames(t *testing.T) {
+	dir := t.TempDir()
+	network := must(t, open(t, Config{Module: "network", Dir: dir}), "network.create", "front", nil)
+	machine := must(t, open(t, Config{Module: "machine", Dir: dir}), "machine.create", "web", machineSpec)
+	db := must(t, open(t, Config{Module: "herodb", Dir: dir}), "herodb.create", "store", herodbSpec)
+	got := []any{network.Values["subnet"], network.Values["gateway"], machine.Values["address"], machine.Values["mac"], db.Values["address"]}
+	want := []any{
+		"5a6:b89f:9d4c:6961::/64", "5a6:b89f:9d4c:6961::1", "5a6:b89f:9d4c:6961:ff0f:64c9:88e6:833f", "02:fb:b8:dd:a6:99",
+		"[492:3cae:53ad:31bb:ff0f:e3c0:eec0:fa4d]:6379",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestImageLeavesAFileForRealVolumeDrivers(t *testing.T) {
+	images := t.TempDir()
+	d := open(t, Config{Module: "image", Dir: t.TempDir(), Images: images})
+	made := must(t, d, "image.fetch", "debian-12", imageSpec)
+	path := filepath.Join(images, writ.ResourceID{Project: "p", Kind: writ.KindImage, Name: "debian-12"}.HostName())
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "only simulates") || made.Values["path"] != path {
+		t.Errorf("%s: %q, %v; the result says %v", path, text, err, made.Values["path"])
+	}
+	must(t, d, "image.delete", "debian-12", nil)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after image.delete: %v", err)
+	}
+}
+
+func TestOnlyModulesThatMakeResourcesCanBeSimulated(t *testing.T) {
+	if _, err := Open(Config{Module: "node", Dir: t.TempDir()}); err == nil {
+		t.Error("module node was taken")
+	}
+}

@@ -1,0 +1,233 @@
+package simulated
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func makeImage(*Driver, sal.Request, *state) error { return nil }
+
+// touchImage leaves a small file where a real driver would leave the image, or takes it away.
+func touchImage(d *Driver, request sal.Request) error {
+	if d.config.Images == "" {
+		return nil
+	}
+	path := filepath.Join(d.config.Images, request.Resource.HostName())
+	d.step("stand-in")
+	args, fetched := request.Args.(*catalog.ImageFetch)
+	if !fetched {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := sal.MakeDir(d.config.Images); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("This file stands in for the %s image %q from %s with SHA-256 %s: its driver only simulates.\n",
+		args.Format, request.Resource.Name, args.URL, args.SHA256)
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func showImage(d *Driver, r *sal.Record[own]) any {
+	spec := argsOf[catalog.ImageFetch](r)
+	path := simulatedPath(r)
+	if d.config.Images != "" {
+		path = filepath.Join(d.config.Images, r.Resource.HostName())
+	}
+	return catalog.Image{Identity: identity(r), Path: path, SHA256: spec.SHA256, Format: spec.Format, SizeMiB: 1}
+}
+
+// simulatedPath is shown where a real driver shows a path.
+func simulatedPath(r *sal.Record[own]) string {
+	return fmt.Sprintf("simulated:/%s/%s", r.Resource.Kind, r.Resource.HostName())
+}
+
+// argsOf decodes the spec of a record.
+func argsOf[A any](r *sal.Record[own]) *A {
+	o, ok := catalog.Lookup(r.Operation)
+	if !ok {
+		return new(A)
+	}
+	decoded, err := o.Decode(r.Spec)
+	if err != nil {
+		return new(A)
+	}
+	args, _ := decoded.(*A)
+	return args
+}
+
+func makeVolume(d *Driver, request sal.Request, s *state) error {
+	switch args := request.Args.(type) {
+	case *catalog.VolumeCreate:
+		s.SizeGiB = args.SizeGiB
+		return nil
+	case *catalog.VolumeClone:
+		size, err := d.sourceSize(request, args)
+		if err != nil {
+			return err
+		}
+		s.SizeGiB = cmp.Or(args.SizeGiB, size)
+		return fits(request, size, s.SizeGiB)
+	case *catalog.VolumeReceive:
+		b, err := d.readBackup(request.Resource.Project, args.Backup)
+		if err != nil {
+			return err
+		}
+		if args.SHA256 != "" && args.SHA256 != b.SHA256 {
+			return writ.Errorf(writ.CodeChecksumMismatch, "the backup %q has the SHA-256 %s, not %s", args.Backup, b.SHA256, args.SHA256)
+		}
+		s.SizeGiB = args.SizeGiB
+		return fits(request, b.SizeGiB, s.SizeGiB)
+	default:
+		return noSuch(request)
+	}
+}
+
+// fits returns an error if the content is bigger than the volume.
+func fits(request sal.Request, content, size int64) error {
+	if content <= size {
+		return nil
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and what it is to hold needs %d", request.Resource, size, content).
+		WithHint("say size_gib: %d or more", content)
+}
+
+// sourceSize finds the volume that is to be cloned.
+func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int64, error) {
+	source := sal.Request{
+		Operation: request.Operation,
+		Resource:  writ.ResourceID{Project: request.Resource.Project, Kind: args.From.Kind, Name: args.From.Name},
+		UID:       args.From.UID,
+	}
+	r, err := d.settled(source.Resource)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.Owned(source); err != nil {
+		return 0, err
+	}
+	s := r.Own.State
+	if args.Snapshot != "" {
+		if err := putBack(source, &s, "snapshot", args.Snapshot); err != nil {
+			return 0, err
+		}
+	}
+	return s.SizeGiB, nil
+}
+
+func updateVolume(request sal.Request, fields []string, s *state) error {
+	var size int64
+	switch args := request.Args.(type) {
+	case *catalog.VolumeCreate:
+		size = args.SizeGiB
+	case *catalog.VolumeClone:
+		size = cmp.Or(args.SizeGiB, s.SizeGiB) // no longer given: as it is
+	case *catalog.VolumeReceive:
+		size = args.SizeGiB
+	}
+	return updateSizes(request, fields, s, 0, 0, size)
+}
+
+func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error) {
+	switch request.Operation.Verb {
+	case "resize":
+		return nil, grow(request, s, request.Args.(*catalog.VolumeResize).SizeGiB)
+	case "snapshot":
+		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
+		return nil, nil
+	case "restore":
+		size := s.SizeGiB
+		err := putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
+		s.SizeGiB = size // a snapshot keeps content, not size
+		return nil, err
+	case "send":
+		return d.send(request, s)
+	default:
+		return nil, noSuch(request)
+	}
+}
+
+// backup stands for an archive in the node's backup directory.
+type backup struct {
+	SizeGiB int64  `json:"size_gib"`
+	SHA256  string `json:"sha256"`
+}
+
+func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
+	args := request.Args.(*catalog.VolumeSend)
+	if args.Snapshot != "" && s.Kept[args.Snapshot] == nil {
+		then := *s
+		return nil, putBack(request, &then, "snapshot", args.Snapshot)
+	}
+	_, err := d.readBackup(request.Resource.Project, args.Backup)
+	if err == nil {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", args.Backup).WithHint("use another name")
+	}
+	if writ.CodeOf(err) != writ.CodeResourceUnknown {
+		return nil, err
+	}
+	return map[string]any{"backup": args.Backup, "sha256": sumOf(request)}, nil
+}
+
+// sumOf is the SHA-256 of an archive that nobody wrote.
+func sumOf(request sal.Request) string {
+	args := request.Args.(*catalog.VolumeSend)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte("simulated\x00"+string(request.UID)+"\x00"+args.Snapshot+"\x00"+args.Backup)))
+}
+
+// touchVolume writes the file that stands for an archive.
+func touchVolume(d *Driver, request sal.Request) error {
+	args, sent := request.Args.(*catalog.VolumeSend)
+	if !sent {
+		return nil
+	}
+	r, err := d.settled(request.Resource)
+	if err != nil || r == nil {
+		return err
+	}
+	text, err := json.Marshal(backup{SizeGiB: r.Own.State.SizeGiB, SHA256: sumOf(request)})
+	if err != nil {
+		return err
+	}
+	path := d.backupPath(request.Resource.Project, args.Backup)
+	d.step("backup")
+	if err := sal.MakeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
+}
+
+func (d *Driver) readBackup(project writ.ProjectID, name string) (backup, error) {
+	var b backup
+	text, err := os.ReadFile(d.backupPath(project, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).WithHint("volume.send makes one")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return b, sal.HostError("read the backup "+name, err)
+	}
+	return b, nil
+}
+
+func (d *Driver) backupPath(project writ.ProjectID, name string) string {
+	file := writ.ResourceID{Project: project, Kind: "backup", Name: name}.HostName()
+	return filepath.Join(d.dir, "backups", file+".json")
+}
+
+func showVolume(_ *Driver, r *sal.Record[own]) any {
+	return catalog.Volume{Identity: identity(r), Path: simulatedPath(r), SizeGiB: r.Own.State.SizeGiB, Snapshots: sortedNames(r.Own.State.Kept)}
+}

@@ -1,0 +1,109 @@
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+var (
+	flakyName = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
+	slowName  = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
+)
+
+// inject fails if the resource's name asks for it.
+func (d *Driver) inject(request sal.Request) error {
+	name := request.Resource.Name
+	if request.Operation.Effect == catalog.Remove {
+		return nil
+	}
+	if strings.HasPrefix(name, "fail-") {
+		return writ.Errorf(writ.CodeInjectedFinal, "%s fails, as its name asks a simulated driver to", request.Resource).
+			WithHint("use a name that does not begin with fail-")
+	}
+	limit, flaky := number(flakyName, name)
+	if !flaky {
+		return nil
+	}
+	n, err := d.effects.failures(request.Resource)
+	if err != nil {
+		return sal.HostError("count the failures", err)
+	}
+	if n >= limit {
+		return nil
+	}
+	failure := newEffect(request, 0)
+	failure.Failure = true
+	if err := d.effects.add(failure); err != nil {
+		return sal.HostError("count the failure", err)
+	}
+	return writ.Errorf(writ.CodeInjected, "%s fails for the %d. time of %d, as its name asks a simulated driver to", request.Resource, n+1, limit)
+}
+
+// number reads the number that a name has in it.
+func number(pattern *regexp.Regexp, name string) (int, bool) {
+	m := pattern.FindStringSubmatch(name)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
+}
+
+// durations are about what the real tools take on a server with an SSD; an image depends on the network most of all.
+var durations = map[string]time.Duration{
+	"image.fetch":          4 * time.Second,
+	"volume.create":        120 * time.Millisecond,
+	"volume.clone":         120 * time.Millisecond,
+	"volume.send":          2 * time.Second,
+	"volume.receive":       2 * time.Second,
+	"machine.create":       900 * time.Millisecond,
+	"machine.start":        600 * time.Millisecond,
+	"machine.stop":         1500 * time.Millisecond,
+	"machine.snapshot":     800 * time.Millisecond,
+	"machine.restore":      500 * time.Millisecond,
+	"machine.delete":       400 * time.Millisecond,
+	"container.create":     300 * time.Millisecond,
+	"container.stop":       500 * time.Millisecond,
+	"container.exec":       200 * time.Millisecond,
+	"herodb.create":        300 * time.Millisecond,
+	"herodb.backup":        time.Second,
+	"herodb.restore":       time.Second,
+	"herodb.rotate_secret": 100 * time.Millisecond,
+}
+
+// anyOther is what operations take that are not in the table.
+const anyOther = 50 * time.Millisecond
+
+// takeTime waits as long as the real thing would take, and says how far it is. It ends early only when ctx does.
+func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
+	name := request.Operation.Name()
+	total, known := durations[name]
+	if !known {
+		total = anyOther
+	}
+	total = time.Duration(float64(total) * max(d.config.Speed, 0))
+	if seconds, slow := number(slowName, request.Resource.Name); slow {
+		total += time.Duration(seconds) * time.Second
+	}
+	const parts = 10
+	for i := range parts {
+		if total <= 0 {
+			break
+		}
+		request.Progress(fmt.Sprintf("simulating %s: %d %%", name, i*100/parts))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(total / parts):
+		}
+	}
+	return ctx.Err()
+}
