@@ -1,11 +1,20 @@
 // Package seal makes and opens the sealed bytes that supervisors and nodes exchange across Redis: one ed25519 signature over a
 // frame of up to 64 records. It knows keys and bytes, not what a record asks for, and no transport.
+//
+// A frame is deterministic CBOR: a list of records (Seal), or, for records that travel alone (SealEach), a map with the list of their
+// digests. The signature covers "writ-<kind>-v1\0" and the frame. Opening accepts only bytes that sealing would have made of the same
+// values, so that no two byte strings mean the same. A seal is not a secret: whoever reads it can read the records.
 package seal
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 
 	"writ"
+	"writ/internal/cbor"
 )
 
 // Kind separates the purposes of seals: a signature for one kind never opens as another.
@@ -20,11 +29,197 @@ const (
 	Summary Kind = "summary" // supervisor → client
 )
 
-// MaxRecords is how many records one signature may cover.
-const MaxRecords = 64
+const (
+	// MaxRecords is how many records one signature may cover.
+	MaxRecords = 64
+	// MaxSize is how long sealed bytes may be: 64 results of 64 KiB each, with room for what is around them.
+	MaxSize = 5 << 20
+)
 
 // KeyID names a signing key: the SHA-256 of the public key, as 64 hex digits.
 type KeyID string
 
 // IDOf returns the id of a public key.
 func IDOf(key ed25519.PublicKey) KeyID { return KeyID(writ.DigestOf(key).String()) }
+
+// Keys finds the public key with an id. Its error is returned by whoever opens a seal, as it is. It is asked at every opening, so a
+// key that it no longer gives opens nothing any more.
+type Keys = func(KeyID) (ed25519.PublicKey, error)
+
+// Only returns Keys that know these and no others; the error has the code SIGNER_UNKNOWN.
+func Only(keys ...ed25519.PublicKey) Keys {
+	known := make(map[KeyID]ed25519.PublicKey, len(keys))
+	for _, key := range keys {
+		known[IDOf(key)] = key
+	}
+	return func(id KeyID) (ed25519.PublicKey, error) {
+		if key, ok := known[id]; ok {
+			return key, nil
+		}
+		return nil, writ.Errorf(writ.CodeSignerUnknown, "nobody knows the key that sealed this")
+	}
+}
+
+// envelope is what travels.
+type envelope struct {
+	_         struct{} `cbor:",toarray"`
+	Key       []byte   // the id, 32 bytes
+	Signature []byte
+	Frame     []byte
+	Record    []byte // of SealEach, empty otherwise
+}
+
+// list is the frame of SealEach.
+type list struct {
+	Digests [][]byte `json:"digests"`
+}
+
+// Seal returns one sealed frame of 1 to MaxRecords records.
+func Seal(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
+	if err := checkCount(len(records)); err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	frame, err := cbor.Marshal(records)
+	if err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	id := idBytes(key)
+	return pack(envelope{Key: id[:], Signature: sign(kind, key, frame), Frame: frame})
+}
+
+// SealEach returns one sealed blob for each of 1 to MaxRecords records, all under one signature, and the SHA-256 of each record's bytes.
+func SealEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []writ.Digest, error) {
+	if err := checkCount(len(records)); err != nil {
+		return nil, nil, fmt.Errorf("seal: %w", err)
+	}
+	texts := make([][]byte, len(records))
+	digests := make([]writ.Digest, len(records))
+	all := list{Digests: make([][]byte, len(records))}
+	for i, r := range records {
+		var err error
+		if texts[i], err = cbor.Marshal(r); err != nil {
+			return nil, nil, fmt.Errorf("seal: %w", err)
+		}
+		digests[i] = writ.DigestOf(texts[i])
+		all.Digests[i] = digests[i][:]
+	}
+	frame, err := cbor.Marshal(all)
+	if err != nil {
+		return nil, nil, fmt.Errorf("seal: %w", err)
+	}
+	id, signature := idBytes(key), sign(kind, key, frame)
+	sealed := make([][]byte, len(records))
+	for i := range records {
+		if sealed[i], err = pack(envelope{Key: id[:], Signature: signature, Frame: frame, Record: texts[i]}); err != nil {
+			return nil, nil, err
+		}
+	}
+	return sealed, digests, nil
+}
+
+// Open verifies and decodes what Seal made. The errors are those of the key function, and *writ.Error with TOO_LARGE,
+// SIGNATURE_MALFORMED (no proper seal, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
+func Open[T any](kind Kind, sealed []byte, key Keys) ([]T, KeyID, error) {
+	e, public, by, err := unpack(sealed, key)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(e.Record) > 0 {
+		return nil, "", malformed(errors.New("a single record where a frame should be"))
+	}
+	if !ed25519.Verify(public, signedBytes(kind, e.Frame), e.Signature) {
+		return nil, "", invalid()
+	}
+	var records []T
+	if err := cbor.Unmarshal(e.Frame, &records); err != nil {
+		return nil, "", malformed(err)
+	}
+	if err := checkCount(len(records)); err != nil {
+		return nil, "", malformed(err)
+	}
+	return records, by, nil
+}
+
+// OpenOne verifies and decodes one blob of SealEach and returns the SHA-256 of the record's bytes. Errors are those of Open. Whoever
+// opens many of them uses an Opener, which verifies each signature once.
+func OpenOne[T any](kind Kind, sealed []byte, key Keys) (record T, digest writ.Digest, err error) {
+	return OpenWith[T](&Opener{Keys: key}, kind, sealed)
+}
+
+// OpenWith is OpenOne with an Opener.
+func OpenWith[T any](o *Opener, kind Kind, sealed []byte) (record T, digest writ.Digest, err error) {
+	text, digest, _, err := o.Record(kind, sealed)
+	if err != nil {
+		return record, writ.Digest{}, err
+	}
+	if err := cbor.Unmarshal(text, &record); err != nil {
+		var none T
+		return none, writ.Digest{}, malformed(err)
+	}
+	return record, digest, nil
+}
+
+func checkCount(n int) error {
+	if n < 1 || n > MaxRecords {
+		return fmt.Errorf("%d records; 1 to %d are possible", n, MaxRecords)
+	}
+	return nil
+}
+
+func idBytes(key ed25519.PrivateKey) [sha256.Size]byte {
+	return sha256.Sum256(key.Public().(ed25519.PublicKey))
+}
+
+func sign(kind Kind, key ed25519.PrivateKey, frame []byte) []byte {
+	return ed25519.Sign(key, signedBytes(kind, frame))
+}
+
+func signedBytes(kind Kind, frame []byte) []byte {
+	b := make([]byte, 0, len("writ-")+len(kind)+len("-v1\x00")+len(frame))
+	b = append(b, "writ-"...)
+	b = append(b, kind...)
+	b = append(b, "-v1\x00"...)
+	return append(b, frame...)
+}
+
+func pack(e envelope) ([]byte, error) {
+	sealed, err := cbor.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	if len(sealed) > MaxSize {
+		return nil, writ.Errorf(writ.CodeTooLarge, "a seal of %d bytes; %d are possible", len(sealed), MaxSize)
+	}
+	return sealed, nil
+}
+
+// unpack takes an envelope apart and finds the key that is said to have made it. Nothing in it is verified.
+func unpack(sealed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
+	if len(sealed) > MaxSize {
+		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "a seal of %d bytes; %d are possible", len(sealed), MaxSize)
+	}
+	e := new(envelope)
+	if err := cbor.Unmarshal(sealed, e); err != nil {
+		return nil, nil, "", malformed(err)
+	}
+	if len(e.Key) != sha256.Size || len(e.Signature) != ed25519.SignatureSize {
+		return nil, nil, "", malformed(errors.New("key id or signature of the wrong length"))
+	}
+	id := KeyID(hex.EncodeToString(e.Key))
+	key, err := keys(id)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if len(key) != ed25519.PublicKeySize || sha256.Sum256(key) != [sha256.Size]byte(e.Key) {
+		return nil, nil, "", invalid()
+	}
+	return e, key, id, nil
+}
+
+func malformed(err error) *writ.Error {
+	return &writ.Error{Code: writ.CodeSignatureMalformed, Message: "these bytes are no proper seal", Err: err}
+}
+
+func invalid() *writ.Error {
+	return writ.Errorf(writ.CodeSignatureInvalid, "the seal is broken, or was made for another purpose")
+}

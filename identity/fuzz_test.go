@@ -1,0 +1,86 @@
+package identity
+
+import (
+	"bytes"
+	"testing"
+)
+
+// Each target holds a parser of strangers' bytes to one promise: what it accepts is exactly what this package would have written.
+
+func FuzzSignature(f *testing.F) {
+	text := []byte("text")
+	for _, s := range []Signer{testSigner("alice"), securityKey("carol"), certify(f, "forge", "a job", nil)} {
+		armored, err := s.Sign(ScriptNamespace, text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(armored)
+	}
+	f.Add([]byte(armorBegin + armorEnd))
+	f.Fuzz(func(t *testing.T, armored []byte) {
+		s, err := parseSignature(ScriptNamespace, armored)
+		if err != nil {
+			return
+		}
+		if again := armor(s.key, s.namespace, s.value); !bytes.Equal(again, armored) {
+			t.Fatalf("accepted %q, would write %q", armored, again)
+		}
+		_ = s.verify(text)
+	})
+}
+
+func FuzzPayload(f *testing.F) {
+	fuzzText(f, testPayload(), func(text []byte) (texter, error) { return ParsePayload(text) })
+}
+
+func FuzzStatement(f *testing.F) {
+	fuzzText(f, testStatement(), func(text []byte) (texter, error) { return ParseStatement(text) })
+}
+
+func FuzzRoster(f *testing.F) {
+	fuzzText(f, testRoster(), func(text []byte) (texter, error) { return ParseRoster(text) })
+}
+
+type texter interface{ Text() ([]byte, error) }
+
+func fuzzText(f *testing.F, seed texter, parse func([]byte) (texter, error)) {
+	text, err := seed.Text()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(text[:len(text)/2])
+	f.Fuzz(func(t *testing.T, text []byte) {
+		parsed, err := parse(text)
+		if err != nil {
+			return
+		}
+		if again, err := parsed.Text(); err != nil || !bytes.Equal(again, text) {
+			t.Fatalf("accepted %q, would write %q, error %v", text, again, err)
+		}
+	})
+}
+
+func FuzzSignedRoster(f *testing.F) {
+	f.Add(signRoster(f, testRoster(), "root"))
+	f.Add(signRoster(f, testRoster(), "root", "alice"))
+	f.Fuzz(func(t *testing.T, signed []byte) {
+		if r, err := VerifyRoster(nil, signed, noon); err == nil && r.Version != 1 {
+			t.Fatal("the first roster is not version 1")
+		}
+	})
+}
+
+func FuzzToken(f *testing.F) {
+	f.Add(NewToken(testCluster()).String())
+	f.Add("writ1.aaaaaaaaaaaaa..")
+	f.Fuzz(func(t *testing.T, s string) {
+		token, err := ParseToken(s)
+		if err != nil {
+			return
+		}
+		if again, err := ParseToken(token.String()); err != nil || again != token {
+			t.Fatalf("%q is %v, written and read again %v, %v", s, token, again, err)
+		}
+	})
+}

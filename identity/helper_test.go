@@ -1,0 +1,241 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// noon is the present of these tests.
+var noon = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+const (
+	shopID   writ.ProjectID    = "0192f6c2-0000-7000-8000-000000000001"
+	mailID   writ.ProjectID    = "0192f6c2-0000-7000-8000-000000000002"
+	tenantID writ.TenantID     = "0192f6c2-0000-7000-8000-000000000003"
+	viennaID writ.DatacenterID = "0192f6c2-0000-7000-8000-00000000000a"
+	grazID   writ.DatacenterID = "0192f6c2-0000-7000-8000-00000000000b"
+	nodeID                     = "0192f6c2-0000-7000-8000-0000000000aa"
+)
+
+// testKey derives a key from a name, so that golden files stay the same and no private key is stored.
+func testKey(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte("test key of " + name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func testSigner(name string) Signer { return NewSigner(testKey(name)) }
+
+func testPublic(name string) ssh.PublicKey { return testSigner(name).PublicKey() }
+
+func supervisorKey(name string) ed25519.PublicKey { return testKey(name).Public().(ed25519.PublicKey) }
+
+func testCluster() writ.ClusterID { return ClusterOf(testPublic("root")) }
+
+// testRoster has alice (all rights), bob (tame deployer of web-shop), carol (an operator with a security key), dave (revoked), eve
+// (removed), frank (whose right expires in a minute), a pipeline with an authority, and two datacenters.
+func testRoster() *Roster {
+	keys := func(names ...string) []PrincipalKey {
+		var k []PrincipalKey
+		for _, n := range names {
+			k = append(k, PrincipalKey{Key: testPublic(n), State: Active})
+		}
+		return k
+	}
+	return &Roster{
+		Cluster:          testCluster(),
+		Version:          1,
+		Created:          noon.Add(-time.Hour),
+		Expires:          noon.Add(RosterValidity),
+		Root:             testPublic("root"),
+		Threshold:        2,
+		Operators:        []string{"alice", "bob", "carol"},
+		UserVerification: []Role{Operator},
+		Principals: []Principal{
+			{Name: "alice", Kind: Person, State: Active, Keys: append(keys("alice", "alice at home"),
+				PrincipalKey{Key: testPublic("alice old"), State: Removed}, PrincipalKey{Key: testPublic("alice stolen"), State: Revoked})},
+			{Name: "bob", Kind: Person, State: Active, Keys: keys("bob")},
+			{Name: "carol", Kind: Person, State: Active, Keys: []PrincipalKey{{Key: securityKey("carol").key, State: Active}}},
+			{Name: "ci/shop", Kind: CI, State: Active},
+			{Name: "ci/mail", Kind: CI, State: Active},
+			{Name: "dave", Kind: Person, State: Revoked, Keys: keys("dave")},
+			{Name: "eve", Kind: Person, State: Removed, Keys: keys("eve")},
+			{Name: "frank", Kind: Person, State: Active, Keys: keys("frank")},
+		},
+		Authorities: []Authority{
+			{Name: "forge", State: Active, Key: testPublic("forge"), Principals: []string{"ci/shop"}},
+			{Name: "old-forge", State: Removed, Key: testPublic("old forge"), Principals: []string{"ci/shop"}},
+			{Name: "stolen-forge", State: Revoked, Key: testPublic("stolen forge"), Principals: []string{"ci/shop"}},
+		},
+		Tenants:  []Tenant{{ID: tenantID, Name: "acme"}},
+		Projects: []Project{{ID: mailID, Name: "mail", Tenant: tenantID}, {ID: shopID, Name: "web-shop", Tenant: tenantID}},
+		Bindings: []Binding{
+			{Principal: "alice", Role: Deployer, Project: "*", Destructive: true},
+			{Principal: "alice", Role: Admin, Project: "*"},
+			{Principal: "bob", Role: Deployer, Project: shopID},
+			{Principal: "carol", Role: Operator, Project: "*"},
+			{Principal: "ci/shop", Role: Deployer, Project: shopID},
+			{Principal: "ci/mail", Role: Deployer, Project: shopID},
+			{Principal: "dave", Role: Deployer, Project: "*", Destructive: true},
+			{Principal: "eve", Role: Deployer, Project: "*", Destructive: true},
+			{Principal: "frank", Role: Deployer, Project: shopID, Expires: noon.Add(time.Minute)},
+		},
+		Datacenters: []Datacenter{
+			{Datacenter: writ.Datacenter{ID: viennaID, Name: "vienna", Region: "eu", Labels: map[string]string{"tier": "1", "country": "at"}},
+				SupervisorKey: supervisorKey("vienna"), Enabled: true},
+			{Datacenter: writ.Datacenter{ID: grazID, Name: "graz", Region: "eu"}, SupervisorKey: supervisorKey("graz")},
+		},
+	}
+}
+
+func testPayload() *Payload {
+	return &Payload{
+		Cluster:     testCluster(),
+		Datacenter:  viennaID,
+		Roster:      1,
+		Project:     shopID,
+		ProjectName: "web-shop",
+		Deployment:  Deployment{Name: "web", Base: 12},
+		Signer:      "alice",
+		Created:     noon,
+		Expires:     noon.Add(DefaultValidity),
+		Deadline:    time.Hour,
+		Nonce:       Nonce{1, 2, 3},
+		Engine:      "tengo/2.17.0 api/1",
+		Allow:       []string{"machine.create", "machine.get", "volume.create"},
+		MaxCalls:    200,
+		Params:      map[string]any{"count": int64(2), "image": "debian-12", "sizes": []any{int64(-1), "b", true}, "quote": "\"\\\n\u007f é"},
+		Modules:     []File{{Name: "lib/fleet@1", Text: []byte("export 1\n")}, {Name: "lib/net@2", Text: []byte("export 2\n")}},
+		Secrets:     []string{"db-password@3"},
+		Script:      File{Name: "web.tengo", Text: []byte("machine := import(\"machine\")\n\nmachine.create(\"web-1\", {cpus: 2})")},
+	}
+}
+
+func testStatement() *Statement {
+	return &Statement{
+		Cluster: testCluster(), Datacenter: viennaID, Roster: 1, Subject: "run/" + string(testRun), Decision: "cancel",
+		Signer: "alice", Created: noon, Expires: noon.Add(DefaultValidity), Nonce: Nonce{4, 5, 6}, Reason: "wrong image",
+	}
+}
+
+var testRun = writ.RunIDOf(writ.Digest{1})
+
+// signText signs what text returns and joins both.
+func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text() ([]byte, error) }) []byte {
+	t.Helper()
+	b, err := text.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signBytes(t, s, namespace, b)
+}
+
+func signBytes(t testing.TB, s Signer, namespace Namespace, text []byte) []byte {
+	t.Helper()
+	armored, err := s.Sign(namespace, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Join(text, armored)
+}
+
+func signRoster(t testing.TB, r *Roster, signers ...string) []byte {
+	t.Helper()
+	var s []Signer
+	for _, name := range signers {
+		s = append(s, testSigner(name))
+	}
+	signed, err := SignRoster(r, s...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+func wantCode(t testing.TB, err error, want writ.Code) {
+	t.Helper()
+	if got := writ.CodeOf(err); got != want {
+		t.Errorf("error %v with code %q, want code %q", err, got, want)
+	}
+}
+
+func golden(t *testing.T, name string, have []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, have, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(have)); diff != "" {
+		t.Errorf("%s (-golden +have):\n%s", name, diff)
+	}
+}
+
+// securitySigner is a FIDO token in software: it signs as PROTOCOL.u2f of OpenSSH says, with whatever flags it is told.
+type securitySigner struct {
+	key     ssh.PublicKey
+	private ed25519.PrivateKey
+	flags   byte
+}
+
+func securityKey(name string) *securitySigner {
+	private := testKey("token of " + name)
+	key, err := ssh.ParsePublicKey(ssh.Marshal(struct {
+		Type        string
+		Key         []byte
+		Application string
+	}{ssh.KeyAlgoSKED25519, private.Public().(ed25519.PublicKey), "ssh:"}))
+	if err != nil {
+		panic(err)
+	}
+	return &securitySigner{key: key, private: private, flags: 0x01}
+}
+
+func (s *securitySigner) PublicKey() ssh.PublicKey { return s.key }
+
+func (s *securitySigner) Sign(namespace Namespace, text []byte) ([]byte, error) {
+	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(signedBytes(namespace, text))
+	counter := binary.BigEndian.AppendUint32([]byte{s.flags}, 7)
+	signed := append(append(append([]byte{}, application[:]...), counter...), message[:]...)
+	return armor(s.key, namespace, &ssh.Signature{Format: ssh.KeyAlgoSKED25519, Blob: ed25519.Sign(s.private, signed), Rest: counter}), nil
+}
+
+// certify returns a signer whose certificate a change may have spoiled before the authority signed it.
+func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)) Signer {
+	t.Helper()
+	s := NewSigner(testKey(name)).(*signer)
+	cert := &ssh.Certificate{
+		Key: s.key, CertType: ssh.UserCert, KeyId: "job 7", ValidPrincipals: []string{"ci/shop"},
+		ValidAfter: uint64(noon.Add(-time.Minute).Unix()), ValidBefore: uint64(noon.Add(15 * time.Minute).Unix()),
+	}
+	if change != nil {
+		change(cert)
+	}
+	ca, err := ssh.NewSignerFromSigner(testKey(authority))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cert.SignCert(rand.Reader, ca); err != nil {
+		t.Fatal(err)
+	}
+	s.key = cert
+	return s
+}

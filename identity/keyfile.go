@@ -1,0 +1,104 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"filippo.io/age"
+	"golang.org/x/crypto/ssh"
+)
+
+// LoadOrCreateKey returns the ed25519 key of a machine (a supervisor or node) from an OpenSSH private key file without passphrase. If
+// there is no file it makes a key and the file, mode 0600, and returns only when that is on disk. Two processes that do so at the same
+// time get the same key. A file that is there is never replaced.
+func LoadOrCreateKey(path string) (ed25519.PrivateKey, error) {
+	err := createFile(path, func() ([]byte, error) {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		block, err := ssh.MarshalPrivateKey(key, "writ")
+		if err != nil {
+			return nil, err
+		}
+		return pem.EncodeToMemory(block), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	return loadPrivateKey(path, nil)
+}
+
+// LoadOrCreateAgeIdentity returns the age identity of a machine, for secrets that are meant for it, from a file as age-keygen makes
+// it. A missing file is made as LoadOrCreateKey does it.
+func LoadOrCreateAgeIdentity(path string) (*age.X25519Identity, error) {
+	err := createFile(path, func() ([]byte, error) {
+		identity, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, err
+		}
+		return fmt.Appendf(nil, "# public key: %s\n%s\n", identity.Recipient(), identity), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make an age identity: %w", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unusable("cannot read the age identity: %v", err)
+	}
+	identities, err := age.ParseIdentities(strings.NewReader(string(text)))
+	if err != nil || len(identities) != 1 {
+		return nil, unusable("%s does not hold one age identity", path)
+	}
+	identity, ok := identities[0].(*age.X25519Identity)
+	if !ok {
+		return nil, unusable("%s does not hold an X25519 identity", path)
+	}
+	return identity, nil
+}
+
+// createFile makes a file that is there completely or not at all, whatever happens meanwhile, unless there is one already.
+func createFile(path string, content func() ([]byte, error)) error {
+	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text, err := content()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(text)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	// A link, unlike a rename, fails if another process was faster; then the file of that one counts.
+	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Fingerprint returns how people compare a machine's key: "SHA256:…", as `ssh-keygen -l` prints it.
+func Fingerprint(key ed25519.PublicKey) string {
+	k := SSHKey(key)
+	if k == nil {
+		return "-"
+	}
+	return ssh.FingerprintSHA256(k)
+}

@@ -1,0 +1,69 @@
+package identity
+
+import (
+	"slices"
+	"time"
+
+	"writ"
+)
+
+// Allows returns nil if the principal may do this in the project at that time, and otherwise an error with the code SIGNER_UNKNOWN,
+// SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" stands for what belongs to no project, such as nodes; only a
+// binding to all projects helps there. Where a role demands user verification this takes it for given; the Verifier does not.
+func (r *Roster) Allows(principal string, action Action, project writ.ProjectID, at time.Time) error {
+	p := r.Principal(principal)
+	if p == nil {
+		return unknownSigner("the roster has nobody named %q", clip(principal))
+	}
+	if err := usable(p.State, principal, moment{}); err != nil {
+		return err
+	}
+	return r.allows(principal, action, project, at, true)
+}
+
+// allows judges bindings only; whether the principal may still be used is known.
+func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, userVerified bool) error {
+	if action == ActionGovern {
+		if !slices.Contains(r.Operators, principal) {
+			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal)
+		}
+		return nil
+	}
+	needed := action
+	if action == ActionDestroy {
+		needed = ActionSubmit
+	}
+	tame, unverified := false, Role("")
+	for _, b := range r.Bindings {
+		switch {
+		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], needed):
+		case b.Project != anyProject && (project == "" || b.Project != project):
+		case !b.Expires.IsZero() && !at.Before(b.Expires):
+		case !userVerified && slices.Contains(r.UserVerification, b.Role):
+			unverified = b.Role
+		case action == ActionDestroy && !b.Destructive:
+			tame = true
+		default:
+			return nil
+		}
+	}
+	switch {
+	case tame:
+		return writ.Errorf(writ.CodeDestructiveDenied, "%s may deploy here, but not what deletes or overwrites data", principal).
+			WithHint("a root operator can bind the role with the destructive flag")
+	case unverified != "":
+		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key that proves its owner, by PIN or finger", unverified).
+			WithHint("make one with `ssh-keygen -t ed25519-sk -O verify-required`")
+	default:
+		return writ.Errorf(writ.CodeRoleMissing, "%s has no role that allows %q here", principal, action).
+			WithHint("a root operator can bind one: writ user add %s --role …", principal)
+	}
+}
+
+func unknownSigner(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("a root operator adds people and keys with `writ user add`")
+}
+
+func revokedSigner(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodeSignerRevoked, format, args...)
+}

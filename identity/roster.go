@@ -1,0 +1,417 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+const (
+	// RosterValidity is how long a roster may be used unless its signers say less; warn at half of it.
+	RosterValidity = 90 * 24 * time.Hour
+
+	maxRosterValidity = 366 * 24 * time.Hour
+	maxRosterVersion  = 1_000_000_000
+	anyProject        = "*"
+)
+
+// State says whether a key, principal or authority may still be used.
+type State string
+
+// The states.
+const (
+	Active  State = "active"
+	Removed State = "removed" // rotated: nothing new, but runs that were accepted go on
+	Revoked State = "revoked" // not to be trusted: open runs are cancelled
+)
+
+// PrincipalKind tells people, who can approve, from machines, which cannot.
+type PrincipalKind string
+
+// The kinds of principals.
+const (
+	Person PrincipalKind = "person"
+	CI     PrincipalKind = "ci"
+)
+
+// Roster says whose keys mean what. It is signed by its root or by root operators, and each version names the one before it.
+type Roster struct {
+	Cluster          writ.ClusterID
+	Version          int // from 1
+	Created          time.Time
+	Expires          time.Time
+	Previous         writ.Digest   // SHA-256 of the text of the version before; zero in version 1 and in a recovery, which only the root may sign
+	Root             ssh.PublicKey // its hash is the cluster's id; it never changes
+	Threshold        int           // how many of Operators must sign the next version
+	Operators        []string      // names of people
+	UserVerification []Role        // roles that need a security key that proved its owner (PIN or finger) at every signature
+	Principals       []Principal
+	Authorities      []Authority
+	Tenants          []Tenant
+	Projects         []Project
+	Bindings         []Binding
+	Datacenters      []Datacenter
+
+	byKey map[string]keyOwner // made when parsing; see owners
+}
+
+// Principal is a person or machine that signs.
+type Principal struct {
+	Name  string
+	Kind  PrincipalKind
+	State State
+	Keys  []PrincipalKey
+}
+
+// PrincipalKey is one of a principal's keys. No two principals have the same.
+type PrincipalKey struct {
+	Key   ssh.PublicKey // ssh-ed25519 or sk-ssh-ed25519@openssh.com
+	State State
+}
+
+// Authority is a key whose OpenSSH user certificates stand for CI principals, for at most 24 hours each.
+type Authority struct {
+	Name       string
+	State      State
+	Key        ssh.PublicKey
+	Principals []string // for which it may make certificates; of kind CI
+}
+
+// Tenant owns projects.
+type Tenant struct {
+	ID   writ.TenantID
+	Name string
+}
+
+// Project is what rights are bound to.
+type Project struct {
+	ID     writ.ProjectID
+	Name   string
+	Tenant writ.TenantID // "" if it has none
+}
+
+// Binding gives a role to a principal.
+type Binding struct {
+	Principal   string
+	Role        Role
+	Project     writ.ProjectID // "*" for all of them, and for what belongs to no project
+	Destructive bool           // of a deployer: scripts that say `destructive: yes` as well
+	Expires     time.Time      // zero if it does not
+}
+
+// Datacenter is a site and the key of its supervisor.
+type Datacenter struct {
+	writ.Datacenter
+	SupervisorKey ed25519.PublicKey
+	Enabled       bool // a datacenter that is not takes no new work
+}
+
+// SSHKey returns an ed25519 key as package ssh knows it, nil if key has not the right length.
+func SSHKey(key ed25519.PublicKey) ssh.PublicKey {
+	if len(key) != ed25519.PublicKeySize {
+		return nil
+	}
+	k, err := ssh.NewPublicKey(key)
+	if err != nil {
+		panic(err) // the length was right
+	}
+	return k
+}
+
+// ClusterOf returns the id of the cluster whose roster has this root.
+func ClusterOf(root ssh.PublicKey) writ.ClusterID {
+	return writ.ClusterID(writ.DigestOf(root.Marshal()).String())
+}
+
+// Text returns the exact bytes that are signed; lists are written sorted. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first
+// line that cannot be written: every name must lead to something, every id, name and key be there once.
+func (r *Roster) Text() ([]byte, error) {
+	w := new(textWriter)
+	w.line("writ-roster", "v1")
+	w.cluster(r.Cluster)
+	w.number("version", r.Version, 1, maxRosterVersion)
+	w.window(r.Created, r.Expires, maxRosterValidity)
+	previous := "-"
+	if !r.Previous.IsZero() {
+		previous = r.Previous.String()
+		w.check(r.Version > 1, "previous", "version 1 has none")
+	}
+	w.line("previous", previous)
+	root := w.keyText("root", r.Root)
+	w.line("root", root)
+	w.check(r.Root == nil || ClusterOf(r.Root) == r.Cluster, "root", "the cluster's id is not the hash of this key")
+	w.number("threshold", r.Threshold, 1, max(1, len(r.Operators)))
+	principals := make(map[string]*Principal, len(r.Principals)) // Principal searches; a stranger's roster may have thousands
+	for i := range r.Principals {
+		principals[r.Principals[i].Name] = &r.Principals[i]
+	}
+	r.writeOperators(w, principals)
+	r.writePrincipals(w, principals)
+	r.writeProjects(w)
+	r.writeBindings(w, principals)
+	r.writeDatacenters(w)
+	return w.text()
+}
+
+func (r *Roster) writeOperators(w *textWriter, principals map[string]*Principal) {
+	w.check(len(r.Operators) > 0, "operator", "there is none")
+	w.lines("operator", r.Operators)
+	for _, name := range r.Operators {
+		p := principals[name]
+		w.check(p != nil && p.Kind == Person && p.State == Active, "operator", "%q is not an active person of the roster", name)
+		w.check(p == nil || slices.ContainsFunc(p.Keys, func(k PrincipalKey) bool { return k.State == Active }), "operator",
+			"%q has no active key and could never sign", name)
+	}
+	roles := make([]string, len(r.UserVerification))
+	for i, role := range r.UserVerification {
+		w.check(RoleActions[role] != nil, "user-verification", "%q is not a role", role)
+		roles[i] = string(role)
+	}
+	w.lines("user-verification", roles)
+}
+
+func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal) {
+	var people, keys, authorities []string
+	used := map[string]string{} // key → whose
+	own := func(label, who string, key ssh.PublicKey) string {
+		text := w.keyText(label, key)
+		w.check(used[text] == "", label, "%s and %s have the same key", used[text], who)
+		used[text] = who
+		return text
+	}
+	names := map[string]bool{}
+	for _, p := range r.Principals {
+		w.check(ValidPrincipal(p.Name) && !names[p.Name], "principal", "%q is not a proper name, or there twice", p.Name)
+		names[p.Name] = true
+		w.check(p.Kind == Person || p.Kind == CI, "principal", "%q is not a kind", p.Kind)
+		w.state("principal", p.State)
+		people = append(people, strings.Join([]string{p.Name, string(p.Kind), string(p.State)}, " "))
+		for _, k := range p.Keys {
+			w.state("key", k.State)
+			keys = append(keys, strings.Join([]string{p.Name, string(k.State), own("key", p.Name, k.Key)}, " "))
+		}
+	}
+	names = map[string]bool{}
+	for _, a := range r.Authorities {
+		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is not a proper name, or there twice", a.Name)
+		names[a.Name] = true
+		w.state("authority", a.State)
+		w.check(len(a.Principals) > 0, "authority", "%s stands for nobody", a.Name)
+		for _, name := range a.Principals {
+			p := principals[name]
+			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
+		}
+		words := append([]string{a.Name, string(a.State), own("authority", a.Name, a.Key)}, w.sorted("authority", a.Principals)...)
+		authorities = append(authorities, strings.Join(words, " "))
+	}
+	w.lines("principal", people)
+	w.lines("key", keys)
+	w.lines("authority", authorities)
+}
+
+func (r *Roster) writeProjects(w *textWriter) {
+	var tenants, projects []string
+	ids, names := map[string]bool{}, map[string]bool{}
+	for _, t := range r.Tenants {
+		w.uniqueID("tenant", string(t.ID), t.Name, ids, names, "")
+		tenants = append(tenants, string(t.ID)+" "+t.Name)
+	}
+	known := maps.Clone(ids)
+	ids, names = map[string]bool{}, map[string]bool{}
+	for _, p := range r.Projects {
+		w.uniqueID("project", string(p.ID), p.Name, ids, names, string(p.Tenant))
+		w.check(p.Tenant == "" || known[string(p.Tenant)], "project", "%s has the tenant %q, which is not in the roster", p.Name, p.Tenant)
+		projects = append(projects, strings.Join([]string{string(p.ID), p.Name, orDash(string(p.Tenant))}, " "))
+	}
+	w.lines("tenant", tenants)
+	w.lines("project", projects)
+}
+
+func (r *Roster) writeBindings(w *textWriter, principals map[string]*Principal) {
+	projects := map[writ.ProjectID]bool{anyProject: true}
+	for _, p := range r.Projects {
+		projects[p.ID] = true
+	}
+	var bindings []string
+	for _, b := range r.Bindings {
+		w.check(principals[b.Principal] != nil, "binding", "%q is not in the roster", b.Principal)
+		w.check(RoleActions[b.Role] != nil, "binding", "%q is not a role", b.Role)
+		w.check(projects[b.Project], "binding", "the project %q is not in the roster", b.Project)
+		w.check(!b.Destructive || b.Role == Deployer, "binding", "only deployers can have the destructive flag")
+		expires := "-"
+		if !b.Expires.IsZero() {
+			expires = formatTime(b.Expires)
+		}
+		bindings = append(bindings,
+			strings.Join([]string{b.Principal, string(b.Role), string(b.Project), yesNo(b.Destructive), expires}, " "))
+	}
+	w.lines("binding", bindings)
+}
+
+func (r *Roster) writeDatacenters(w *textWriter) {
+	var datacenters []string
+	ids, names, keys := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, d := range r.Datacenters {
+		w.uniqueID("datacenter", string(d.ID), d.Name, ids, names, "")
+		w.check(writ.ValidName(d.Region), "datacenter", "%q is not the name of a region", d.Region)
+		w.check(len(d.SupervisorKey) == ed25519.PublicKeySize && !keys[string(d.SupervisorKey)], "datacenter",
+			"%s has no key, or one that another has", d.Name)
+		keys[string(d.SupervisorKey)] = true
+		use := "enabled"
+		if !d.Enabled {
+			use = "disabled"
+		}
+		words := []string{string(d.ID), d.Name, d.Region, use, w.keyText("datacenter", SSHKey(d.SupervisorKey))}
+		for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
+			w.check(writ.ValidName(k) && labelPattern.MatchString(d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
+			words = append(words, k+"="+d.Labels[k])
+		}
+		datacenters = append(datacenters, strings.Join(words, " "))
+	}
+	w.lines("datacenter", datacenters)
+}
+
+// lines writes a repeated line, sorted.
+func (w *textWriter) lines(key string, values []string) {
+	for _, v := range w.sorted(key, values) {
+		w.line(key, v)
+	}
+}
+
+func (w *textWriter) sorted(key string, values []string) []string {
+	values = slices.Sorted(slices.Values(values))
+	for i := 1; i < len(values); i++ {
+		w.check(values[i-1] != values[i], key, "%q is there twice", clip(values[i]))
+	}
+	return values
+}
+
+func (w *textWriter) state(key string, s State) {
+	w.check(s == Active || s == Removed || s == Revoked, key, "%q is not a state", s)
+}
+
+// keyText writes a key as in an authorized_keys file.
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,63}$`)
+
+func (w *textWriter) keyText(label string, key ssh.PublicKey) string {
+	if key == nil {
+		w.fail(label, "there is no key")
+		return "-"
+	}
+	if t := key.Type(); t != ssh.KeyAlgoED25519 && t != ssh.KeyAlgoSKED25519 {
+		w.fail(label, "a key of the type %s is not possible here", t)
+	}
+	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
+}
+
+// uniqueID checks an id and a name that must be unique, the name within its scope.
+func (w *textWriter) uniqueID(key, id, name string, ids, names map[string]bool, scope string) {
+	w.check(writ.ValidUUID(id) && !ids[id], key, "%q is not a UUID, or there twice", id)
+	w.check(writ.ValidName(name) && !names[scope+"/"+name], key, "%q is not a proper name, or there twice", name)
+	ids[id], names[scope+"/"+name] = true, true
+}
+
+// Principal finds a principal by its name, nil if there is none.
+func (r *Roster) Principal(name string) *Principal {
+	return find(r.Principals, func(p *Principal) bool { return p.Name == name })
+}
+
+// Project finds a project by its id, nil if there is none.
+func (r *Roster) Project(id writ.ProjectID) *Project {
+	return find(r.Projects, func(p *Project) bool { return p.ID == id })
+}
+
+// ProjectsNamed lists the projects with a name; several tenants may use the same.
+func (r *Roster) ProjectsNamed(name string) []Project {
+	var found []Project
+	for _, p := range r.Projects {
+		if p.Name == name {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Datacenter finds a datacenter by its id, nil if there is none.
+func (r *Roster) Datacenter(id writ.DatacenterID) *Datacenter {
+	return find(r.Datacenters, func(d *Datacenter) bool { return d.ID == id })
+}
+
+// DatacenterNamed finds a datacenter by its name, nil if there is none.
+func (r *Roster) DatacenterNamed(name string) *Datacenter {
+	return find(r.Datacenters, func(d *Datacenter) bool { return d.Name == name })
+}
+
+// DatacenterOf finds the datacenter whose supervisor has this key, nil if there is none.
+func (r *Roster) DatacenterOf(supervisor ed25519.PublicKey) *Datacenter {
+	return find(r.Datacenters, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
+}
+
+// Digest returns the SHA-256 of the text, by which the next version names this one.
+func (r *Roster) Digest() (writ.Digest, error) {
+	text, err := r.Text()
+	if err != nil {
+		return writ.Digest{}, err
+	}
+	return writ.DigestOf(text), nil
+}
+
+// Successor returns a copy of r that is ready to be changed and signed as the next version.
+func (r *Roster) Successor(now time.Time) (*Roster, error) {
+	text, err := r.Text()
+	if err != nil {
+		return nil, err
+	}
+	next, err := ParseRoster(text)
+	if err != nil {
+		return nil, err
+	}
+	next.byKey = nil
+	next.Version++
+	next.Previous = writ.DigestOf(text)
+	next.Created = now.UTC().Truncate(time.Second)
+	next.Expires = next.Created.Add(RosterValidity)
+	return next, nil
+}
+
+// keyOwner is whose key it is: one of the two is set.
+type keyOwner struct {
+	principal *Principal
+	state     State // of the principal's key
+	authority *Authority
+}
+
+// owners maps marshalled keys to whose they are. Parsing prepares it once; a roster that is being built has none.
+func (r *Roster) owners() map[string]keyOwner {
+	if r.byKey != nil {
+		return r.byKey
+	}
+	m := make(map[string]keyOwner)
+	for i := range r.Principals {
+		p := &r.Principals[i]
+		for _, k := range p.Keys {
+			m[string(k.Key.Marshal())] = keyOwner{principal: p, state: k.State}
+		}
+	}
+	for i := range r.Authorities {
+		m[string(r.Authorities[i].Key.Marshal())] = keyOwner{authority: &r.Authorities[i]}
+	}
+	return m
+}
+
+func find[T any](list []T, is func(*T) bool) *T {
+	for i := range list {
+		if is(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}

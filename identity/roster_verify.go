@@ -1,0 +1,276 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+// ParseRoster is the reverse of Text and accepts nothing that Text would not have written. It says nothing about signatures. The error
+// has the code PAYLOAD_MALFORMED or TOO_LARGE.
+func ParseRoster(text []byte) (*Roster, error) {
+	r := newTextReader(text)
+	o := new(Roster)
+	r.one("writ-roster")
+	o.Cluster = writ.ClusterID(r.one("cluster"))
+	o.Version = r.number("version")
+	o.Created = r.time("created")
+	o.Expires = r.time("expires")
+	if previous := r.one("previous"); r.err == nil && previous != "-" {
+		var err error
+		if o.Previous, err = writ.ParseDigest(previous); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	o.Root = r.key(r.fields(r.one("root"), 2))
+	o.Threshold = r.number("threshold")
+	o.Operators = r.many("operator")
+	for _, role := range r.many("user-verification") {
+		o.UserVerification = append(o.UserVerification, Role(role))
+	}
+	r.principals(o)
+	for _, line := range r.many("tenant") {
+		f := r.fields(line, 2)
+		o.Tenants = append(o.Tenants, Tenant{ID: writ.TenantID(f[0]), Name: f[1]})
+	}
+	for _, line := range r.many("project") {
+		f := r.fields(line, 3)
+		o.Projects = append(o.Projects, Project{ID: writ.ProjectID(f[0]), Name: f[1], Tenant: writ.TenantID(fromDash(f[2]))})
+	}
+	r.bindings(o)
+	r.datacenters(o)
+	r.end()
+	if r.err != nil {
+		return nil, r.err
+	}
+	want, err := o.Text()
+	if err != nil {
+		return nil, err
+	}
+	if err := same(text, want); err != nil {
+		return nil, err
+	}
+	o.byKey = o.owners()
+	return o, nil
+}
+
+func (r *textReader) principals(o *Roster) {
+	at := map[string]int{}
+	for _, line := range r.many("principal") {
+		f := r.fields(line, 3)
+		at[f[0]] = len(o.Principals)
+		o.Principals = append(o.Principals, Principal{Name: f[0], Kind: PrincipalKind(f[1]), State: State(f[2])})
+	}
+	for _, line := range r.many("key") {
+		f := r.fields(line, 4)
+		key := PrincipalKey{State: State(f[1]), Key: r.key(f[2:])}
+		i, known := at[f[0]]
+		if !known {
+			r.fail("there is no principal %q", clip(f[0]))
+			return
+		}
+		o.Principals[i].Keys = append(o.Principals[i].Keys, key)
+	}
+	for _, line := range r.many("authority") {
+		f := r.fields(line, 5)
+		o.Authorities = append(o.Authorities, Authority{Name: f[0], State: State(f[1]), Key: r.key(f[2:4]), Principals: f[4:]})
+	}
+}
+
+func (r *textReader) bindings(o *Roster) {
+	for _, line := range r.many("binding") {
+		f := r.fields(line, 5)
+		b := Binding{Principal: f[0], Role: Role(f[1]), Project: writ.ProjectID(f[2]), Destructive: f[3] == "yes"}
+		if f[4] != "-" {
+			var err error
+			if b.Expires, err = time.Parse(timeFormat, f[4]); err != nil {
+				r.fail("%q is not a time", clip(f[4]))
+			}
+		}
+		o.Bindings = append(o.Bindings, b)
+	}
+}
+
+func (r *textReader) datacenters(o *Roster) {
+	for _, line := range r.many("datacenter") {
+		f := r.fields(line, 6)
+		d := Datacenter{Enabled: f[3] == "enabled"}
+		d.ID, d.Name, d.Region = writ.DatacenterID(f[0]), f[1], f[2]
+		if key := r.key(f[4:6]); key != nil {
+			if c, ok := key.(ssh.CryptoPublicKey); ok && key.Type() == ssh.KeyAlgoED25519 {
+				d.SupervisorKey = c.CryptoPublicKey().(ed25519.PublicKey)
+			}
+		}
+		for _, label := range f[6:] {
+			k, v, _ := strings.Cut(label, "=")
+			if d.Labels == nil {
+				d.Labels = map[string]string{}
+			}
+			d.Labels[k] = v
+		}
+		o.Datacenters = append(o.Datacenters, d)
+	}
+}
+
+// key reads a type and a base64 blob.
+func (r *textReader) key(words []string) ssh.PublicKey {
+	if r.err != nil {
+		return nil
+	}
+	blob, err := base64.StdEncoding.Strict().DecodeString(words[1])
+	if err != nil {
+		r.fail("the key cannot be read")
+		return nil
+	}
+	key, err := parseKeyBlob(blob)
+	if err != nil {
+		r.fail("the key cannot be used: %v", err)
+		return nil
+	}
+	return key
+}
+
+// SignRoster returns the roster's text followed by the signatures of signers: the root, or as many operators of the version before as
+// its threshold says.
+func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
+	signed, err := r.Text()
+	if err != nil {
+		return nil, err
+	}
+	text := slices.Clip(signed)
+	for _, s := range signers {
+		armored, err := s.Sign(RosterNamespace, text)
+		if err != nil {
+			return nil, err
+		}
+		signed = append(signed, armored...)
+	}
+	return signed, nil
+}
+
+// VerifyRoster verifies a signed roster as the successor of previous, or, if previous is nil, as version 1, which the root that it
+// names must have signed (whether that root is the right one says its Cluster).
+//
+// A successor has the same cluster and root, the next version, names the digest of previous, and carries signatures of as many
+// distinct operators of previous as previous' threshold says, or one of the root. A recovery names no predecessor, may skip
+// versions, and must be signed by the root.
+//
+// The roster must not have expired at now; the zero time skips that, for reading back what was verified before. The error has the code
+// ROSTER_INVALID unless the text or a signature is itself improper.
+func VerifyRoster(previous *Roster, signed []byte, now time.Time) (*Roster, error) {
+	text, armored, err := splitAll(signed)
+	if err != nil {
+		return nil, err
+	}
+	var keys []ssh.PublicKey
+	for _, a := range armored {
+		key, err := VerifySignature(RosterNamespace, text, a)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	next, err := ParseRoster(text)
+	if err != nil {
+		return nil, err
+	}
+	if previous == nil {
+		if next.Version != 1 {
+			return nil, badRoster("version %d cannot be the first", next.Version)
+		}
+		if !next.signedByRoot(keys) {
+			return nil, badRoster("version 1 is not signed by the root that it names")
+		}
+	} else if err := next.succeeds(previous, keys); err != nil {
+		return nil, err
+	}
+	if !now.IsZero() && now.After(next.Expires) {
+		return nil, badRoster("version %d expired on %s", next.Version, formatTime(next.Expires)).WithHint("a root operator signs a new version")
+	}
+	return next, nil
+}
+
+func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey) error {
+	if r.Cluster != previous.Cluster { // and so the root, of which the cluster's id is the hash
+		return badRoster("it is the roster of another cluster")
+	}
+	if r.Version <= previous.Version {
+		return badRoster("version %d is not newer than version %d", r.Version, previous.Version)
+	}
+	root := r.signedByRoot(keys)
+	if r.Previous.IsZero() {
+		if !root {
+			return badRoster("version %d is a recovery and not signed by the root", r.Version)
+		}
+		return nil
+	}
+	if r.Version != previous.Version+1 {
+		return badRoster("version %d cannot follow version %d", r.Version, previous.Version)
+	}
+	digest, err := previous.Digest()
+	if err != nil {
+		return err
+	}
+	if r.Previous != digest {
+		return badRoster("version %d follows another version %d than this verifier has", r.Version, previous.Version).
+			WithHint("the root can sign a recovery version")
+	}
+	if n := previous.operatorsAmong(keys); !root && n < previous.Threshold {
+		return badRoster("version %d is signed by %d root operators of version %d, %d are needed", r.Version, n, previous.Version, previous.Threshold)
+	}
+	return nil
+}
+
+// operatorsAmong counts the distinct root operators, people and not keys, whose active keys are among keys.
+func (r *Roster) operatorsAmong(keys []ssh.PublicKey) int {
+	owners := r.owners()
+	signed := map[string]bool{}
+	for _, key := range keys {
+		o := owners[string(key.Marshal())]
+		if o.principal != nil && o.state == Active && o.principal.State == Active && slices.Contains(r.Operators, o.principal.Name) {
+			signed[o.principal.Name] = true
+		}
+	}
+	return len(signed)
+}
+
+func (r *Roster) signedByRoot(keys []ssh.PublicKey) bool {
+	root := r.Root.Marshal()
+	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), root) })
+}
+
+// VerifyRosters verifies the chain of all rosters, version 1 first, against the pin of a join token and returns the newest, which must
+// not have expired at now. A chain may leave out what a recovery version skips.
+func VerifyRosters(pin writ.ClusterID, signed [][]byte, now time.Time) (*Roster, error) {
+	if len(signed) == 0 {
+		return nil, badRoster("there is none")
+	}
+	var last *Roster
+	for i, s := range signed {
+		at := time.Time{} // only the newest must still be valid
+		if i == len(signed)-1 {
+			at = now
+		}
+		next, err := VerifyRoster(last, s, at)
+		if err != nil {
+			return nil, err
+		}
+		if next.Cluster != pin {
+			return nil, writ.Errorf(writ.CodeWrongCluster, "the roster belongs to the cluster %s, the pin names %s", next.Cluster, pin).
+				WithHint("check the address, or ask for a token of the right cluster")
+		}
+		last = next
+	}
+	return last, nil
+}
+
+func badRoster(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodeRosterInvalid, "roster: "+format, args...)
+}

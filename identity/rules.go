@@ -1,0 +1,97 @@
+package identity
+
+import (
+	"slices"
+
+	"writ"
+)
+
+// Action is something that a right can allow.
+type Action string
+
+// The actions.
+const (
+	ActionRead          Action = "read"           // look at a project and at what is in it
+	ActionSubmit        Action = "submit"         // hand in a script
+	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
+	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
+	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon and drain nodes
+	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes
+	ActionCreateTokens  Action = "create-tokens"  // make join tokens
+	ActionGovern        Action = "govern"         // sign rosters
+)
+
+// Role is a set of actions that a binding gives to a principal.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"
+	Operator Role = "operator"
+	Deployer Role = "deployer"
+	Admin    Role = "admin"
+)
+
+// RoleActions says what each role allows. A binding with the destructive flag lets a deployer destroy besides. To govern is not a
+// matter of roles: the roster names its root operators.
+var RoleActions = map[Role][]Action{
+	Viewer:   {ActionRead},
+	Operator: {ActionRead, ActionControlRuns, ActionScheduleNodes},
+	Deployer: {ActionRead, ActionSubmit, ActionControlRuns},
+	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens},
+}
+
+// Decider is who has the last word on a signed text.
+type Decider string
+
+// The deciders. Everybody on the way may verify too and refuse earlier.
+const (
+	DecidedBySupervisor Decider = "supervisor" // of the datacenter that the text names
+	DecidedByEverybody  Decider = "everybody"  // each verifier for itself
+)
+
+// Rule says of one sort of signed text what namespace it is signed in, who may sign it and who decides on it.
+type Rule struct {
+	Namespace Namespace
+	Kind      string // of the subject of a statement
+	Decision  string // of a statement
+	Action    Action // that the signer must be allowed; rosters need a threshold of those who are
+	Project   bool   // the right may be bound to the subject's project; otherwise it must be bound to all of them
+	Decider   Decider
+
+	validID     func(id string) bool
+	checkParams func(s *Statement) error // nil if the decision takes no parameters
+}
+
+// Rules is the one table of signed texts.
+var Rules = []Rule{
+	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, nil},
+	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, nil},
+	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil},
+	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil},
+	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
+	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, checkTokenGrant},
+}
+
+// RuleOf finds a row of the table.
+func RuleOf(namespace Namespace, kind, decision string) (Rule, bool) {
+	i := slices.IndexFunc(Rules, func(r Rule) bool {
+		return r.Namespace == namespace && r.Kind == kind && r.Decision == decision
+	})
+	if i < 0 {
+		return Rule{}, false
+	}
+	return Rules[i], true
+}
+
+func validRunID(id string) bool { return writ.RunID(id).Valid() }
+
+func checkTokenGrant(s *Statement) error {
+	_, err := ParseTokenGrant(s)
+	return err
+}

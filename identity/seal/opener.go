@@ -1,0 +1,110 @@
+package seal
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+
+	"writ"
+	"writ/internal/cbor"
+)
+
+// remembered is how many verified lists an Opener keeps, at most 2 MiB of digests: more than a node is ever sent at once.
+const remembered = 1024
+
+// Opener opens blobs of SealEach and verifies a signature that several of them share only once. It remembers signatures, never
+// whether a key may still be used: Keys is asked every time. It may be used concurrently.
+type Opener struct {
+	Keys Keys
+
+	mu       sync.Mutex
+	verified map[sum][]writ.Digest // the lists whose signatures were verified
+	order    []sum                 // the keys of verified, a ring, the oldest at next
+	next     int
+}
+
+// sum names a key's signature over a frame of one kind.
+type sum [sha256.Size]byte
+
+// Record verifies one blob of SealEach and returns the record's bytes, their SHA-256, and who sealed it. Errors are those of Open.
+func (o *Opener) Record(kind Kind, sealed []byte) (record []byte, digest writ.Digest, by KeyID, err error) {
+	e, key, by, err := unpack(sealed, o.Keys)
+	if err != nil {
+		return nil, writ.Digest{}, "", err
+	}
+	digests, err := o.verify(kind, key, e)
+	if err != nil {
+		return nil, writ.Digest{}, "", err
+	}
+	digest = writ.DigestOf(e.Record)
+	if !slices.Contains(digests, digest) {
+		return nil, writ.Digest{}, "", invalid()
+	}
+	return e.Record, digest, by, nil
+}
+
+// verify returns the digests in a frame whose signature was verified, now or before.
+func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.Digest, error) {
+	text := signedBytes(kind, e.Frame)
+	h := sha256.New()
+	h.Write(key)         // 32 bytes
+	h.Write(e.Signature) // 64 bytes
+	h.Write(text)
+	name := sum(h.Sum(nil))
+
+	o.mu.Lock()
+	digests, known := o.verified[name]
+	o.mu.Unlock()
+	if known {
+		return digests, nil
+	}
+	if !ed25519.Verify(key, text, e.Signature) {
+		return nil, invalid()
+	}
+	digests, err := readList(e.Frame)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.remember(name, digests)
+	return digests, nil
+}
+
+func readList(frame []byte) ([]writ.Digest, error) {
+	var l list
+	if err := cbor.Unmarshal(frame, &l); err != nil {
+		return nil, err
+	}
+	if err := checkCount(len(l.Digests)); err != nil {
+		return nil, err
+	}
+	digests := make([]writ.Digest, len(l.Digests))
+	for i, d := range l.Digests {
+		if len(d) != len(writ.Digest{}) {
+			return nil, fmt.Errorf("a digest of %d bytes", len(d))
+		}
+		digests[i] = writ.Digest(d)
+	}
+	return digests, nil
+}
+
+// remember puts a list in the place of the oldest. The caller holds mu.
+func (o *Opener) remember(name sum, digests []writ.Digest) {
+	if _, known := o.verified[name]; known {
+		return // somebody else was faster
+	}
+	if o.verified == nil {
+		o.verified = make(map[sum][]writ.Digest)
+	}
+	if len(o.order) < remembered {
+		o.order = append(o.order, name)
+	} else {
+		delete(o.verified, o.order[o.next])
+		o.order[o.next] = name
+		o.next = (o.next + 1) % remembered
+	}
+	o.verified[name] = digests
+}

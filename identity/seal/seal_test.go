@@ -1,0 +1,377 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+	"writ/internal/cbor"
+)
+
+func testKey(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte("test key of " + name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func public(name string) ed25519.PublicKey { return testKey(name).Public().(ed25519.PublicKey) }
+
+func result(seq int) writ.Result {
+	return writ.Result{
+		JobKey: writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: seq, Try: 1}, Job: writ.Digest{byte(seq)}, Node: "n1", Change: writ.ChangeCreated,
+		Values: map[string]any{"address": "10.0.0.1", "size": int64(-3), "tags": []any{"a", true, nil}},
+	}
+}
+
+func results(n int) []any {
+	records := make([]any, n)
+	for i := range records {
+		records[i] = result(i + 1)
+	}
+	return records
+}
+
+func wantCode(t testing.TB, err error, want writ.Code) {
+	t.Helper()
+	if got := writ.CodeOf(err); got != want {
+		t.Errorf("error %v with code %q, want code %q", err, got, want)
+	}
+}
+
+func TestSealedRecordsComeBack(t *testing.T) {
+	for _, n := range []int{1, 2, MaxRecords} {
+		sealed, err := Seal(Result, testKey("node"), results(n)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, by, err := Open[writ.Result](Result, sealed, Only(public("other"), public("node")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by != IDOf(public("node")) || len(have) != n {
+			t.Errorf("%d records by %s", len(have), by)
+		}
+		for i, r := range have {
+			if diff := cmp.Diff(result(i+1), r); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+	for _, n := range []int{0, MaxRecords + 1} {
+		if _, err := Seal(Result, testKey("node"), results(n)...); err == nil {
+			t.Errorf("sealed %d records", n)
+		}
+		if _, _, err := SealEach(Result, testKey("node"), results(n)...); err == nil {
+			t.Errorf("sealed %d records", n)
+		}
+	}
+	_, err := Seal(Result, testKey("node"), make([]byte, MaxSize))
+	wantCode(t, err, writ.CodeTooLarge)
+	if _, err := Seal(Result, testKey("node"), make(chan int)); err == nil {
+		t.Error("sealed a channel")
+	}
+	if _, _, err := SealEach(Result, testKey("node"), make(chan int)); err == nil {
+		t.Error("sealed a channel")
+	}
+}
+
+func TestRecordsThatTravelAlone(t *testing.T) {
+	sealed, digests, err := SealEach(Job, testKey("supervisor"), results(MaxRecords)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Opener{Keys: Only(public("supervisor"))}
+	for i, s := range sealed {
+		text, _ := cbor.Marshal(result(i + 1))
+		if digests[i] != writ.DigestOf(text) {
+			t.Errorf("digest %d is not that of the record's bytes", i)
+		}
+		have, digest, err := OpenWith[writ.Result](o, Job, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(result(i+1), have); diff != "" || digest != digests[i] {
+			t.Errorf("digest %s, record %s", digest, diff)
+		}
+		if _, again, err := OpenOne[writ.Result](Job, s, o.Keys); err != nil || again != digest {
+			t.Errorf("OpenOne: %s, %v", again, err)
+		}
+	}
+	if len(o.order) != 1 {
+		t.Errorf("%d signatures were verified, want 1", len(o.order))
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	node := Only(public("node"))
+	sealed, _ := Seal(Result, testKey("node"), results(2)...)
+	each, _, _ := SealEach(Result, testKey("node"), results(2)...)
+	spoil := func(sealed []byte, change func(e *envelope)) []byte {
+		e := new(envelope)
+		if err := cbor.Unmarshal(sealed, e); err != nil {
+			t.Fatal(err)
+		}
+		change(e)
+		b, err := cbor.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	resign := func(sealed []byte, frame any) []byte {
+		return spoil(sealed, func(e *envelope) {
+			e.Frame, _ = cbor.Marshal(frame)
+			e.Signature = sign(Result, testKey("node"), e.Frame)
+		})
+	}
+	indefinite := append(append([]byte{0x9f}, mustMarshal(t, result(1))...), 0xff)
+	many := make([]any, MaxRecords+1)
+	for name, tt := range map[string]struct {
+		kind   Kind
+		sealed []byte
+		keys   Keys
+		want   writ.Code
+	}{
+		"nothing":         {Result, nil, node, writ.CodeSignatureMalformed},
+		"too big":         {Result, make([]byte, MaxSize+1), node, writ.CodeTooLarge},
+		"trailing byte":   {Result, append(bytes.Clone(sealed), 0), node, writ.CodeSignatureMalformed},
+		"other kind":      {Beat, sealed, node, writ.CodeSignatureInvalid},
+		"unknown key":     {Result, sealed, Only(public("other")), writ.CodeSignerUnknown},
+		"key for another": {Result, sealed, func(KeyID) (ed25519.PublicKey, error) { return public("other"), nil }, writ.CodeSignatureInvalid},
+		"no key, no error": {Result, spoil(sealed, func(e *envelope) { none := sha256.Sum256(nil); e.Key = none[:] }),
+			func(KeyID) (ed25519.PublicKey, error) { return nil, nil }, writ.CodeSignatureInvalid},
+		"short key id":     {Result, spoil(sealed, func(e *envelope) { e.Key = e.Key[1:] }), node, writ.CodeSignatureMalformed},
+		"short signature":  {Result, spoil(sealed, func(e *envelope) { e.Signature = e.Signature[1:] }), node, writ.CodeSignatureMalformed},
+		"other frame":      {Result, spoil(sealed, func(e *envelope) { e.Frame, _ = cbor.Marshal(results(1)) }), node, writ.CodeSignatureInvalid},
+		"record beside":    {Result, spoil(sealed, func(e *envelope) { e.Record = []byte{0xf6} }), node, writ.CodeSignatureMalformed},
+		"one of many":      {Result, each[0], node, writ.CodeSignatureMalformed},
+		"list as frame":    {Result, spoil(each[0], func(e *envelope) { e.Record = nil }), node, writ.CodeSignatureMalformed},
+		"other records":    {Result, resign(sealed, []any{"text"}), node, writ.CodeSignatureMalformed},
+		"no records":       {Result, resign(sealed, []any{}), node, writ.CodeSignatureMalformed},
+		"too many records": {Result, resign(sealed, many), node, writ.CodeSignatureMalformed},
+		"unknown field":    {Result, resign(sealed, []any{map[string]any{"more": true}}), node, writ.CodeSignatureMalformed},
+		"other encoding": {Result, spoil(sealed, func(e *envelope) {
+			e.Frame, e.Signature = indefinite, sign(Result, testKey("node"), indefinite)
+		}), node, writ.CodeSignatureMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := Open[writ.Result](tt.kind, tt.sealed, tt.keys)
+			wantCode(t, err, tt.want)
+		})
+	}
+	for name, tt := range map[string]struct {
+		sealed []byte
+		keys   Keys
+		want   writ.Code
+	}{
+		"a frame":        {sealed, node, writ.CodeSignatureMalformed},
+		"another record": {spoil(each[0], func(e *envelope) { e.Record, _ = cbor.Marshal(result(9)) }), node, writ.CodeSignatureInvalid},
+		"changed list": {spoil(each[0], func(e *envelope) {
+			d := writ.DigestOf(e.Record)
+			e.Frame, _ = cbor.Marshal(list{Digests: [][]byte{d[:]}})
+		}), node, writ.CodeSignatureInvalid},
+		"no record":         {spoil(each[0], func(e *envelope) { e.Record = nil }), node, writ.CodeSignatureInvalid},
+		"unknown key":       {each[0], Only(), writ.CodeSignerUnknown},
+		"short digest":      {resign(each[0], list{Digests: [][]byte{{1}}}), node, writ.CodeSignatureMalformed},
+		"too long a list":   {resign(each[0], list{Digests: make([][]byte, MaxRecords+1)}), node, writ.CodeSignatureMalformed},
+		"record of no form": {mustSealEach(t, "text")[0], node, writ.CodeSignatureMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := OpenOne[writ.Result](Result, tt.sealed, tt.keys)
+			wantCode(t, err, tt.want)
+		})
+	}
+}
+
+func TestOpenerAsksForTheKeyEveryTime(t *testing.T) {
+	sealed := mustSealEach(t, result(1))[0]
+	known := true
+	o := &Opener{Keys: func(id KeyID) (ed25519.PublicKey, error) {
+		if !known {
+			return nil, writ.Errorf(writ.CodeSignerRevoked, "revoked")
+		}
+		return Only(public("node"))(id)
+	}}
+	if _, _, err := OpenWith[writ.Result](o, Result, sealed); err != nil {
+		t.Fatal(err)
+	}
+	known = false
+	_, _, err := OpenWith[writ.Result](o, Result, sealed)
+	wantCode(t, err, writ.CodeSignerRevoked)
+}
+
+func TestOpenerRemembersAKindApart(t *testing.T) {
+	sealed := mustSealEach(t, result(1))[0]
+	o := &Opener{Keys: Only(public("node"))}
+	if _, _, err := OpenWith[writ.Result](o, Result, sealed); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := OpenWith[writ.Result](o, Job, sealed)
+	wantCode(t, err, writ.CodeSignatureInvalid)
+}
+
+func TestOpenerForgetsTheOldest(t *testing.T) {
+	o := &Opener{Keys: Only(public("node"))}
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range remembered/4 + 3 {
+				sealed, _, err := SealEach(Result, testKey("node"), fmt.Sprint(worker, " ", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, _, err := OpenWith[string](o, Result, sealed[0]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(o.verified) != remembered || len(o.order) != remembered {
+		t.Errorf("%d and %d are remembered, want %d", len(o.verified), len(o.order), remembered)
+	}
+	for _, sum := range o.order {
+		if _, ok := o.verified[sum]; !ok {
+			t.Fatal("the ring and the set differ")
+		}
+	}
+}
+
+func TestNoByteOfASealCanBeChanged(t *testing.T) {
+	frame, _ := Seal(Result, testKey("node"), results(2)...)
+	alone := mustSealEach(t, results(2)...)[1]
+	o := &Opener{Keys: Only(public("node"))}
+	if _, _, err := OpenWith[writ.Result](o, Result, alone); err != nil { // what is remembered must not help
+		t.Fatal(err)
+	}
+	open := func(which int, sealed []byte) (err error) {
+		if which == 0 {
+			_, _, err = Open[writ.Result](Result, sealed, o.Keys)
+		} else {
+			_, _, err = OpenWith[writ.Result](o, Result, sealed)
+		}
+		return err
+	}
+	for which, sealed := range [][]byte{frame, alone} {
+		for i := range sealed {
+			bad := bytes.Clone(sealed)
+			bad[i] ^= 1
+			if open(which, bad) == nil {
+				t.Fatalf("seal %d: byte %d changed, and accepted", which, i)
+			}
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			i := rapid.IntRange(0, len(sealed)-1).Draw(t, "at")
+			n := rapid.IntRange(0, min(3, len(sealed)-i)).Draw(t, "instead of")
+			with := rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "put")
+			bad := append(append(bytes.Clone(sealed[:i]), with...), sealed[i+n:]...)
+			if !bytes.Equal(bad, sealed) && open(which, bad) == nil {
+				t.Fatalf("accepted %x", bad)
+			}
+		})
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	frame, _ := Seal(Result, testKey("node"), results(2)...)
+	f.Add(frame)
+	f.Add(mustSealEach(f, results(2)...)[0])
+	keys := func(KeyID) (ed25519.PublicKey, error) { return public("node"), nil }
+	f.Fuzz(func(t *testing.T, sealed []byte) {
+		if records, _, err := Open[writ.Result](Result, sealed, keys); err == nil {
+			again := make([]any, len(records))
+			for i, r := range records {
+				again[i] = r
+			}
+			if want, err := Seal(Result, testKey("node"), again...); err != nil || !bytes.Equal(want, sealed) {
+				t.Fatalf("opened %x, would seal %x, error %v", sealed, want, err)
+			}
+		}
+		_, _, _ = OpenOne[writ.Result](Result, sealed, keys)
+	})
+}
+
+func mustSealEach(t testing.TB, records ...any) [][]byte {
+	t.Helper()
+	sealed, _, err := SealEach(Result, testKey("node"), records...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
+}
+
+func mustMarshal(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := cbor.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The benchmarks count one operation per record, so that groups of different size compare.
+
+func BenchmarkSeal(b *testing.B) {
+	for _, n := range []int{1, 8, MaxRecords} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			records, key := results(n), testKey("node")
+			for i := 0; i < b.N; i += n {
+				if _, err := Seal(Result, key, records...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSealEach(b *testing.B) {
+	for _, n := range []int{1, 8, MaxRecords} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			records, key := results(n), testKey("node")
+			for i := 0; i < b.N; i += n {
+				if _, _, err := SealEach(Job, key, records...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	for _, n := range []int{1, 8, MaxRecords} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			sealed, _ := Seal(Result, testKey("node"), results(n)...)
+			keys := Only(public("node"))
+			b.ResetTimer()
+			for i := 0; i < b.N; i += n {
+				if _, _, err := Open[writ.Result](Result, sealed, keys); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkOpenWith(b *testing.B) {
+	for _, n := range []int{1, 8, MaxRecords} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			sealed := mustSealEach(b, results(n)...)
+			b.ResetTimer()
+			for i := 0; i < b.N; i += n {
+				o := &Opener{Keys: Only(public("node"))} // as if every group came for the first time
+				for _, s := range sealed {
+					if _, _, err := OpenWith[writ.Result](o, Result, s); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"writ"
+)
+
+// Signer signs texts with one SSH key. Where the key is (a file, an agent, a token on the desk) only its maker knows.
+type Signer interface {
+	// PublicKey returns the key, or the certificate of it, that its signatures name.
+	PublicKey() ssh.PublicKey
+	// Sign returns an armored SSHSIG signature over text. It may wait for a person to touch a token. The error has the code KEY_UNUSABLE.
+	Sign(namespace Namespace, text []byte) (armored []byte, err error)
+}
+
+// NewSigner returns a signer for a key in memory.
+func NewSigner(key ed25519.PrivateKey) Signer {
+	s, err := ssh.NewSignerFromSigner(key)
+	if err != nil {
+		panic(err) // an ed25519 key always makes a signer
+	}
+	return &signer{key: s.PublicKey(), sign: func(data []byte) (*ssh.Signature, error) { return s.Sign(rand.Reader, data) }}
+}
+
+// LoadKey returns a signer for a private key file of OpenSSH, as ssh-keygen makes it. A path that ends in "-cert.pub" names a
+// certificate, with its private key beside it under the name without that ending. passphrase is asked only if the file is locked; it
+// may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may read, a wrong passphrase, and any key
+// that is not ed25519. Keys on security tokens are used through the agent.
+func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
+	var cert ssh.PublicKey
+	keyPath, isCert := strings.CutSuffix(path, "-cert.pub")
+	if isCert {
+		var err error
+		if cert, err = loadCertificate(path); err != nil {
+			return nil, err
+		}
+	}
+	key, err := loadPrivateKey(keyPath, passphrase)
+	if err != nil {
+		return nil, err
+	}
+	s := NewSigner(key).(*signer)
+	if isCert {
+		if !bytes.Equal(plainKey(cert).Marshal(), s.key.Marshal()) {
+			return nil, unusable("the certificate %s is not of the key %s", path, keyPath)
+		}
+		s.key = cert
+	}
+	return s, nil
+}
+
+func loadCertificate(path string) (ssh.PublicKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unusable("cannot read the certificate: %v", err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil, unusable("%s holds no SSH certificate", path)
+	}
+	if t := key.Type(); t != ssh.CertAlgoED25519v01 {
+		return nil, unusable("%s holds an %s; a certificate of an ed25519 key is needed", path, t)
+	}
+	return key, nil
+}
+
+func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		e := unusable("cannot read the signing key: %v", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			e = e.WithHint("make a key with `ssh-keygen -t ed25519 -f %s`, or name another with --key", path)
+		}
+		return nil, e
+	}
+	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
+		return nil, unusable("others may read the signing key %s", path).WithHint("chmod 600 %s", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unusable("cannot read the signing key: %v", err)
+	}
+	raw, err := ssh.ParseRawPrivateKey(text)
+	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); locked {
+		if passphrase == nil {
+			return nil, unusable("the signing key %s is locked with a passphrase", path).WithHint("load it into the agent: ssh-add %s", path)
+		}
+		phrase, perr := passphrase()
+		if perr != nil {
+			return nil, unusable("no passphrase for the signing key %s: %v", path, perr)
+		}
+		raw, err = ssh.ParseRawPrivateKeyWithPassphrase(text, phrase)
+		if err != nil {
+			return nil, unusable("the passphrase does not open the signing key %s", path)
+		}
+	}
+	if err != nil {
+		return nil, unusable("%s is not a private key that can be used from a file", path).
+			WithHint("it must be an ed25519 key as ssh-keygen makes it; keys on tokens are used through ssh-agent")
+	}
+	key, ok := raw.(*ed25519.PrivateKey)
+	if !ok {
+		return nil, unusable("the signing key %s is not an ed25519 key", path).WithHint("make one with `ssh-keygen -t ed25519`")
+	}
+	return *key, nil
+}
+
+// AgentKey is a key that an agent offers.
+type AgentKey struct {
+	Key     ssh.PublicKey // plain, or a certificate
+	Comment string
+}
+
+// AgentKeys lists the keys and certificates of an ssh-agent that can sign here, in the agent's order.
+func AgentKeys(conn net.Conn) ([]AgentKey, error) {
+	listed, err := newAgent(conn).List()
+	if err != nil {
+		return nil, unusable("the ssh-agent does not answer: %v", err)
+	}
+	var keys []AgentKey
+	for _, k := range listed {
+		if key, err := parseKeyBlob(k.Blob); err == nil {
+			keys = append(keys, AgentKey{Key: key, Comment: k.Comment})
+		}
+	}
+	return keys, nil
+}
+
+// AgentSigner returns a signer for a key that an ssh-agent holds, a key on a security token included. A nil key stands for the first
+// one that can sign here. The connection stays the caller's and must not be used by others meanwhile. The error has the code
+// KEY_UNUSABLE.
+func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
+	keys, err := AgentKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if key == nil || bytes.Equal(k.Key.Marshal(), key.Marshal()) {
+			client := newAgent(conn)
+			return &signer{key: k.Key, sign: func(data []byte) (*ssh.Signature, error) { return client.Sign(k.Key, data) }}, nil
+		}
+	}
+	if key == nil {
+		return nil, unusable("the ssh-agent holds no ed25519 key").WithHint("add one: ssh-add ~/.ssh/id_ed25519")
+	}
+	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).WithHint("`ssh-add -l` lists what it holds")
+}
+
+// newAgent hides that the connection can be closed: package agent would start a reader of its own for it, one per client, and the
+// answers would go to the wrong one.
+func newAgent(conn net.Conn) agent.Agent { return agent.NewClient(struct{ io.ReadWriter }{conn}) }
+
+type signer struct {
+	key  ssh.PublicKey
+	sign func(data []byte) (*ssh.Signature, error)
+}
+
+func (s *signer) PublicKey() ssh.PublicKey { return s.key }
+
+// Sign verifies what it made before it returns it, so that an agent's odd answer is noticed here and not by a stranger.
+func (s *signer) Sign(namespace Namespace, text []byte) ([]byte, error) {
+	value, err := s.sign(signedBytes(namespace, text))
+	if err != nil {
+		return nil, unusable("the key %s did not sign: %v", ssh.FingerprintSHA256(s.key), err)
+	}
+	armored := armor(s.key, namespace, value)
+	if _, err := VerifySignature(namespace, text, armored); err != nil {
+		return nil, unusable("the key %s made a signature that does not verify: %v", ssh.FingerprintSHA256(s.key), err)
+	}
+	return armored, nil
+}
+
+func unusable(format string, args ...any) *writ.Error {
+	return &writ.Error{Code: writ.CodeKeyUnusable, Message: fmt.Sprintf(format, args...)}
+}

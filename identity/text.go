@@ -1,0 +1,291 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"writ"
+)
+
+const (
+	maxLine   = 8 << 10  // bytes of a header line
+	maxParams = 64 << 10 // bytes of a params line
+
+	// Skew is how far the clocks of a signer and a verifier may differ.
+	Skew = time.Minute
+	// MaxValidity is how long after its creation a payload or statement may be accepted at most.
+	MaxValidity = 24 * time.Hour
+	// DefaultValidity is how long a payload or statement may be accepted unless somebody asks for more.
+	DefaultValidity = 15 * time.Minute
+
+	timeFormat = "2006-01-02T15:04:05Z"
+)
+
+// Nonce makes two texts with the same content differ. It is random.
+type Nonce [16]byte
+
+// NewNonce returns a fresh one.
+func NewNonce() Nonce {
+	var n Nonce
+	_, _ = rand.Read(n[:]) // never fails
+	return n
+}
+
+// String returns the nonce as 32 hex digits.
+func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
+
+var (
+	principalPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/@-]{0,62}$`)
+	clusterPattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// ValidPrincipal reports whether s may be the name of somebody who signs: 1 to 63 lower-case letters, digits and "._:/@-", the first
+// one a letter or digit.
+func ValidPrincipal(s string) bool { return principalPattern.MatchString(s) }
+
+func malformed(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodePayloadMalformed, format, args...)
+}
+
+// textWriter writes the header lines of a signed text and keeps the first complaint. It is the only place that judges values, because
+// parsers write again what they read.
+type textWriter struct {
+	b   bytes.Buffer
+	err error
+}
+
+func (w *textWriter) fail(key, format string, args ...any) {
+	if w.err == nil {
+		w.err = malformed(key+": "+format, args...)
+	}
+}
+
+// line writes "key: value". The value must be one line of visible text without spaces at its ends.
+func (w *textWriter) line(key, value string) {
+	most := maxLine
+	if key == "params" {
+		most = maxParams
+	}
+	switch {
+	case value == "":
+		w.fail(key, "there is no value")
+	case len(key)+len(": ")+len(value) > most:
+		if w.err == nil {
+			w.err = writ.Errorf(writ.CodeTooLarge, "%s: the line has %d bytes, %d are possible", key, len(value), most)
+		}
+	case !utf8.ValidString(value):
+		w.fail(key, "not UTF-8")
+	case strings.ContainsFunc(value, unicode.IsControl):
+		w.fail(key, "control characters are not possible")
+	case value[0] == ' ' || value[len(value)-1] == ' ':
+		w.fail(key, "begins or ends with a space")
+	}
+	w.b.WriteString(key)
+	w.b.WriteString(": ")
+	w.b.WriteString(value)
+	w.b.WriteByte('\n')
+}
+
+// check complains about the value of a line unless ok.
+func (w *textWriter) check(ok bool, key, format string, args ...any) {
+	if !ok {
+		w.fail(key, format, args...)
+	}
+}
+
+func (w *textWriter) cluster(id writ.ClusterID) {
+	w.check(clusterPattern.MatchString(string(id)), "cluster", "%q is not the id of a cluster (64 hex digits)", id)
+	w.line("cluster", string(id))
+}
+
+func (w *textWriter) principal(key, name string) {
+	w.check(ValidPrincipal(name), key, "%q is not a proper name", name)
+	w.line(key, name)
+}
+
+func (w *textWriter) number(key string, n, least, most int) {
+	w.check(n >= least && n <= most, key, "%d is not between %d and %d", n, least, most)
+	w.line(key, strconv.Itoa(n))
+}
+
+func (w *textWriter) time(key string, t time.Time) {
+	y := t.UTC().Year()
+	w.check(y >= 2000 && y <= 9999, key, "%s is not a time that can be meant", t.UTC())
+	w.line(key, formatTime(t))
+}
+
+// window writes the lines created and expires.
+func (w *textWriter) window(created, expires time.Time, most time.Duration) {
+	w.time("created", created)
+	w.time("expires", expires)
+	d := expires.Truncate(time.Second).Sub(created.Truncate(time.Second))
+	w.check(d > 0, "expires", "not after created")
+	w.check(d <= most, "expires", "more than %s after created", most)
+}
+
+func (w *textWriter) nonce(n Nonce) {
+	w.check(n != Nonce{}, "nonce", "not set")
+	w.line("nonce", n.String())
+}
+
+// text returns what was written, or the first complaint.
+func (w *textWriter) text() ([]byte, error) {
+	if w.err == nil && w.b.Len() > MaxText {
+		w.err = tooLarge(w.b.Len(), MaxText)
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.b.Bytes(), nil
+}
+
+// textReader takes header lines one after the other and keeps the first complaint. It is lenient about values: the comparison in same
+// is what makes parsing strict.
+type textReader struct {
+	lines []string
+	next  int
+	err   error
+}
+
+// newTextReader splits a header into lines.
+func newTextReader(header []byte) *textReader {
+	if len(header) > MaxText {
+		return &textReader{err: tooLarge(len(header), MaxText)}
+	}
+	return &textReader{lines: strings.Split(strings.TrimSuffix(string(header), "\n"), "\n")}
+}
+
+func (r *textReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = malformed("line %d: "+format, append([]any{r.next}, args...)...)
+	}
+}
+
+// one returns the value of the next line, which must have this key.
+func (r *textReader) one(key string) string {
+	if r.err != nil {
+		return ""
+	}
+	r.next++
+	if r.next > len(r.lines) {
+		r.fail("the line %q is missing", key)
+		return ""
+	}
+	value, ok := strings.CutPrefix(r.lines[r.next-1], key+": ")
+	if !ok {
+		r.fail("%q should begin with %q", clip(r.lines[r.next-1]), key+": ")
+	}
+	return value
+}
+
+// many returns the values of the next lines as long as they have this key.
+func (r *textReader) many(key string) []string {
+	var values []string
+	for r.err == nil && r.next < len(r.lines) && strings.HasPrefix(r.lines[r.next], key+": ") {
+		values = append(values, r.one(key))
+	}
+	return values
+}
+
+// end complains about lines that nobody took.
+func (r *textReader) end() {
+	if r.err == nil && r.next < len(r.lines) {
+		r.next++
+		r.fail("nobody knows the line %q here", clip(r.lines[r.next-1]))
+	}
+}
+
+func (r *textReader) number(key string) int {
+	s := r.one(key)
+	n, err := strconv.Atoi(s)
+	if err != nil && r.err == nil {
+		r.fail("%q is not a number", clip(s))
+	}
+	return n
+}
+
+func (r *textReader) time(key string) time.Time {
+	s := r.one(key)
+	if r.err != nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(timeFormat, s)
+	if err != nil {
+		r.fail("%q is not a time like 2026-11-21T10:00:00Z", clip(s))
+	}
+	return t
+}
+
+func (r *textReader) nonce() Nonce {
+	var n Nonce
+	s := r.one("nonce")
+	if b, err := hex.DecodeString(s); err == nil && len(b) == len(n) {
+		copy(n[:], b)
+	} else {
+		r.fail("a nonce has %d hex digits", 2*len(n))
+	}
+	return n
+}
+
+// fields splits the value of the line that was read last into words, at least as many as least.
+func (r *textReader) fields(value string, least int) []string {
+	f := strings.Split(value, " ")
+	if len(f) < least {
+		r.fail("there should be %d words", least)
+		f = append(f, make([]string, least-len(f))...)
+	}
+	return f
+}
+
+// same complains with the first line that differs if the text that was read is not what is written for its values.
+func same(have, want []byte) error {
+	if bytes.Equal(have, want) {
+		return nil
+	}
+	h, w := strings.Split(string(have), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return malformed("line %d is %q, writ writes %q", i+1, clip(h[i]), clip(w[i])).
+				WithHint("make the text with writ and do not edit it")
+		}
+	}
+	return malformed("the text has %d lines, writ writes %d", len(h), len(w)).WithHint("make the text with writ and do not edit it")
+}
+
+// clip shortens what a stranger wrote for a message.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+func formatTime(t time.Time) string { return t.UTC().Truncate(time.Second).Format(timeFormat) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func fromDash(s string) string {
+	if s == "-" {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,306 @@
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+func TestGoldenTexts(t *testing.T) {
+	golden(t, "payload.writ", signText(t, testSigner("alice"), ScriptNamespace, testPayload()))
+	golden(t, "statement.writ", signText(t, testSigner("alice"), StatementNamespace, testStatement()))
+	golden(t, "roster.writ", signRoster(t, testRoster(), "root"))
+}
+
+func TestPayloadKeepsItsValues(t *testing.T) {
+	p := testPayload()
+	p.Plan = writ.DigestOf([]byte("plan"))
+	text, err := p.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := ParsePayload(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(p, have); diff != "" {
+		t.Error(diff)
+	}
+	bare := testPayload()
+	bare.Deployment, bare.Params, bare.Modules, bare.Secrets, bare.Allow, bare.Script.Text = Deployment{}, nil, nil, nil, nil, []byte{}
+	text, err = bare.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, err = ParsePayload(text); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(bare, have); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPayloadIsTheSameInWhateverOrderItsListsAre(t *testing.T) {
+	p := testPayload()
+	want, _ := p.Text()
+	p.Modules[0], p.Modules[1] = p.Modules[1], p.Modules[0]
+	p.Allow = []string{"volume.create", "machine.get", "machine.create"}
+	p.Created = p.Created.Add(999 * time.Millisecond).In(time.FixedZone("", 3600))
+	have, err := p.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Error(cmp.Diff(string(want), string(have)))
+	}
+}
+
+// Each case is one rule of the format; the text is changed where an honest writer could not.
+func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
+	text, err := testPayload().Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	line := func(key, value string) string { // replaces a header line
+		_, rest, _ := strings.Cut(good, "\n"+key+": ")
+		old, _, _ := strings.Cut(rest, "\n")
+		return strings.Replace(good, "\n"+key+": "+old+"\n", "\n"+key+": "+value+"\n", 1)
+	}
+	for name, bad := range map[string]string{
+		"empty":                 "",
+		"no header end":         strings.ReplaceAll(good, "\n\n", "\n"),
+		"other version":         strings.Replace(good, "writ-script: v1", "writ-script: v2", 1),
+		"other kind":            strings.Replace(good, "writ-script", "writ-statement", 1),
+		"CRLF":                  strings.Replace(good, "\n", "\r\n", 1),
+		"two spaces":            strings.Replace(good, "signer: ", "signer:  ", 1),
+		"trailing space":        line("signer", "alice "),
+		"line missing":          strings.Replace(good, "destructive: no\n", "", 1),
+		"line twice":            strings.Replace(good, "destructive: no\n", "destructive: no\ndestructive: no\n", 1),
+		"unknown line":          strings.Replace(good, "destructive: no\n", "destructive: no\nforce: yes\n", 1),
+		"order":                 strings.Replace(good, "destructive: no\nmax-calls: 200\n", "max-calls: 200\ndestructive: no\n", 1),
+		"empty value":           line("signer", ""),
+		"cluster":               line("cluster", strings.Repeat("A", 64)),
+		"datacenter":            line("datacenter", "any"),
+		"datacenter upper case": line("datacenter", strings.ToUpper(string(viennaID))),
+		"roster 0":              line("roster", "0"),
+		"roster +1":             line("roster", "+1"),
+		"project id":            line("project", "x web-shop"),
+		"project name":          line("project", string(shopID)+" Web"),
+		"project words":         line("project", string(shopID)),
+		"deployment name":       line("deployment", "Web base 1"),
+		"deployment base":       line("deployment", "web base -1"),
+		"deployment word":       line("deployment", "web over 1"),
+		"signer":                line("signer", "Alice"),
+		"time zone":             line("created", "2026-11-21T11:00:00+01:00"),
+		"time fraction":         line("created", "2026-11-21T10:00:00.0Z"),
+		"expires before":        line("expires", "2026-11-21T10:00:00Z"),
+		"expires late":          line("expires", "2026-11-22T10:00:01Z"),
+		"deadline form":         line("deadline", "60m"),
+		"deadline none":         line("deadline", "0h"),
+		"deadline long":         line("deadline", "169h"),
+		"deadline fraction":     line("deadline", "1500ms"),
+		"nonce short":           line("nonce", "00"),
+		"nonce zero":            line("nonce", strings.Repeat("0", 32)),
+		"engine":                line("engine", "tengo"),
+		"allow order":           line("allow", "machine.get machine.create"),
+		"allow twice":           line("allow", "machine.get machine.get"),
+		"allow form":            line("allow", "machine"),
+		"destructive":           line("destructive", "maybe"),
+		"max-calls 0":           line("max-calls", "0"),
+		"max-calls many":        line("max-calls", "2001"),
+		"params order":          line("params", `{"b":1,"a":1}`),
+		"params space":          line("params", `{"a": 1}`),
+		"params twice":          line("params", `{"a":1,"a":1}`),
+		"params float":          line("params", `{"a":1.5}`),
+		"params exponent":       line("params", `{"a":1e3}`),
+		"params minus zero":     line("params", `{"a":-0}`),
+		"params big":            line("params", `{"a":9007199254740993}`),
+		"params null":           line("params", `{"a":null}`),
+		"params map":            line("params", `{"a":{}}`),
+		"params nested list":    line("params", `{"a":[[1]]}`),
+		"params escape":         line("params", `{"a":"\u0041"}`),
+		"params surrogate":      line("params", `{"a":"\ud800"}`),
+		"params name":           line("params", `{"a b":1}`),
+		"params two":            line("params", `{} {}`),
+		"params not object":     line("params", `null`),
+		"params control":        line("params", "{\"a\":\"\u0085\"}"),
+		"module digest":         strings.Replace(good, "export 1", "export 3", 1),
+		"module order":          strings.Replace(strings.Replace(good, "lib/fleet@1", "lib/z@1", 1), "", "", 1),
+		"module name":           strings.Replace(good, "lib/fleet@1", "lib/\u00fc@1", 1),
+		"secret":                line("secret", "db-password"),
+		"plan":                  line("plan", strings.Repeat("0", 64)),
+		"script size":           strings.Replace(good, "web.tengo 6", "web.tengo 5", 1),
+		"script too long":       strings.Replace(good, "web.tengo 6", "web.tengo 96", 1),
+		"script negative":       strings.Replace(good, "web.tengo 6", "web.tengo -6", 1),
+		"trailing bytes":        good + "x",
+		"missing bytes":         good[:len(good)-1],
+	} {
+		t.Run(name, func(t *testing.T) {
+			if bad == good {
+				t.Fatal("the case changes nothing")
+			}
+			_, err := ParsePayload([]byte(bad))
+			wantCode(t, err, writ.CodePayloadMalformed)
+		})
+	}
+}
+
+func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	for name, tt := range map[string]struct {
+		change func(p *Payload)
+		want   writ.Code
+	}{
+		"script not UTF-8":  {func(p *Payload) { p.Script.Text = []byte("\xff") }, writ.CodePayloadMalformed},
+		"script with CR":    {func(p *Payload) { p.Script.Text = []byte("a\r\n") }, writ.CodePayloadMalformed},
+		"module with ESC":   {func(p *Payload) { p.Modules[0].Text = []byte("\x1b[2J") }, writ.CodePayloadMalformed},
+		"module twice":      {func(p *Payload) { p.Modules[1].Name = p.Modules[0].Name }, writ.CodePayloadMalformed},
+		"secret twice":      {func(p *Payload) { p.Secrets = []string{"a@1", "a@1"} }, writ.CodePayloadMalformed},
+		"file with a space": {func(p *Payload) { p.Script.Name = "my script" }, writ.CodePayloadMalformed},
+		"line feed":         {func(p *Payload) { p.Signer = "alice\nbob" }, writ.CodePayloadMalformed},
+		"param of int":      {func(p *Payload) { p.Params["n"] = 1 }, writ.CodePayloadMalformed},
+		"param not UTF-8":   {func(p *Payload) { p.Params["n"] = "\xff" }, writ.CodePayloadMalformed},
+		"long line":         {func(p *Payload) { p.Allow = []string{long} }, writ.CodePayloadMalformed},
+		"long params":       {func(p *Payload) { p.Params["n"] = strings.Repeat("x", maxParams) }, writ.CodeTooLarge},
+		"long script":       {func(p *Payload) { p.Script.Text = bytes.Repeat([]byte("x"), MaxText) }, writ.CodeTooLarge},
+		"far future":        {func(p *Payload) { p.Created = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, writ.CodePayloadMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := testPayload()
+			tt.change(p)
+			_, err := p.Text()
+			wantCode(t, err, tt.want)
+		})
+	}
+	p := testPayload()
+	for i := range maxLine / 4 {
+		p.Allow = append(p.Allow, fmt.Sprintf("a.b%d", i))
+	}
+	_, err := p.Text()
+	wantCode(t, err, writ.CodeTooLarge)
+	_, err = ParsePayload(make([]byte, MaxText+1))
+	wantCode(t, err, writ.CodeTooLarge)
+}
+
+func TestParamsSurviveTheirText(t *testing.T) {
+	scalar := rapid.OneOf(
+		rapid.Map(rapid.String().Filter(func(s string) bool { return strings.ToValidUTF8(s, "") == s }), func(s string) any { return s }),
+		rapid.Map(rapid.Bool(), func(b bool) any { return b }),
+		rapid.Map(rapid.Int64Range(-MaxInt, MaxInt), func(n int64) any { return n }),
+	)
+	list := rapid.Map(rapid.SliceOfN(scalar, 1, 4), func(l []any) any { return l })
+	params := rapid.MapOfN(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,5}`), rapid.OneOf(scalar, list), 1, 5)
+	rapid.Check(t, func(t *rapid.T) {
+		want := params.Draw(t, "params")
+		text, err := canonicalJSON(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := parseParams(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Fatal(diff)
+		}
+		if bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {
+			t.Fatalf("control characters in %q", text)
+		}
+	})
+}
+
+func TestStatementKeepsItsValues(t *testing.T) {
+	token := Token{ID: "aaaaaaaaaaaaa", Pin: testCluster()}
+	create := testStatement()
+	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity)}.Statement(create)
+	bare := testStatement()
+	bare.Reason, bare.Subject, bare.Decision = "", "node/"+nodeID, "drain"
+	for _, s := range []*Statement{testStatement(), create, bare} {
+		text, err := s.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := ParseStatement(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, have); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
+	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa"}
+	for _, rule := range Rules {
+		if rule.Namespace != StatementNamespace {
+			continue
+		}
+		s := testStatement()
+		s.Subject, s.Decision = rule.Kind+"/"+ids[rule.Kind], rule.Decision
+		if rule.checkParams != nil {
+			TokenGrant{ID: s.ID(), Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
+		}
+		if _, err := s.Text(); err != nil {
+			t.Errorf("%s %s: %v", rule.Kind, rule.Decision, err)
+		}
+	}
+}
+
+func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
+	grant := func(change func(params map[string]any)) func(s *Statement) {
+		return func(s *Statement) {
+			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
+			change(s.Params)
+		}
+	}
+	for name, change := range map[string]func(s *Statement){
+		"unknown decision": func(s *Statement) { s.Decision = "explode" },
+		"unknown kind":     func(s *Statement) { s.Subject = "cat/1" },
+		"decision of another kind": func(s *Statement) {
+			s.Subject, s.Decision = "node/"+nodeID, "cancel"
+		},
+		"run id":             func(s *Statement) { s.Subject = "run/x" },
+		"node id":            func(s *Statement) { s.Subject, s.Decision = "node/web-1", "drain" },
+		"two-part id":        func(s *Statement) { s.Subject += "/x" },
+		"datacenter":         func(s *Statement) { s.Datacenter = "vienna" },
+		"params for nothing": func(s *Statement) { s.Params = map[string]any{"force": true} },
+		"reason of two lines": func(s *Statement) {
+			s.Reason = "a\nb"
+		},
+		"reason of a hyphen": func(s *Statement) { s.Reason = "-" },
+		"roster":             func(s *Statement) { s.Roster = 0 },
+		"cluster":            func(s *Statement) { s.Cluster = "" },
+		"token id":           grant(func(map[string]any) {}),
+		"token key":          grant(func(p map[string]any) { p["key"] = "00" }),
+		"token key missing":  grant(func(p map[string]any) { delete(p, "key") }),
+		"token role":         grant(func(p map[string]any) { p["role"] = "king" }),
+		"token more":         grant(func(p map[string]any) { p["secret"] = "x" }),
+		"token late":         grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
+		"token early":        grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
+		"token time":         grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testStatement()
+			change(s)
+			if name == "token id" {
+				s.Subject = "token/1"
+			}
+			_, err := s.Text()
+			wantCode(t, err, writ.CodePayloadMalformed)
+		})
+	}
+	text, _ := testStatement().Text()
+	for _, bad := range []string{string(text) + "\n", string(text) + "more: 1\n", strings.TrimSuffix(string(text), "\n"), ""} {
+		_, err := ParseStatement([]byte(bad))
+		wantCode(t, err, writ.CodePayloadMalformed)
+	}
+}

@@ -1,0 +1,153 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+const (
+	tokenPrefix = "writ1"
+	// TokenValidity is how long a token may be used unless its maker says otherwise, MaxTokenValidity how long at most.
+	TokenValidity    = time.Hour
+	MaxTokenValidity = 24 * time.Hour
+	// TokenRoleNode is the role of a token that admits a node.
+	TokenRoleNode = "node"
+)
+
+// Token admits one machine, once. Whoever has its text can join, and can tell the right cluster from a wrong one before saying
+// anything.
+type Token struct {
+	ID     string
+	Secret [32]byte
+	Pin    writ.ClusterID
+}
+
+// TokenKey is what a store keeps of a token: the ed25519 public key that is derived from its secret. It verifies the token's proofs
+// and helps nobody to make one, so that it may travel through a coordinator and lie in a journal.
+type TokenKey [ed25519.PublicKeySize]byte
+
+// String returns the key as 64 hex digits.
+func (k TokenKey) String() string { return hex.EncodeToString(k[:]) }
+
+// ParseTokenKey reads 64 lower-case hex digits.
+func ParseTokenKey(s string) (TokenKey, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(TokenKey{}) || strings.ToLower(s) != s {
+		return TokenKey{}, errors.New("the key of a token has 64 hex digits")
+	}
+	return TokenKey(b), nil
+}
+
+// Verify reports whether proof was made over text by the token. The zero key, which a store may give for a token that it does not
+// have, verifies nothing (as an ed25519 key it would be one under which anybody can sign).
+func (k TokenKey) Verify(text, proof []byte) bool {
+	return k != TokenKey{} && ed25519.Verify(k[:], tokenText(text), proof)
+}
+
+// NewToken makes a token for a cluster.
+func NewToken(pin writ.ClusterID) Token {
+	var id [8]byte
+	t := Token{Pin: pin}
+	_, _ = rand.Read(id[:]) // never fails
+	_, _ = rand.Read(t.Secret[:])
+	t.ID = tokenIDEncoding.EncodeToString(id[:])
+	return t
+}
+
+// String returns the token as people copy it: "writ1.<id>.<secret>.<pin>". It holds the secret.
+func (t Token) String() string {
+	return strings.Join([]string{tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin)}, ".")
+}
+
+// ParseToken is the reverse of String. The error has the code TOKEN_INVALID and does not repeat the token.
+func ParseToken(s string) (Token, error) {
+	parts := strings.Split(strings.TrimSpace(s), ".")
+	if len(parts) != 4 || parts[0] != tokenPrefix || !validTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
+		return Token{}, badToken()
+	}
+	secret, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(secret) != len(Token{}.Secret) || strings.ContainsAny(parts[2], "\r\n") {
+		return Token{}, badToken()
+	}
+	return Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3])}, nil
+}
+
+func badToken() *writ.Error {
+	return writ.Errorf(writ.CodeTokenInvalid, "this is not a join token, or a part of it is missing").
+		WithHint("a token looks like %s.<id>.<secret>.<pin>, in one piece", tokenPrefix)
+}
+
+// Key returns what a store keeps of the token.
+func (t Token) Key() TokenKey { return TokenKey(t.signer().Public().(ed25519.PublicKey)) }
+
+// Prove proves possession of the token: a signature over text that Key's Verify accepts.
+func (t Token) Prove(text []byte) []byte { return ed25519.Sign(t.signer(), tokenText(text)) }
+
+func (t Token) signer() ed25519.PrivateKey {
+	seed := sha256.Sum256(frame("writ-token-v1", t.Secret[:]))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func tokenText(text []byte) []byte { return frame("writ-token-proof-v1", text) }
+
+var (
+	tokenIDEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character carries four
+)
+
+func validTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
+
+// TokenGrant is what the statement "create" about a token says.
+type TokenGrant struct {
+	ID      string
+	Key     TokenKey
+	Role    string // TokenRoleNode
+	Expires time.Time
+}
+
+// Statement fills subject, decision and parameters of a statement that makes the token.
+func (g TokenGrant) Statement(s *Statement) {
+	s.Subject = "token/" + g.ID
+	s.Decision = "create"
+	s.Params = map[string]any{"expires": formatTime(g.Expires), "key": g.Key.String(), "role": g.Role}
+}
+
+// ParseTokenGrant reads the grant from a statement that makes a token.
+func ParseTokenGrant(s *Statement) (TokenGrant, error) {
+	g := TokenGrant{ID: s.ID()}
+	var key, expires string
+	for name, at := range map[string]*string{"key": &key, "role": &g.Role, "expires": &expires} {
+		v, ok := s.Params[name].(string)
+		if !ok {
+			return TokenGrant{}, malformed("a token needs the parameter %q", name)
+		}
+		*at = v
+	}
+	if len(s.Params) != 3 {
+		return TokenGrant{}, malformed("a token takes the parameters expires, key and role only")
+	}
+	if g.Role != TokenRoleNode {
+		return TokenGrant{}, malformed("%q is not a role of tokens", clip(g.Role))
+	}
+	var err error
+	if g.Key, err = ParseTokenKey(key); err != nil {
+		return TokenGrant{}, err
+	}
+	if g.Expires, err = time.Parse(timeFormat, expires); err != nil {
+		return TokenGrant{}, malformed("%q is not a time", clip(expires))
+	}
+	if life := g.Expires.Sub(s.Created); life <= 0 || life > MaxTokenValidity {
+		return TokenGrant{}, malformed("a token can be used for at most %s after the statement was made", MaxTokenValidity)
+	}
+	return g, nil
+}

@@ -1,0 +1,231 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+func TestTokenSurvivesBeingCopied(t *testing.T) {
+	for range 100 {
+		want := NewToken(testCluster())
+		have, err := ParseToken(" " + want.String() + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have != want {
+			t.Fatalf("got %v, want %v", have, want)
+		}
+	}
+}
+
+func TestParseTokenRefuses(t *testing.T) {
+	token := NewToken(testCluster())
+	good := strings.Split(token.String(), ".")
+	with := func(i int, s string) string {
+		p := append([]string(nil), good...)
+		p[i] = s
+		return strings.Join(p, ".")
+	}
+	for _, bad := range []string{
+		"", "writ1", with(0, "writ2"), with(1, "abc"), with(1, "aaaaaaaaaaaab"), with(1, strings.ToUpper(good[1])), with(2, good[2][1:]),
+		with(2, good[2]+"AAAA"), with(2, good[2][:42]+"_"), with(2, good[2][:20]+"\n"+good[2][20:]), with(3, "00"), with(3, strings.ToUpper(good[3])),
+		token.String() + ".x",
+	} {
+		_, err := ParseToken(bad)
+		wantCode(t, err, writ.CodeTokenInvalid)
+		if err != nil && strings.Contains(err.Error(), good[2]) {
+			t.Errorf("the error tells the secret: %v", err)
+		}
+	}
+}
+
+func TestTokenProofCannotBeMadeFromWhatStoresKeep(t *testing.T) {
+	token, other := NewToken(testCluster()), NewToken(testCluster())
+	text := []byte("claim")
+	if !token.Key().Verify(text, token.Prove(text)) {
+		t.Error("a good proof is refused")
+	}
+	if token.Key().Verify([]byte("Claim"), token.Prove(text)) || token.Key().Verify(text, other.Prove(text)) || token.Key().Verify(text, nil) {
+		t.Error("a bad proof is accepted")
+	}
+	for i := range 64 { // 16 of these signatures, R = the identity and S = 0, would fit the zero key
+		if (TokenKey{}).Verify([]byte{byte(i)}, append([]byte{1}, make([]byte, ed25519.SignatureSize-1)...)) {
+			t.Error("the zero key verifies")
+		}
+	}
+	key, err := ParseTokenKey(token.Key().String())
+	if err != nil || key != token.Key() {
+		t.Errorf("ParseTokenKey = %v, %v", key, err)
+	}
+	for _, bad := range []string{"", token.Key().String() + "00", strings.ToUpper(token.Key().String())} {
+		if _, err := ParseTokenKey(bad); err == nil {
+			t.Errorf("ParseTokenKey(%q) succeeds", bad)
+		}
+	}
+}
+
+func TestProofTextsAreDistinct(t *testing.T) {
+	part := rapid.SliceOfN(rapid.Byte(), 0, 3)
+	parts := rapid.SliceOfN(part, 0, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := parts.Draw(t, "a"), parts.Draw(t, "b")
+		same := len(a) == len(b)
+		for i := range a {
+			same = same && string(a[i]) == string(b[i])
+		}
+		if (string(frame("x", a...)) == string(frame("x", b...))) != same {
+			t.Fatalf("%q and %q", a, b)
+		}
+	})
+}
+
+func testJoiner(token string) Joiner {
+	return Joiner{Token: token, Name: "node-1", Key: supervisorKey("node"), AgeKey: "age1x", Nonce: make([]byte, NonceSize)}
+}
+
+func TestJoinProof(t *testing.T) {
+	rosters := [][]byte{signRoster(t, testRoster(), "root")}
+	joiner, nonce := testJoiner("aaaaaaaaaaaaa"), make([]byte, NonceSize)
+	good := ed25519.Sign(testKey("vienna"), JoinProofText(joiner, nonce))
+	roster, datacenter, err := VerifyJoinProof(testCluster(), rosters, joiner, nonce, good, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if roster.Version != 1 || datacenter.ID != viennaID {
+		t.Errorf("version %d, datacenter %s", roster.Version, datacenter.ID)
+	}
+	other := joiner
+	other.Key = supervisorKey("another node")
+	short := nonce[1:]
+	for name, tt := range map[string]struct {
+		pin       writ.ClusterID
+		nonce     []byte
+		signature []byte
+		now       time.Time
+		want      writ.Code
+	}{
+		"pin":                 {ClusterOf(testPublic("x")), nonce, good, noon, writ.CodeWrongCluster},
+		"expired roster":      {testCluster(), nonce, good, noon.Add(2 * RosterValidity), writ.CodeRosterInvalid},
+		"disabled datacenter": {testCluster(), nonce, ed25519.Sign(testKey("graz"), JoinProofText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
+		"stranger":            {testCluster(), nonce, ed25519.Sign(testKey("x"), JoinProofText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
+		"for another joiner":  {testCluster(), nonce, ed25519.Sign(testKey("vienna"), JoinProofText(other, nonce)), noon, writ.CodeSignatureInvalid},
+		"claim's text":        {testCluster(), nonce, ed25519.Sign(testKey("vienna"), JoinClaimText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
+		"short nonce":         {testCluster(), short, ed25519.Sign(testKey("vienna"), JoinProofText(joiner, short)), noon, writ.CodeSignatureInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := VerifyJoinProof(tt.pin, rosters, joiner, tt.nonce, tt.signature, tt.now)
+			wantCode(t, err, tt.want)
+		})
+	}
+}
+
+func TestJoinClaim(t *testing.T) {
+	token, nonce := NewToken(testCluster()), make([]byte, NonceSize)
+	type claim struct {
+		joiner Joiner
+		nonce  []byte
+		key    ed25519.PrivateKey
+		token  Token
+	}
+	for name, tt := range map[string]struct {
+		change func(c *claim) // before it is proved
+		after  func(c *claim) // when it arrives
+		want   writ.Code
+	}{
+		"good":           {nil, nil, ""},
+		"without token":  {func(c *claim) { c.joiner.Token, c.token = "", Token{} }, nil, ""},
+		"wrong token":    {func(c *claim) { c.token = NewToken("") }, nil, writ.CodeTokenInvalid},
+		"wrong key":      {func(c *claim) { c.key = testKey("x") }, nil, writ.CodeSignatureInvalid},
+		"short key":      {func(c *claim) { c.joiner.Key = c.joiner.Key[1:] }, nil, writ.CodeSignatureInvalid},
+		"short nonce":    {func(c *claim) { c.joiner.Nonce = c.joiner.Nonce[1:] }, nil, writ.CodeSignatureInvalid},
+		"short answer":   {func(c *claim) { c.nonce = c.nonce[1:] }, nil, writ.CodeSignatureInvalid},
+		"other name":     {nil, func(c *claim) { c.joiner.Name = "node-2" }, writ.CodeSignatureInvalid},
+		"other age key":  {nil, func(c *claim) { c.joiner.AgeKey = "age1y" }, writ.CodeSignatureInvalid},
+		"other token id": {nil, func(c *claim) { c.joiner.Token = "b" }, writ.CodeSignatureInvalid},
+		"replayed":       {nil, func(c *claim) { c.nonce = append([]byte{1}, c.nonce[1:]...) }, writ.CodeSignatureInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &claim{testJoiner(token.ID), nonce, testKey("node"), token}
+			if tt.change != nil {
+				tt.change(c)
+			}
+			text := JoinClaimText(c.joiner, c.nonce)
+			proof, signature := c.token.Prove(text), ed25519.Sign(c.key, text)
+			if tt.after != nil {
+				tt.after(c)
+			}
+			wantCode(t, VerifyJoinClaim(c.joiner, c.nonce, token.Key(), proof, signature), tt.want)
+		})
+	}
+}
+
+func TestKeyFileIsMadeOnceAndKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	keys := make([]string, 8)
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			key, err := LoadOrCreateKey(path)
+			if err != nil {
+				t.Error(err)
+			}
+			keys[i] = string(key)
+		})
+	}
+	wg.Wait()
+	for _, k := range keys {
+		if k != keys[0] || k == "" {
+			t.Fatal("two processes got different keys")
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LoadOrCreateKey(path)
+	wantCode(t, err, writ.CodeKeyUnusable)
+	if text, _ := os.ReadFile(path); string(text) != "damaged" {
+		t.Error("a file that was there was replaced")
+	}
+	if _, err := LoadOrCreateKey(filepath.Join(path, "below a file")); err == nil {
+		t.Error("made a key below a file")
+	}
+}
+
+func TestAgeIdentityIsMadeOnceAndKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "age")
+	first, err := LoadOrCreateAgeIdentity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := LoadOrCreateAgeIdentity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.String() != second.String() {
+		t.Error("another identity the second time")
+	}
+	if _, err := age.ParseX25519Recipient(first.Recipient().String()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = LoadOrCreateAgeIdentity(path)
+	wantCode(t, err, writ.CodeKeyUnusable)
+}

@@ -1,0 +1,295 @@
+package identity
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+// Verifier decides whether a signed text may have the effect that it asks for. Coordinators use it as a filter, supervisors to decide,
+// and runners to see for themselves before they destroy. It has no state: whoever acts must remember what it has accepted, by the
+// SHA-256 of the text.
+type Verifier struct {
+	Roster     *Roster
+	Datacenter writ.DatacenterID // the only one whose texts are accepted; "" accepts those of all that the roster has, for a coordinator
+	Engines    []string          // that this process can run; empty accepts all, for a process that evaluates nothing
+	Now        func() time.Time  // time.Now if nil
+	// ProjectOf tells the project of a run; statements about runs are refused without it. Its error is returned as it is.
+	ProjectOf func(run writ.RunID) (writ.ProjectID, error)
+}
+
+// Verified is a submission that passed every check.
+type Verified struct {
+	Payload *Payload
+	Digest  writ.Digest // SHA-256 of the text: the identity of the submission
+	Run     writ.RunID
+	Signer  string
+	Signed  []byte // text and signature
+}
+
+// VerifiedStatement is a statement that passed every check.
+type VerifiedStatement struct {
+	Statement *Statement
+	Rule      Rule
+	Project   writ.ProjectID // of the run that it is about, "" if it is about something else
+	Digest    writ.Digest    // SHA-256 of the text: the identity of the statement
+	Signer    string
+	Signed    []byte // text and signature
+}
+
+// Submission makes every check of a submission that can be made without a store, in this order: size, armor, algorithm, namespace,
+// the signer's key or authority in the roster, the signature over the received bytes, the text's form, cluster, datacenter, roster,
+// project, engine, signer's name, time, rights. The error is a *writ.Error with the code that fits.
+func (v *Verifier) Submission(signed []byte) (*Verified, error) {
+	now := v.now()
+	return v.submission(signed, moment{at: now, now: now})
+}
+
+// SubmissionAt makes the same checks later, for a run that its supervisor accepted at a certain time: everything is judged as of then,
+// and the run must not have passed its deadline. Keys that were removed since do not matter, revoked ones and taken rights do.
+func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, error) {
+	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
+}
+
+// moment is when a text is judged: at is the time that counts, and later tells that this was some time before now.
+type moment struct {
+	at, now time.Time
+	later   bool
+}
+
+func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
+	text, who, err := v.authenticate(ScriptNamespace, signed, m)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParsePayload(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.addressed(p.Cluster, p.Datacenter, p.Roster, m); err != nil {
+		return nil, err
+	}
+	if project := v.Roster.Project(p.Project); project == nil || project.Name != p.ProjectName {
+		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName, p.Project)
+	}
+	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
+		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q", p.Engine, v.Engines).
+			WithHint("sign again with a client of the same version")
+	}
+	if err := who.is(p.Signer, v.Roster, m); err != nil {
+		return nil, err
+	}
+	if err := inTime(p.Created, p.Expires, m); err != nil {
+		return nil, err
+	}
+	if end := m.at.Add(p.Deadline); m.later && m.now.After(end.Add(Skew)) {
+		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end))
+	}
+	rule, _ := RuleOf(ScriptNamespace, "", "")
+	action := rule.Action
+	if p.Destructive {
+		action = ActionDestroy
+	}
+	if err := v.Roster.allows(p.Signer, action, p.Project, m.at, who.userVerified); err != nil {
+		return nil, err
+	}
+	digest := writ.DigestOf(text)
+	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed}, nil
+}
+
+// Statement makes every check of a statement that can be made without a store, in the same order as Submission.
+func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
+	now := v.now()
+	m := moment{at: now, now: now}
+	text, who, err := v.authenticate(StatementNamespace, signed, m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ParseStatement(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, m); err != nil {
+		return nil, err
+	}
+	if err := who.is(s.Signer, v.Roster, m); err != nil {
+		return nil, err
+	}
+	if err := inTime(s.Created, s.Expires, m); err != nil {
+		return nil, err
+	}
+	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement accepts none without a rule
+	var project writ.ProjectID
+	if rule.Project {
+		if v.ProjectOf == nil {
+			return nil, fmt.Errorf("verify a statement about the run %s: nobody knows its project", s.ID())
+		}
+		if project, err = v.ProjectOf(writ.RunID(s.ID())); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.Roster.allows(s.Signer, rule.Action, project, m.at, who.userVerified); err != nil {
+		return nil, err
+	}
+	return &VerifiedStatement{
+		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
+	}, nil
+}
+
+func (v *Verifier) now() time.Time {
+	if v.Now == nil {
+		return time.Now()
+	}
+	return v.Now()
+}
+
+// identified is who made a signature, as far as the signature tells.
+type identified struct {
+	principal    *Principal       // of a plain key
+	cert         *ssh.Certificate // or a certificate,
+	authority    *Authority       // with the roster's authority that made it
+	userVerified bool
+}
+
+// authenticate makes the checks that come before anybody looks at the text, and returns the text.
+func (v *Verifier) authenticate(namespace Namespace, signed []byte, m moment) ([]byte, identified, error) {
+	text, armored, err := Split(signed)
+	if err != nil {
+		return nil, identified{}, err
+	}
+	s, err := parseSignature(namespace, armored)
+	if err != nil {
+		return nil, identified{}, err
+	}
+	who, err := v.identify(s.key, m)
+	if err != nil {
+		return nil, identified{}, err
+	}
+	if err := s.verify(text); err != nil {
+		return nil, identified{}, err
+	}
+	who.userVerified = s.userVerified()
+	return text, who, nil
+}
+
+func (v *Verifier) identify(key ssh.PublicKey, m moment) (identified, error) {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		authority := v.Roster.owners()[string(cert.SignatureKey.Marshal())].authority
+		if authority == nil {
+			return identified{}, unknownSigner("the certificate was not made by an authority of the roster")
+		}
+		if err := usable(authority.State, "the authority "+authority.Name, m); err != nil {
+			return identified{}, err
+		}
+		return identified{cert: cert, authority: authority}, checkCertificate(cert, m.at)
+	}
+	owner := v.Roster.owners()[string(key.Marshal())]
+	if owner.principal == nil {
+		return identified{}, unknownSigner("nobody in the roster has the key %s", ssh.FingerprintSHA256(key))
+	}
+	if err := usable(owner.state, "the key "+ssh.FingerprintSHA256(key), m); err != nil {
+		return identified{}, err
+	}
+	return identified{principal: owner.principal}, nil
+}
+
+// usable judges the state of a key, principal or authority.
+func usable(state State, what string, m moment) error {
+	switch {
+	case state == Active, state == Removed && m.later:
+		return nil
+	case state == Removed:
+		return unknownSigner("%s was removed from the roster", what)
+	default:
+		return revokedSigner("%s was revoked", what)
+	}
+}
+
+// maxCertificateLife is how long the certificate of a CI job may be valid in all.
+const maxCertificateLife = 24 * time.Hour
+
+// checkCertificate checks everything of a certificate but whether its authority is one of ours.
+func checkCertificate(cert *ssh.Certificate, at time.Time) error {
+	switch {
+	case cert.CertType != ssh.UserCert:
+		return unknownSigner("the certificate is not one for users")
+	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody
+		return unknownSigner("the certificate names no principal")
+	case cert.ValidBefore < cert.ValidAfter || cert.ValidBefore-cert.ValidAfter > uint64(maxCertificateLife/time.Second):
+		return unknownSigner("the certificate is valid for more than %s", maxCertificateLife)
+	case at.Unix() < int64(cert.ValidAfter):
+		return writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet")
+	case at.Unix() >= int64(cert.ValidBefore):
+		return writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
+	}
+	checker := ssh.CertChecker{Clock: func() time.Time { return at }}
+	if err := checker.CheckCert(cert.ValidPrincipals[0], cert); err != nil { // unknown critical options, and the authority's signature
+		return &writ.Error{Code: writ.CodeSignerUnknown, Message: "the certificate cannot be accepted", Hint: "make it without critical options", Err: err}
+	}
+	return nil
+}
+
+// is checks that the signer whom a text names made the signature.
+func (i identified) is(signer string, r *Roster, m moment) error {
+	p := i.principal
+	if i.cert != nil {
+		if !slices.Contains(i.cert.ValidPrincipals, signer) || !slices.Contains(i.authority.Principals, signer) {
+			return unknownSigner("the certificate of the authority %s does not stand for %s", i.authority.Name, signer)
+		}
+		p = r.Principal(signer)
+	}
+	if p == nil || p.Name != signer {
+		return unknownSigner("the text says that %s signed it, the key says %s", signer, nameOf(p))
+	}
+	return usable(p.State, p.Name, m)
+}
+
+func nameOf(p *Principal) string {
+	if p == nil {
+		return "somebody else"
+	}
+	return p.Name
+}
+
+// addressed checks that a text is meant for this verifier, and that the verifier is fit to judge it.
+func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, m moment) error {
+	if cluster != v.Roster.Cluster {
+		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster)
+	}
+	if v.Datacenter != "" && datacenter != v.Datacenter {
+		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", orDash(string(datacenter)), v.Datacenter)
+	}
+	d := v.Roster.Datacenter(datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", orDash(string(datacenter)))
+	}
+	if !d.Enabled && !m.later {
+		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name)
+	}
+	if v.Roster.Version < roster {
+		return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version)
+	}
+	if m.at.After(v.Roster.Expires) {
+		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, formatTime(v.Roster.Expires)).
+			WithHint("a root operator signs a new version")
+	}
+	return nil
+}
+
+// inTime checks the window in which a text may be accepted.
+func inTime(created, expires time.Time, m moment) error {
+	switch {
+	case m.at.After(m.now.Add(Skew)):
+		return writ.Errorf(writ.CodeNotYetValid, "the run was accepted in the future, at %s", formatTime(m.at))
+	case m.at.Before(created.Add(-Skew)):
+		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).
+			WithHint("set the clock of the machine that signs")
+	case m.at.After(expires.Add(Skew)):
+		return writ.Errorf(writ.CodeExpired, "the text could be accepted until %s", formatTime(expires)).WithHint("sign it again")
+	}
+	return nil
+}

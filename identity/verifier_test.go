@@ -1,0 +1,371 @@
+package identity
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+func testVerifier(t testing.TB) *Verifier {
+	t.Helper()
+	roster, err := VerifyRoster(nil, signRoster(t, testRoster(), "root"), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Verifier{
+		Roster: roster, Datacenter: viennaID, Engines: []string{"tengo/2.17.0 api/1"},
+		Now: func() time.Time { return noon.Add(30 * time.Second) },
+		ProjectOf: func(run writ.RunID) (writ.ProjectID, error) {
+			if run != testRun {
+				return "", writ.Errorf(writ.CodeNotFound, "no run %s", run)
+			}
+			return shopID, nil
+		},
+	}
+}
+
+func at(d time.Duration) func() time.Time { return func() time.Time { return noon.Add(d) } }
+
+func TestVerifierAcceptsAGoodSubmission(t *testing.T) {
+	v := testVerifier(t)
+	p := testPayload()
+	signed := signText(t, testSigner("alice at home"), ScriptNamespace, p)
+	have, err := v.Submission(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := p.Text()
+	digest := writ.DigestOf(text)
+	want := &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: "alice", Signed: signed}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A coordinator judges for every datacenter and knows no engine.
+func TestVerifierOfACoordinator(t *testing.T) {
+	v := &Verifier{Roster: testVerifier(t).Roster, Now: at(0)}
+	p := testPayload()
+	p.Engine = "tengo/3.0 api/2"
+	if _, err := v.Submission(signText(t, testSigner("alice"), ScriptNamespace, p)); err != nil {
+		t.Error(err)
+	}
+	v.Now = nil // the real clock
+	_, err := v.Submission(signText(t, testSigner("alice"), ScriptNamespace, p))
+	if code := writ.CodeOf(err); code != writ.CodeExpired && code != writ.CodeNotYetValid && code != writ.CodeRosterTooOld {
+		t.Errorf("error %v, want one about time", err)
+	}
+}
+
+// Every check of the verifier has a case here that only this check refuses.
+func TestVerifierRefusesSubmission(t *testing.T) {
+	type scene struct {
+		v       *Verifier
+		p       *Payload
+		signer  Signer
+		spoil   func(signed []byte) []byte
+		samekey Namespace
+	}
+	ci := func(s *scene, authority string, change func(*ssh.Certificate)) {
+		s.p.Signer = "ci/shop"
+		s.signer = certify(t, authority, "a job", change)
+	}
+	for name, tt := range map[string]struct {
+		change func(s *scene)
+		want   writ.Code
+	}{
+		"too big": {func(s *scene) {
+			s.spoil = func(b []byte) []byte { return append(bytes.Repeat([]byte("x"), MaxSigned), b...) }
+		}, writ.CodeTooLarge},
+		"unsigned":         {func(s *scene) { s.spoil = func(b []byte) []byte { text, _, _ := Split(b); return text } }, writ.CodeSignatureMalformed},
+		"bytes after":      {func(s *scene) { s.spoil = func(b []byte) []byte { return append(b, '\n') } }, writ.CodeSignatureMalformed},
+		"namespace":        {func(s *scene) { s.samekey = StatementNamespace }, writ.CodeSignatureNamespace},
+		"unknown key":      {func(s *scene) { s.signer = testSigner("mallory") }, writ.CodeSignerUnknown},
+		"removed key":      {func(s *scene) { s.signer = testSigner("alice old") }, writ.CodeSignerUnknown},
+		"revoked key":      {func(s *scene) { s.signer = testSigner("alice stolen") }, writ.CodeSignerRevoked},
+		"revoked person":   {func(s *scene) { s.signer, s.p.Signer = testSigner("dave"), "dave" }, writ.CodeSignerRevoked},
+		"removed person":   {func(s *scene) { s.signer, s.p.Signer = testSigner("eve"), "eve" }, writ.CodeSignerUnknown},
+		"supervisor's key": {func(s *scene) { s.signer = testSigner("vienna") }, writ.CodeSignerUnknown},
+		"authority's key":  {func(s *scene) { s.signer, s.p.Signer = testSigner("forge"), "ci/shop" }, writ.CodeSignerUnknown},
+		"another's name":   {func(s *scene) { s.signer = testSigner("bob") }, writ.CodeSignerUnknown},
+		"changed script": {func(s *scene) {
+			s.spoil = func(b []byte) []byte { return bytes.Replace(b, []byte("cpus: 2"), []byte("cpus: 9"), 1) }
+		}, writ.CodeSignatureInvalid},
+		"signed nonsense":    {func(s *scene) { s.p = nil }, writ.CodePayloadMalformed},
+		"cluster":            {func(s *scene) { s.p.Cluster = ClusterOf(testPublic("another root")) }, writ.CodeWrongCluster},
+		"datacenter":         {func(s *scene) { s.p.Datacenter = grazID }, writ.CodeWrongDatacenter},
+		"unknown datacenter": {func(s *scene) { s.v.Datacenter, s.p.Datacenter = "", nodeID }, writ.CodeDatacenterUnknown},
+		"datacenter off":     {func(s *scene) { s.v.Datacenter, s.p.Datacenter = "", grazID }, writ.CodeDatacenterAway},
+		"newer roster":       {func(s *scene) { s.p.Roster = 2 }, writ.CodeRosterTooOld},
+		"expired roster": {func(s *scene) {
+			s.v.Now = func() time.Time { return s.v.Roster.Expires.Add(time.Second) }
+			s.p.Created, s.p.Expires = s.v.Now(), s.v.Now().Add(time.Minute)
+		}, writ.CodeRosterTooOld},
+		"project id":   {func(s *scene) { s.p.Project = nodeID }, writ.CodeProjectUnknown},
+		"project name": {func(s *scene) { s.p.ProjectName = "mail" }, writ.CodeProjectUnknown},
+		"engine":       {func(s *scene) { s.p.Engine = "tengo/2.17.0 api/2" }, writ.CodeEngineUnsupported},
+		"future":       {func(s *scene) { s.v.Now = at(-Skew - time.Second) }, writ.CodeNotYetValid},
+		"expired":      {func(s *scene) { s.v.Now = at(DefaultValidity + Skew + time.Second) }, writ.CodeExpired},
+		"no role there": {func(s *scene) {
+			s.signer, s.p.Signer, s.p.Project, s.p.ProjectName = testSigner("bob"), "bob", mailID, "mail"
+		}, writ.CodeRoleMissing},
+		"role expired":      {func(s *scene) { s.signer, s.p.Signer = testSigner("frank"), "frank"; s.v.Now = at(time.Minute) }, writ.CodeRoleMissing},
+		"destructive":       {func(s *scene) { s.signer, s.p.Signer, s.p.Destructive = testSigner("bob"), "bob", true }, writ.CodeDestructiveDenied},
+		"cert of stranger":  {func(s *scene) { ci(s, "mallory", nil) }, writ.CodeSignerUnknown},
+		"cert of a person":  {func(s *scene) { ci(s, "alice", nil) }, writ.CodeSignerUnknown},
+		"removed authority": {func(s *scene) { ci(s, "old forge", nil) }, writ.CodeSignerUnknown},
+		"revoked authority": {func(s *scene) { ci(s, "stolen forge", nil) }, writ.CodeSignerRevoked},
+		"host cert":         {func(s *scene) { ci(s, "forge", func(c *ssh.Certificate) { c.CertType = ssh.HostCert }) }, writ.CodeSignerUnknown},
+		"cert of everybody": {func(s *scene) { ci(s, "forge", func(c *ssh.Certificate) { c.ValidPrincipals = nil }) }, writ.CodeSignerUnknown},
+		"cert of another":   {func(s *scene) { ci(s, "forge", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/mail"} }) }, writ.CodeSignerUnknown},
+		"cert beyond its authority": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/mail"} })
+			s.p.Signer = "ci/mail"
+		}, writ.CodeSignerUnknown},
+		"cert for a person": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"alice"} })
+			s.p.Signer = "alice"
+		}, writ.CodeSignerUnknown},
+		"long cert": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter + 24*3600 + 1 })
+		}, writ.CodeSignerUnknown},
+		"eternal cert": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidAfter, c.ValidBefore = 0, ssh.CertTimeInfinity })
+		}, writ.CodeSignerUnknown},
+		"backward cert": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter - 1 })
+		}, writ.CodeSignerUnknown},
+		"early cert": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidAfter = uint64(noon.Add(31 * time.Second).Unix()) })
+		}, writ.CodeNotYetValid},
+		"late cert": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidBefore = uint64(noon.Add(30 * time.Second).Unix()) })
+		}, writ.CodeExpired},
+		"cert with critical option": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"force-command": "true"} })
+		}, writ.CodeSignerUnknown},
+		"cert changed after signing": {func(s *scene) {
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/mail"} })
+			s.signer.PublicKey().(*ssh.Certificate).ValidPrincipals = []string{"ci/shop"}
+		}, writ.CodeSignerUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scene{v: testVerifier(t), p: testPayload(), signer: testSigner("alice"), samekey: ScriptNamespace}
+			s.v.Now = at(30 * time.Second)
+			tt.change(s)
+			var signed []byte
+			if s.p == nil {
+				signed = signBytes(t, s.signer, s.samekey, []byte("writ-script: v1\n\n"))
+			} else {
+				signed = signText(t, s.signer, s.samekey, s.p)
+			}
+			if s.spoil != nil {
+				signed = s.spoil(signed)
+			}
+			_, err := s.v.Submission(signed)
+			wantCode(t, err, tt.want)
+		})
+	}
+}
+
+func TestVerifierAllowsForSkew(t *testing.T) {
+	v := testVerifier(t)
+	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())
+	for _, d := range []time.Duration{-Skew, DefaultValidity + Skew} {
+		v.Now = at(d)
+		if _, err := v.Submission(signed); err != nil {
+			t.Errorf("%s after its creation: %v", d, err)
+		}
+	}
+}
+
+func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
+	v := testVerifier(t)
+	p := testPayload()
+	p.Signer = "ci/shop"
+	have, err := v.Submission(signText(t, certify(t, "forge", "a job", nil), ScriptNamespace, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have.Signer != "ci/shop" {
+		t.Errorf("signer %q", have.Signer)
+	}
+}
+
+// What changes between acceptance and the moment when a node looks again.
+func TestVerifierLater(t *testing.T) {
+	accepted := noon.Add(10 * time.Minute)
+	for name, tt := range map[string]struct {
+		signer, name string
+		accepted     time.Time
+		now          time.Duration
+		change       func(p *Payload)
+		want         writ.Code
+	}{
+		"in time":               {now: time.Hour, want: ""},
+		"key removed since":     {signer: "alice old", now: time.Hour, want: ""},
+		"person removed since":  {signer: "eve", name: "eve", now: time.Hour, want: ""},
+		"right expired since":   {signer: "frank", name: "frank", accepted: noon, now: time.Hour, want: ""},
+		"key revoked since":     {signer: "alice stolen", now: time.Hour, want: writ.CodeSignerRevoked},
+		"person revoked since":  {signer: "dave", name: "dave", now: time.Hour, want: writ.CodeSignerRevoked},
+		"right had expired":     {signer: "frank", name: "frank", now: time.Hour, want: writ.CodeRoleMissing},
+		"datacenter off since":  {now: time.Hour, change: func(p *Payload) { p.Datacenter = grazID }, want: ""},
+		"past its deadline":     {now: 70*time.Minute + Skew + time.Second, want: writ.CodeRunExpired},
+		"accepted too late":     {accepted: noon.Add(DefaultValidity + Skew + time.Second), now: time.Hour, want: writ.CodeExpired},
+		"accepted too early":    {accepted: noon.Add(-Skew - time.Second), now: time.Minute, want: writ.CodeNotYetValid},
+		"accepted after now":    {now: 10*time.Minute - Skew - time.Second, want: writ.CodeNotYetValid},
+		"still not destructive": {signer: "bob", name: "bob", now: time.Hour, change: func(p *Payload) { p.Destructive = true }, want: writ.CodeDestructiveDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, p := testVerifier(t), testPayload()
+			v.Datacenter, v.Now = "", at(tt.now)
+			if tt.signer == "" {
+				tt.signer = "alice"
+			}
+			if tt.name != "" {
+				p.Signer = tt.name
+			}
+			if tt.accepted.IsZero() {
+				tt.accepted = accepted
+			}
+			if tt.change != nil {
+				tt.change(p)
+			}
+			_, err := v.SubmissionAt(signText(t, testSigner(tt.signer), ScriptNamespace, p), tt.accepted)
+			wantCode(t, err, tt.want)
+		})
+	}
+	// After acceptance the roster may expire, too.
+	v := testVerifier(t)
+	p := testPayload()
+	p.Created, p.Expires, p.Deadline = v.Roster.Expires.Add(-time.Minute), v.Roster.Expires, MaxDeadline
+	v.Now = func() time.Time { return v.Roster.Expires.Add(24 * time.Hour) }
+	if _, err := v.SubmissionAt(signText(t, testSigner("alice"), ScriptNamespace, p), p.Created); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVerifierAcceptsAGoodStatement(t *testing.T) {
+	v := testVerifier(t)
+	signed := signText(t, testSigner("bob"), StatementNamespace, func() *Statement { s := testStatement(); s.Signer = "bob"; return s }())
+	have, err := v.Statement(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := Split(signed)
+	if have.Signer != "bob" || have.Project != shopID || have.Statement.Decision != "cancel" || have.Digest != writ.DigestOf(text) ||
+		have.Rule.Action != ActionControlRuns || !bytes.Equal(have.Signed, signed) {
+		t.Errorf("got %+v", have)
+	}
+}
+
+func TestVerifierRefusesStatement(t *testing.T) {
+	type scene struct {
+		v      *Verifier
+		s      *Statement
+		signer Signer
+		space  Namespace
+		spoil  func([]byte) []byte
+	}
+	by := func(s *scene, name string) { s.signer, s.s.Signer = testSigner(name), name }
+	drain := func(s *scene) { s.s.Subject, s.s.Decision = "node/"+nodeID, "drain" }
+	for name, tt := range map[string]struct {
+		change func(s *scene)
+		want   writ.Code
+	}{
+		"namespace":      {func(s *scene) { s.space = ScriptNamespace }, writ.CodeSignatureNamespace},
+		"unknown key":    {func(s *scene) { s.signer = testSigner("mallory") }, writ.CodeSignerUnknown},
+		"another's name": {func(s *scene) { s.signer = testSigner("bob") }, writ.CodeSignerUnknown},
+		"changed": {func(s *scene) {
+			s.spoil = func(b []byte) []byte { return bytes.Replace(b, []byte("cancel"), []byte("resume"), 1) }
+		}, writ.CodeSignatureInvalid},
+		"nonsense":      {func(s *scene) { s.s = nil }, writ.CodePayloadMalformed},
+		"cluster":       {func(s *scene) { s.s.Cluster = ClusterOf(testPublic("another root")) }, writ.CodeWrongCluster},
+		"datacenter":    {func(s *scene) { s.s.Datacenter = grazID }, writ.CodeWrongDatacenter},
+		"no datacenter": {func(s *scene) { s.v.Datacenter, s.s.Datacenter = "", "" }, writ.CodeDatacenterUnknown},
+		"newer roster":  {func(s *scene) { s.s.Roster = 2 }, writ.CodeRosterTooOld},
+		"future":        {func(s *scene) { s.v.Now = at(-Skew - time.Second) }, writ.CodeNotYetValid},
+		"expired":       {func(s *scene) { s.v.Now = at(DefaultValidity + Skew + time.Second) }, writ.CodeExpired},
+		"unknown run":   {func(s *scene) { s.s.Subject = "run/" + string(writ.RunIDOf(writ.Digest{2})) }, writ.CodeNotFound},
+		"nobody to ask": {func(s *scene) { s.v.ProjectOf = nil }, writ.CodeInternal},
+		"no role": {func(s *scene) {
+			by(s, "dave")
+			s.signer, s.s.Signer = testSigner("frank"), "frank"
+			s.v.Now = at(time.Minute)
+		}, writ.CodeRoleMissing},
+		"nodes":        {func(s *scene) { by(s, "bob"); drain(s) }, writ.CodeRoleMissing},
+		"not verified": {func(s *scene) { drain(s); s.signer, s.s.Signer = securityKey("carol"), "carol" }, writ.CodeRoleMissing},
+		"token by a dev": {func(s *scene) {
+			by(s, "bob")
+			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s.s)
+		}, writ.CodeRoleMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scene{v: testVerifier(t), s: testStatement(), signer: testSigner("alice"), space: StatementNamespace}
+			tt.change(s)
+			var signed []byte
+			if s.s == nil {
+				signed = signBytes(t, s.signer, s.space, []byte("writ-statement: v1\n"))
+			} else {
+				signed = signText(t, s.signer, s.space, s.s)
+			}
+			if s.spoil != nil {
+				signed = s.spoil(signed)
+			}
+			_, err := s.v.Statement(signed)
+			wantCode(t, err, tt.want)
+		})
+	}
+}
+
+func TestRoleThatDemandsUserVerification(t *testing.T) {
+	v := testVerifier(t)
+	s := testStatement()
+	s.Subject, s.Decision, s.Signer = "node/"+nodeID, "drain", "carol"
+	carol := securityKey("carol")
+	carol.flags = 0x05 // touched, and PIN given
+	if _, err := v.Statement(signText(t, carol, StatementNamespace, s)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The promise behind everything: no byte of what was signed can be replaced, added or taken away.
+func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
+	v := testVerifier(t)
+	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())
+	for i := range signed {
+		bad := bytes.Clone(signed)
+		bad[i] ^= 1
+		if _, err := v.Submission(bad); err == nil {
+			t.Fatalf("byte %d changed from %q to %q, and accepted", i, signed[i], bad[i])
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		i := rapid.IntRange(0, len(signed)-1).Draw(t, "at")
+		n := rapid.IntRange(0, min(3, len(signed)-i)).Draw(t, "instead of")
+		with := rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "put")
+		bad := append(append(bytes.Clone(signed[:i]), with...), signed[i+n:]...)
+		if bytes.Equal(bad, signed) {
+			t.Skip("nothing changed")
+		}
+		if _, err := v.Submission(bad); err == nil {
+			t.Fatalf("accepted %q", bad)
+		}
+	})
+}
+
+func BenchmarkSubmission(b *testing.B) {
+	v := testVerifier(b)
+	signed := signText(b, testSigner("alice"), ScriptNamespace, testPayload())
+	for b.Loop() {
+		if _, err := v.Submission(signed); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
