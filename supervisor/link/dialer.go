@@ -1,0 +1,182 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"writ"
+)
+
+// Bounds of the wait before the next attempt to connect.
+const (
+	minRetry = time.Second
+	maxRetry = 60 * time.Second
+)
+
+// Dialer is a supervisor's end of its link to one coordinator. Fill it in, then call Run.
+type Dialer struct {
+	URL string // of the coordinator, as it calls itself: "https://coord.example"; it is part of what Sign signs
+	// Hello says who this is, and what it can and has at the moment. It is asked before each session; the dialer adds the signature.
+	Hello func() Hello
+	// Sign returns the supervisor's signature over the nonce, the coordinator's URL, and the datacenter and journal of hello.
+	Sign func(hello Hello, nonce []byte, url string) ([]byte, error)
+	// Events is where the events of hello's journal come from.
+	Events EventSource
+	// Handle answers the requests whose verbs hello names. Its context ends with Run, not with the session.
+	Handle Handler
+	// Welcomed is told of each handshake that succeeded, in a goroutine of its own; its context ends with the session. It may be nil.
+	Welcomed func(ctx context.Context, welcome Welcome)
+	HTTP     *http.Client // dials; http.DefaultClient if nil
+	Log      *slog.Logger
+
+	mu   sync.Mutex
+	peer *peer // of the session that stands, nil between sessions
+}
+
+// Run keeps a session with the coordinator until ctx ends; then it returns nil. While the coordinator is away it tries again
+// after 1 s, then after longer and longer times up to 60 s, always with jitter.
+func (d *Dialer) Run(ctx context.Context) error {
+	log := d.Log.With("coordinator", d.URL)
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	desk := newDesk(&answering, log)
+	for attempt := 0; ; attempt++ {
+		welcomed, err := d.session(ctx, desk, log)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if welcomed {
+			attempt = 0
+		}
+		wait := retryAfter(attempt)
+		log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// retryAfter doubles from 1 s to 60 s and takes away up to half, so that the supervisors of many datacenters do not come back to a
+// restarted coordinator all at once.
+func retryAfter(attempt int) time.Duration {
+	wait := min(minRetry<<min(attempt, 10), maxRetry)
+	return wait - rand.N(wait/2)
+}
+
+// Request asks the coordinator and reads its answer into result, a pointer or nil. A context without deadline gets 30 s. Errors
+// besides those of the coordinator's answer: UNREACHABLE without a session, or when it ends before the answer; TIMEOUT; TOO_LARGE.
+func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) error {
+	d.mu.Lock()
+	p := d.peer
+	d.mu.Unlock()
+	if p == nil {
+		return writ.Errorf(writ.CodeUnreachable, "there is no link to the coordinator at %s", d.URL)
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return p.failed(p.request(ctx, writ.NewUUID(), verb, params, result, nil), verb)
+}
+
+// session is one connection from dial to end.
+func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (welcomed bool, err error) {
+	conn, err := d.dial(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.CloseNow() }()
+	hello, welcome, err := d.greet(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	p := &peer{
+		other:  "the coordinator at " + d.URL,
+		gone:   writ.CodeUnreachable,
+		desk:   desk,
+		answer: d.Handle,
+		verbs:  hello.Verbs,
+	}
+	p.attach(conn)
+	d.mu.Lock()
+	d.peer = p
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.peer = nil
+		d.mu.Unlock()
+	}()
+	log.InfoContext(ctx, "linked to the coordinator", "session", welcome.Session, "after", welcome.Ack)
+
+	out := newOutflow(d.Events, d.URL, welcome.Ack)
+	works := []func(context.Context) error{
+		p.ping,
+		func(ctx context.Context) error { return out.send(ctx, p) },
+		func(ctx context.Context) error { return out.confirm(ctx, log) },
+	}
+	if d.Welcomed != nil {
+		works = append(works, func(ctx context.Context) error {
+			d.Welcomed(ctx, *welcome)
+			return nil
+		})
+	}
+	return true, p.run(ctx, ctx, func(f *frame) error {
+		if f.Type == typeAck {
+			return out.acked(f.Seq)
+		}
+		return nil // pongs, and types of later versions
+	}, works...)
+}
+
+// dial connects, without a handshake of the link.
+func (d *Dialer) dial(ctx context.Context) (*websocket.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, strings.TrimSuffix(d.URL, "/")+Path, &websocket.DialOptions{HTTPClient: d.HTTP})
+	return conn, err
+}
+
+// greet does the handshake.
+func (d *Dialer) greet(ctx context.Context, conn *websocket.Conn) (Hello, *Welcome, error) {
+	conn.SetReadLimit(maxGreeting)
+	challenge, err := await(ctx, conn, typeChallenge)
+	if err != nil {
+		return Hello{}, nil, err
+	}
+	hello := d.Hello()
+	if hello.Signature, err = d.Sign(hello, challenge.Nonce, d.URL); err != nil {
+		return Hello{}, nil, fmt.Errorf("sign hello: %w", err)
+	}
+	if err := transmit(ctx, conn, &frame{Type: typeHello, Hello: &hello}); err != nil {
+		return Hello{}, nil, err
+	}
+	answer, err := await(ctx, conn, typeWelcome)
+	if err != nil {
+		return Hello{}, nil, err
+	}
+	return hello, answer.Welcome, nil
+}
+
+// await reads the next frame of the handshake, which must be of one type.
+func await(ctx context.Context, conn *websocket.Conn, kind string) (*frame, error) {
+	f, err := receive(ctx, conn, greetWithin)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("wait for %s: %w", kind, err)
+	case f.Type == typeRefused:
+		refusal := f.Error.asError("the coordinator", "-")
+		return nil, fmt.Errorf("the link was refused: %s: %w", refusal.Code, refusal)
+	case f.Type != kind:
+		return nil, errors.New("a " + f.Type + " frame came instead of a " + kind)
+	}
+	return f, nil
+}

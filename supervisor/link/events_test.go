@@ -1,0 +1,246 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// brittle is a connection that breaks after a number of bytes in either direction.
+type brittle struct {
+	net.Conn
+	mu   sync.Mutex
+	left int
+}
+
+func (b *brittle) spend(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = min(n, b.left)
+	b.left -= n
+	return n
+}
+
+func (b *brittle) Read(p []byte) (int, error) {
+	n, err := b.Conn.Read(p)
+	if spent := b.spend(n); spent < n {
+		b.Conn.Close()
+		return spent, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *brittle) Write(p []byte) (int, error) {
+	spent := b.spend(len(p))
+	n, err := b.Conn.Write(p[:spent])
+	if err == nil && spent < len(p) {
+		b.Conn.Close()
+		return n, io.ErrShortWrite
+	}
+	return n, err
+}
+
+// Connections break at any byte; the store fails before or after it stored; coordinators crash in between and come back.
+func TestEventsArriveOnceAndInOrderWhateverBreaks(t *testing.T) {
+	const events = 600
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			below := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			journal, ledger, net := newBook(), newArchive(events), newWire()
+			net.cut = brittleness(below)
+			journal.ledger = ledger
+
+			crash := make(chan struct{}, 1)
+			ledger.trouble = func(bool) error {
+				switch below(12) {
+				case 0:
+					return errors.New("disk full")
+				case 1:
+					select {
+					case crash <- struct{}{}:
+					default:
+					}
+				}
+				return nil
+			}
+			start(t, supervisor(net.client(t), journal))
+			var writing sync.WaitGroup
+			defer writing.Wait()
+			writing.Go(func() {
+				for range events / 20 {
+					journal.write(20)
+					time.Sleep(time.Duration(below(300)) * time.Millisecond)
+				}
+			})
+			for running := true; running; {
+				stop := net.serve(coordinator(ledger))
+				select {
+				case <-crash:
+				case <-ledger.full:
+					running = false
+				case <-time.After(24 * time.Hour):
+					t.Fatalf("seed %d: events do not arrive", seed)
+				}
+				stop()
+			}
+			ledger.check(t, events)
+			journal.check(t)
+		})
+	}
+}
+
+// brittleness lets most connections live for a random number of bytes, and every fourth for good.
+func brittleness(below func(int) int) func(net.Conn) net.Conn {
+	return func(c net.Conn) net.Conn {
+		if below(4) == 0 {
+			return c
+		}
+		return &brittle{Conn: c, left: below(40_000)}
+	}
+}
+
+func TestEventsGoOnAfterACutOverLoopback(t *testing.T) {
+	journal, ledger := newBook(), newArchive(2000)
+	l := coordinator(ledger)
+	sessions := connected(l)
+	server := httptest.NewServer(l)
+	defer func() {
+		server.CloseClientConnections()
+		server.Close()
+		l.Close()
+	}()
+	d := supervisor(server.Client(), journal)
+	d.URL = server.URL
+	d.Sign = func(_ Hello, nonce []byte, url string) ([]byte, error) {
+		if url != server.URL {
+			t.Errorf("Sign gets URL %q, want %q", url, server.URL)
+		}
+		return proof(nonce, coordAt), nil
+	}
+	stop := start(t, d)
+	defer stop()
+
+	first := within(t, sessions, "the first session")
+	journal.write(1000)
+	first.end(errors.New("cut")) // as the network would: without a word
+	second := within(t, sessions, "the second session")
+	if first.ID == second.ID {
+		t.Error("both sessions have one id")
+	}
+	journal.write(1000)
+	within(t, ledger.full, "storing all events")
+	ledger.check(t, 2000)
+}
+
+func TestUnacknowledgedEventsStayWithinTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journal, net := newBook(), newWire()
+		ledger := newArchive(0)
+		release := make(chan struct{})
+		ledger.trouble = func(stored bool) error {
+			if !stored {
+				<-release
+			}
+			return nil
+		}
+		l := coordinator(ledger)
+		sessions := connected(l)
+		stop := net.serve(l)
+		defer stop()
+		defer start(t, supervisor(net.client(t), journal))()
+		within(t, sessions, "the session")
+
+		journal.write(3 * Window)
+		synctest.Wait()
+		if got := journal.given(); got != Window {
+			t.Errorf("%d events are on their way, want %d", got, Window)
+		}
+		close(release)
+		synctest.Wait()
+		ledger.check(t, 3*Window)
+		if got := journal.acknowledged(); got != 3*Window {
+			t.Errorf("the journal knows of %d stored events, want %d", got, 3*Window)
+		}
+	})
+}
+
+// A ledger that cannot be written holds events back, not requests; nothing is lost when it comes back.
+func TestEventsWaitForAStoreThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journal, ledger, net := newBook(), newArchive(50), newWire()
+		var broken atomic.Bool
+		broken.Store(true)
+		ledger.trouble = func(bool) error {
+			if broken.Load() {
+				return errors.New("disk full")
+			}
+			return nil
+		}
+		l := coordinator(ledger)
+		sessions := connected(l)
+		defer net.serve(l)()
+		defer start(t, supervisor(net.client(t), journal))()
+		s := within(t, sessions, "the session")
+		journal.write(50)
+		time.Sleep(10 * time.Minute)
+		if err := s.Request(t.Context(), VerbSubmit, "x", nil, nil); err != nil {
+			t.Errorf("Request while the store fails: %v", err)
+		}
+		if got := journal.acknowledged(); got != 0 {
+			t.Errorf("%d events are acknowledged that are stored nowhere", got)
+		}
+		broken.Store(false)
+		within(t, ledger.full, "storing after the trouble")
+		ledger.check(t, 50)
+	})
+}
+
+func TestCoordinatorCannotAcknowledgeWhatItDidNotGet(t *testing.T) {
+	o := newOutflow(newBook(), coordAt, 10)
+	if err := o.acked(10); err != nil {
+		t.Errorf("acked(10) = %v", err)
+	}
+	if _, ok := errors.AsType[protocolError](o.acked(11)); !ok {
+		t.Error("an ack of an event that was never sent is believed")
+	}
+}
+
+func TestInflowRefusesGapsAndForeignJournals(t *testing.T) {
+	for name, events := range map[string]string{
+		"gap":             `[{"journal":"j1","seq":12,"time":"2026-11-21T10:00:00Z"}]`,
+		"foreign journal": `[{"journal":"j2","seq":11,"time":"2026-11-21T10:00:00Z"}]`,
+		"no list":         `{"journal":"j1"}`,
+	} {
+		in := newInflow(newArchive(0), Hello{Journal: journal}, 10)
+		if _, ok := errors.AsType[protocolError](in.on(&frame{Type: typeEvent, Events: []byte(events)})); !ok {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+func TestEventsOfAFrameFitIntoIt(t *testing.T) {
+	journal := newBook()
+	journal.write(3)
+	for i := range journal.events {
+		journal.events[i].Log.Text = string(make([]byte, 200<<10)) // encodes to six times as much
+	}
+	journal.events[0].Log.Text = "short"
+	journal.events[1].Log.Text = "short"
+	list, n, err := encodeEvents(journal.events)
+	if err != nil || n != 2 || len(list) > maxBatch {
+		t.Errorf("encodeEvents takes %d events in %d bytes, %v; want the 2 that fit", n, len(list), err)
+	}
+}

@@ -1,0 +1,55 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Whatever a stranger sends is a frame or a protocol error; what is a frame stays the same when it is sent on.
+func FuzzFrame(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"challenge","nonce":"MDEyMzQ1Njc4OWFiY2RlZg=="}`,
+		`{"type":"hello","hello":{"datacenter":"d","journal":"j","version":"1","verbs":["submit"],"epoch":1,"roster":1,"signature":"AA=="}}`,
+		`{"type":"welcome","welcome":{"session":"s","roster":2,"coordinators":["http://c"],"ack":9}}`,
+		`{"type":"refused","error":{"code":"SIGNATURE_INVALID","message":"no","retryable":false}}`,
+		`{"type":"req","id":"1","verb":"submit","params":{"signed":"AA=="}}`,
+		`{"type":"progress","id":"1","stage":"s","detail":"d"}`,
+		`{"type":"res","id":"1","ok":true,"result":null}`,
+		`{"type":"res","id":"1","error":{"code":"X","message":"m","hint":"h","retryable":true}}`,
+		`{"type":"event","events":[{"journal":"j1","seq":11,"time":"2026-11-21T10:00:00Z","run":{"output":{"n":9007199254740993}}}]}`,
+		`{"type":"ack","seq":9223372036854775807}`,
+		`{"type":"ping"}`, `{}`, `[]`, `null`, `{"type":"req"}`, `{"type":"event","events":{}}`, "{\"type\":\"\xff\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := decodeFrame(data)
+		if err != nil {
+			if _, ok := errors.AsType[protocolError](err); !ok {
+				t.Fatalf("decodeFrame = %v, want a protocol error", err)
+			}
+			return
+		}
+		if got.Type == typeEvent {
+			_ = newInflow(newArchive(0), Hello{Journal: "j1"}, 10).on(got)
+		}
+		once, err := got.encode()
+		if err != nil {
+			t.Fatalf("encode what was decoded: %v", err)
+		}
+		again, err := decodeFrame(once)
+		if err != nil {
+			t.Fatalf("decode what was encoded: %v", err)
+		}
+		twice, err := again.encode()
+		if err != nil || !bytes.Equal(once, twice) {
+			t.Fatalf("encoding is not stable: %s, then %s, %v", once, twice, err)
+		}
+		if diff := cmp.Diff(got.Type, again.Type); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

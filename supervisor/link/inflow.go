@@ -1,0 +1,94 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"writ"
+)
+
+// inflow takes the events of one session: in order, without gap, each once.
+type inflow struct {
+	sink     EventSink
+	hello    Hello
+	received int64 // the last event that came; of the reader alone
+	waiting  chan []writ.Event
+}
+
+func newInflow(sink EventSink, hello Hello, after int64) *inflow {
+	// A sender that keeps to the window never fills the channel: every entry has at least one event.
+	return &inflow{sink: sink, hello: hello, received: after, waiting: make(chan []writ.Event, Window)}
+}
+
+// on takes the frames of a session that are not of requests.
+func (in *inflow) on(f *frame) error {
+	if f.Type != typeEvent {
+		return nil // types of later versions
+	}
+	var events []writ.Event
+	if err := decode(f.Events, &events, false); err != nil {
+		return protocolError{fmt.Sprintf("events cannot be read: %v", err)}
+	}
+	fresh := events[:0]
+	for _, e := range events {
+		switch {
+		case e.Journal != in.hello.Journal:
+			return protocolError{fmt.Sprintf("an event of journal %q came in a session of %q", e.Journal, in.hello.Journal)}
+		case e.Seq <= in.received:
+			continue // sent twice: the store has it, or gets it
+		case e.Seq != in.received+1:
+			return protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, in.received+1)}
+		}
+		in.received = e.Seq
+		fresh = append(fresh, e)
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	select {
+	case in.waiting <- fresh:
+		return nil
+	default:
+		return protocolError{fmt.Sprintf("more than %d events are unacknowledged", Window)}
+	}
+}
+
+// store puts events into the sink, all that wait in one transaction, and acknowledges them after that.
+func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
+	for {
+		var events []writ.Event
+		select {
+		case events = <-in.waiting:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for len(in.waiting) > 0 {
+			events = append(events, <-in.waiting...)
+		}
+		if err := in.insist(ctx, events, log); err != nil {
+			return err
+		}
+		if err := p.send(ctx, &frame{Type: typeAck, Seq: events[len(events)-1].Seq}); err != nil {
+			return err
+		}
+	}
+}
+
+// insist stores events, again and again while the sink fails: nothing may be passed over, and requests go on meanwhile.
+func (in *inflow) insist(ctx context.Context, events []writ.Event, log *slog.Logger) error {
+	for attempt := 0; ; attempt++ {
+		err := in.sink.StoreEvents(ctx, in.hello.Datacenter, events)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		wait := retryAfter(attempt)
+		log.WarnContext(ctx, "cannot store events", "err", err, "from", events[0].Seq, "retry_in", wait.Round(time.Millisecond))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"writ"
+)
+
+// Listener is a coordinator's end of the links of all its datacenters: an http.Handler for Path. Fill it in before use; Close it
+// after the HTTP server, which does not know about connections that became links.
+type Listener struct {
+	// Authenticate decides whether the sender of hello speaks for its datacenter: whether the signature over nonce, this coordinator's
+	// URL, datacenter and journal is of the key that the roster has for it. Its error is told to the sender.
+	Authenticate func(ctx context.Context, hello Hello, nonce []byte) error
+	// Welcome returns what the other side is told about this coordinator. Session and Ack are filled in by the listener.
+	Welcome func(ctx context.Context, hello Hello) (Welcome, error)
+	// Events stores the events of the datacenters. While it fails it is asked again and again, and the flow waits.
+	Events EventSink
+	// Verbs are the requests of supervisors that HandlerFor's handlers answer.
+	Verbs []Verb
+	// HandlerFor returns what answers the requests of the sender of hello. It may be nil if Verbs is empty.
+	HandlerFor func(hello Hello) Handler
+	// Connected is told of each session, in a goroutine of its own; its context ends with the session. It may be nil.
+	Connected func(ctx context.Context, session *Session)
+	Log       *slog.Logger
+
+	mu       sync.Mutex
+	sessions map[writ.DatacenterID]*Session // the newest of each datacenter
+	desks    map[writ.DatacenterID]*desk
+	changed  chan struct{} // closed and replaced when a session is ready
+	base     context.Context
+	stop     context.CancelCauseFunc // ends base, and everything with it
+	serving  sync.WaitGroup          // of sessions and of answers to their requests
+}
+
+// Close ends all sessions, refuses new ones, and returns when nothing of them goes on.
+func (l *Listener) Close() {
+	l.mu.Lock()
+	l.open()
+	l.stop(errClosing)
+	l.mu.Unlock()
+	l.serving.Wait()
+}
+
+var (
+	errClosing  = errors.New("the coordinator is stopping")
+	errReplaced = errors.New("another session of the same datacenter took over")
+)
+
+// ServeHTTP serves one link from its handshake to its end.
+func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, err := l.enter()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer l.serving.Done()
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // Accept has answered
+	}
+	defer func() { _ = conn.CloseNow() }()
+
+	s, err := l.greet(ctx, conn, r.RemoteAddr)
+	if err != nil {
+		l.Log.WarnContext(ctx, "link refused", "remote", r.RemoteAddr, "err", err)
+		return
+	}
+	log := l.Log.With("dc", s.Hello.Datacenter, "session", s.ID)
+	if err := l.serve(ctx, conn, s, log); err != nil && !errors.Is(err, errClosing) {
+		log.WarnContext(ctx, "datacenter is away", "err", err)
+	}
+}
+
+// enter counts a request in and returns the context of links, which is not the request's: the server forgets hijacked connections.
+func (l *Listener) enter() (context.Context, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open()
+	if l.base.Err() != nil {
+		return nil, context.Cause(l.base)
+	}
+	l.serving.Add(1)
+	return l.base, nil
+}
+
+// open readies the listener at its first use. The caller holds the lock.
+func (l *Listener) open() {
+	if l.base != nil {
+		return
+	}
+	l.base, l.stop = context.WithCancelCause(context.Background())
+	l.sessions = map[writ.DatacenterID]*Session{}
+	l.desks = map[writ.DatacenterID]*desk{}
+	l.changed = make(chan struct{})
+}
+
+// greet challenges the other side and returns a session, not yet ready, if it proves who it is.
+func (l *Listener) greet(ctx context.Context, conn *websocket.Conn, remote string) (*Session, error) {
+	conn.SetReadLimit(maxGreeting)
+	nonce := make([]byte, 32)
+	_, _ = rand.Read(nonce) // crypto/rand.Read never fails
+	if err := transmit(ctx, conn, &frame{Type: typeChallenge, Nonce: nonce}); err != nil {
+		return nil, err
+	}
+	f, err := await(ctx, conn, typeHello)
+	if err != nil {
+		return nil, err
+	}
+	hello := *f.Hello
+	if err := l.admit(ctx, hello, nonce); err != nil {
+		refuse(ctx, conn, err)
+		return nil, fmt.Errorf("admit %q: %w", hello.Datacenter, err)
+	}
+	return &Session{ID: writ.NewUUID(), Hello: hello, Remote: remote, Since: time.Now(), ended: make(chan struct{})}, nil
+}
+
+func (l *Listener) admit(ctx context.Context, hello Hello, nonce []byte) error {
+	if !writ.ValidUUID(string(hello.Datacenter)) || hello.Journal == "" || len(hello.Journal) > maxID {
+		return writ.Errorf(writ.CodeBadRequest, "a hello names its datacenter by UUID, and its journal")
+	}
+	return l.Authenticate(ctx, hello, nonce)
+}
+
+// refuse tells the other side why it gets no welcome.
+func refuse(ctx context.Context, conn *websocket.Conn, err error) {
+	_ = transmit(ctx, conn, &frame{Type: typeRefused, Error: failureOf(err)})
+	_ = conn.Close(websocket.StatusPolicyViolation, string(writ.CodeOf(err)))
+}
+
+// serve runs a session to its end. It begins when the one before it has ended, so that events are never stored by both.
+func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, log *slog.Logger) error {
+	defer close(s.ended)
+	session, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.end = end
+	before, err := l.claim(s)
+	if err != nil {
+		refuse(ctx, conn, err)
+		return fmt.Errorf("claim datacenter: %w", err)
+	}
+	defer l.release(s)
+	if before != nil {
+		before.end(errReplaced)
+		<-before.ended
+	}
+	in, err := l.welcome(session, conn, s)
+	if err != nil {
+		refuse(ctx, conn, err)
+		return fmt.Errorf("welcome: %w", err)
+	}
+	l.announce(s)
+	log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch, "after", in.received)
+	err = s.peer.run(session, ctx, in.on, l.works(s, in, log)...)
+	return cmp.Or(context.Cause(session), err)
+}
+
+// works are what goes on besides reading and writing while a session stands.
+func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(context.Context) error {
+	works := []func(context.Context) error{
+		func(ctx context.Context) error { return in.store(ctx, s.peer, log) },
+	}
+	if l.Connected != nil {
+		works = append(works, func(ctx context.Context) error {
+			l.Connected(ctx, s)
+			return nil
+		})
+	}
+	return works
+}
+
+// claim makes s the session of its datacenter and returns the one that was. A supervisor whose epoch was taken by another one of the
+// same journal is refused: it does not know yet that it is fenced off.
+func (l *Listener) claim(s *Session) (before *Session, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	dc := s.Hello.Datacenter
+	before = l.sessions[dc]
+	if before != nil && before.Hello.Journal == s.Hello.Journal && before.Hello.Epoch > s.Hello.Epoch {
+		return nil, writ.Errorf(writ.CodeConflict, "a supervisor with epoch %d serves the datacenter already; this one has %d", before.Hello.Epoch, s.Hello.Epoch)
+	}
+	if l.desks[dc] == nil {
+		l.desks[dc] = newDesk(&l.serving, l.Log.With("dc", dc))
+	}
+	s.peer = &peer{
+		other: "the supervisor of datacenter " + string(dc),
+		gone:  writ.CodeDatacenterAway,
+		desk:  l.desks[dc],
+		verbs: l.Verbs,
+	}
+	if l.HandlerFor != nil {
+		s.peer.answer = l.HandlerFor(s.Hello)
+	}
+	l.sessions[dc] = s
+	return before, nil
+}
+
+// welcome ends the handshake.
+func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session) (*inflow, error) {
+	welcome, err := l.Welcome(ctx, s.Hello)
+	if err != nil {
+		return nil, err
+	}
+	welcome.Session = s.ID
+	if welcome.Ack, err = l.Events.LastEvent(ctx, s.Hello.Datacenter, s.Hello.Journal); err != nil {
+		return nil, fmt.Errorf("find last event: %w", err)
+	}
+	s.peer.attach(conn)
+	if err := transmit(ctx, conn, &frame{Type: typeWelcome, Welcome: &welcome}); err != nil {
+		return nil, err
+	}
+	return newInflow(l.Events, s.Hello, welcome.Ack), nil
+}
+
+// announce lets requests find s.
+func (l *Listener) announce(s *Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.ready = true
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// release takes s out of the list, unless another session took its place.
+func (l *Listener) release(s *Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions[s.Hello.Datacenter] == s {
+		delete(l.sessions, s.Hello.Datacenter)
+	}
+}

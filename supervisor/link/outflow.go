@@ -1,0 +1,134 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"writ"
+)
+
+// outflow sends the events of a journal in one session: in order, from what the coordinator has, at most Window unacknowledged.
+type outflow struct {
+	source      EventSource
+	coordinator string
+
+	mu      sync.Mutex
+	sent    int64         // the last event on its way
+	acks    int64         // the last event that is stored there
+	changed chan struct{} // closed and replaced when acks rises
+}
+
+func newOutflow(source EventSource, coordinator string, after int64) *outflow {
+	return &outflow{source: source, coordinator: coordinator, sent: after, acks: after, changed: make(chan struct{})}
+}
+
+// state returns where the flow stands, and a channel that is closed when acks rises.
+func (o *outflow) state() (sent, acks int64, changed <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent, o.acks, o.changed
+}
+
+// acked takes an ack of the coordinator.
+func (o *outflow) acked(seq int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if seq > o.sent {
+		return protocolError{fmt.Sprintf("event %d was acknowledged, but only %d were sent", seq, o.sent)}
+	}
+	if seq > o.acks {
+		o.acks = seq
+		close(o.changed)
+		o.changed = make(chan struct{})
+	}
+	return nil
+}
+
+// send sends events until ctx ends or the source fails.
+func (o *outflow) send(ctx context.Context, p *peer) error {
+	for {
+		sent, acks, changed := o.state()
+		room := Window - int(sent-acks)
+		if room == 0 {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		events, err := o.source.Events(ctx, sent, room)
+		if err != nil {
+			return fmt.Errorf("read events after %d: %w", sent, err)
+		}
+		if err := o.sendAll(ctx, p, events[:min(len(events), room)]); err != nil {
+			return err
+		}
+	}
+}
+
+// sendAll sends events, as many in a frame as fit well.
+func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) error {
+	for len(events) > 0 {
+		batch, n, err := encodeEvents(events)
+		if err != nil {
+			return err
+		}
+		o.mu.Lock()
+		first, next := events[0].Seq, o.sent+1
+		if first == next {
+			o.sent = events[n-1].Seq // before the frame is out: its ack may be faster than this goroutine
+		}
+		o.mu.Unlock()
+		if first != next {
+			return fmt.Errorf("the journal gave event %d where %d was due", first, next)
+		}
+		if err := p.send(ctx, &frame{Type: typeEvent, Events: batch}); err != nil {
+			return fmt.Errorf("send event %d: %w", first, err)
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+// encodeEvents encodes the first n of events as a list that fits into a frame beside others, or one alone.
+func encodeEvents(events []writ.Event) (list json.RawMessage, n int, err error) {
+	list = append(list, '[')
+	for _, e := range events {
+		one, err := json.Marshal(e)
+		if err != nil {
+			return nil, 0, fmt.Errorf("encode event %d: %w", e.Seq, err)
+		}
+		if n > 0 {
+			if len(list)+len(one) > maxBatch {
+				break
+			}
+			list = append(list, ',')
+		}
+		list = append(list, one...)
+		n++
+	}
+	return append(list, ']'), n, nil
+}
+
+// confirm tells the source what the coordinator has, the newest only if acks come faster than the source takes them.
+func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
+	confirmed := int64(0)
+	for {
+		_, acks, changed := o.state()
+		if acks > confirmed {
+			if err := o.source.Acknowledge(ctx, o.coordinator, acks); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err)
+			}
+			confirmed = acks
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

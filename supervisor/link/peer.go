@@ -1,0 +1,299 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+)
+
+// requestWithin bounds a request whose context has no deadline.
+const requestWithin = 30 * time.Second
+
+// peer is one end of a link after the handshake; besides events, which flow one way, both ends are alike.
+type peer struct {
+	conn   *websocket.Conn
+	other  string    // who is at the other end, in words
+	gone   writ.Code // of requests when the other end is away
+	desk   *desk     // takes what the other end requests
+	answer Handler
+	verbs  []Verb // that answer knows
+
+	out  chan []byte
+	pong chan struct{} // the reader asks the writer for a pong
+	done chan struct{} // closed when the session is over
+
+	mu   sync.Mutex
+	open map[string]*exchange // requests of this side that wait for their answer; nil when the session is over
+}
+
+// exchange is one open request of this side.
+type exchange struct {
+	progress chan *frame
+	answer   chan *frame
+}
+
+// attach readies p for run on a connection whose handshake is done.
+func (p *peer) attach(conn *websocket.Conn) {
+	conn.SetReadLimit(MaxFrame)
+	p.conn = conn
+	p.out = make(chan []byte)
+	p.pong = make(chan struct{}, 1)
+	p.done = make(chan struct{})
+	p.open = map[string]*exchange{}
+}
+
+// run carries frames until the connection breaks, the other side breaks the rules, one of the works ends with an error, or ctx ends.
+// handlers is the context of answering requests, which outlives the session. on gets the frames that are not of requests. works may
+// use send. When run returns, all but the handlers have.
+func (p *peer) run(ctx, handlers context.Context, on func(f *frame) error, works ...func(ctx context.Context) error) error {
+	group, session := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.read(session, handlers, on) })
+	group.Go(func() error { return p.write(session) })
+	for _, work := range works {
+		group.Go(func() error { return work(session) })
+	}
+	err := group.Wait()
+
+	p.mu.Lock()
+	p.open = nil
+	p.mu.Unlock()
+	close(p.done)
+	if broken, ok := errors.AsType[protocolError](err); ok {
+		_ = p.conn.Close(websocket.StatusPolicyViolation, shortened(broken.what))
+	}
+	_ = p.conn.CloseNow()
+	return err
+}
+
+// read takes frames until it cannot. It never waits for the other side to read, so two ends cannot wait for each other.
+func (p *peer) read(session, handlers context.Context, on func(f *frame) error) error {
+	for {
+		f, err := receive(session, p.conn, readWithin)
+		if err != nil {
+			return err
+		}
+		switch f.Type {
+		case typeRequest:
+			p.desk.take(handlers, p, f)
+		case typeProgress, typeResponse:
+			p.resolve(f)
+		case typePing:
+			select {
+			case p.pong <- struct{}{}:
+			default: // one is on its way
+			}
+		default:
+			if err := on(f); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// write is the only writer of frames.
+func (p *peer) write(session context.Context) error {
+	pong, err := (&frame{Type: typePong}).encode()
+	if err != nil {
+		return err
+	}
+	for {
+		var data []byte
+		select {
+		case <-session.Done():
+			return session.Err()
+		case data = <-p.out:
+		case <-p.pong:
+			data = pong
+		}
+		if err := writeWhole(session, p.conn, data); err != nil {
+			return err
+		}
+	}
+}
+
+// ping keeps both ends sure of each other.
+func (p *peer) ping(session context.Context) error {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-session.Done():
+			return session.Err()
+		case <-tick.C:
+			if err := p.send(session, &frame{Type: typePing}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// send hands a frame to the writer.
+func (p *peer) send(ctx context.Context, f *frame) error {
+	data, err := f.encode()
+	if err != nil {
+		return err
+	}
+	select {
+	case p.out <- data:
+		return nil
+	case <-p.done:
+		return errCut
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// request asks the other side and reads its answer into result, which may be nil. It returns errCut if the session ends before
+// the answer; the same id may then be asked again in another session.
+func (p *peer) request(ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string)) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("encode parameters of %s: %w", verb, err)
+	}
+	x := &exchange{progress: make(chan *frame, 16), answer: make(chan *frame, 1)}
+	p.mu.Lock()
+	if p.open == nil {
+		p.mu.Unlock()
+		return errCut
+	}
+	p.open[id] = x
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.open, id)
+		p.mu.Unlock()
+	}()
+
+	if err := p.send(ctx, &frame{Type: typeRequest, ID: id, Verb: verb, Params: raw}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case f := <-x.progress:
+			tell(progress, f)
+		case f := <-x.answer:
+			for len(x.progress) > 0 {
+				tell(progress, <-x.progress)
+			}
+			return p.outcome(verb, f, result)
+		case <-p.done:
+			return errCut
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func tell(progress func(stage, detail string), f *frame) {
+	if progress != nil {
+		progress(f.Stage, f.Detail)
+	}
+}
+
+// outcome turns an answer into result or its error.
+func (p *peer) outcome(verb Verb, f *frame, result any) error {
+	if !f.OK {
+		return f.Error.asError(p.other, f.ID)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := decode(f.Result, result, false); err != nil {
+		return writ.Errorf(writ.CodeExecError, "%s answered %s with something that cannot be read: %v", p.other, verb, err)
+	}
+	return nil
+}
+
+// resolve hands an answer or progress to the request that waits for it, if it still does. Progress is dropped rather than waited for.
+func (p *peer) resolve(f *frame) {
+	p.mu.Lock()
+	x := p.open[f.ID]
+	p.mu.Unlock()
+	if x == nil {
+		return
+	}
+	to := x.progress
+	if f.Type == typeResponse {
+		to = x.answer
+	}
+	select {
+	case to <- f:
+	default:
+	}
+}
+
+// bounded gives ctx the deadline that every request has, and a way to name what its end means.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, requestWithin)
+}
+
+// failed says what the error of a request means to a caller whose own context is ctx.
+func (p *peer) failed(err error, verb Verb) error {
+	switch {
+	case errors.Is(err, errCut):
+		return writ.Errorf(p.gone, "the link to %s was cut before %s was answered", p.other, verb)
+	case errors.Is(err, context.DeadlineExceeded):
+		return writ.Errorf(writ.CodeTimeout, "%s did not answer %s in time", p.other, verb)
+	default:
+		return err
+	}
+}
+
+// receive reads one frame.
+func receive(ctx context.Context, conn *websocket.Conn, within time.Duration) (*frame, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("nothing came for %v", within))
+	defer cancel()
+	kind, data, err := conn.Read(ctx)
+	switch {
+	case errors.Is(err, websocket.ErrMessageTooBig):
+		return nil, protocolError{"a frame is too large"}
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	case kind != websocket.MessageText:
+		return nil, protocolError{"a frame is binary"}
+	}
+	return decodeFrame(data)
+}
+
+// transmit writes one frame of the handshake.
+func transmit(ctx context.Context, conn *websocket.Conn, f *frame) error {
+	data, err := f.encode()
+	if err != nil {
+		return err
+	}
+	return writeWhole(ctx, conn, data)
+}
+
+func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the other side took nothing for %v", writeWithin))
+	defer cancel()
+	if err := conn.Write(ctx, websocket.MessageText, data); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}
+
+// shortened fits a reason into a close frame.
+func shortened(reason string) string {
+	const most = 120
+	if len(reason) > most {
+		return reason[:most]
+	}
+	return reason
+}

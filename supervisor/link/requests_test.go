@@ -1,0 +1,278 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+// linked runs a coordinator and a supervisor in a bubble and gives test their session.
+func linked(t *testing.T, change func(*Listener, *Dialer), test func(t *testing.T, l *Listener, d *Dialer, s *Session)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		net := newWire()
+		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
+		sessions := connected(l)
+		if change != nil {
+			change(l, d)
+		}
+		defer net.serve(l)()
+		defer start(t, d)()
+		test(t, l, d, within(t, sessions, "the session"))
+	})
+}
+
+func TestRequestsAreAnsweredInBothDirectionsOverLoopback(t *testing.T) {
+	l := coordinator(newArchive(0))
+	l.Verbs = []Verb{VerbRegister}
+	l.HandlerFor = func(hello Hello) Handler {
+		return func(_ context.Context, verb Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+			return fmt.Sprintf("%s %s from %s", verb, params, hello.Datacenter), nil
+		}
+	}
+	sessions := connected(l)
+	server := httptest.NewServer(l)
+	defer server.Close()
+	defer l.Close()
+	d := supervisor(server.Client(), newBook())
+	d.URL = server.URL
+	d.Sign = func(_ Hello, nonce []byte, _ string) ([]byte, error) { return proof(nonce, coordAt), nil }
+	welcomes := make(chan Welcome, 1)
+	d.Welcomed = func(_ context.Context, w Welcome) { welcomes <- w }
+	defer start(t, d)()
+	s := within(t, sessions, "the session")
+
+	if w := within(t, welcomes, "the welcome"); w.Session != s.ID || w.Roster != 7 || !slices.Equal(w.Coordinators, []string{coordAt}) {
+		t.Errorf("Welcome = %+v", w)
+	}
+	if got, ok := l.Session(dc); !ok || got != s || s.Hello.Version != "1.2.3" || s.Hello.Epoch != 5 {
+		t.Errorf("Session = %v %v, hello %+v", got, ok, s.Hello)
+	}
+	var answer struct{ Echo string }
+	var stages []string
+	progress := func(stage, detail string) { stages = append(stages, stage+" "+detail) }
+	if err := l.Request(t.Context(), dc, VerbSubmit, "text", &answer, progress); err != nil || answer.Echo != "text" {
+		t.Errorf("Request = %+v, %v", answer, err)
+	}
+	if diff := cmp.Diff([]string{"verified alice", "stored "}, stages); diff != "" {
+		t.Error(diff)
+	}
+	var registered string
+	if err := d.Request(t.Context(), VerbRegister, 1, &registered); err != nil || registered != "register 1 from "+string(dc) {
+		t.Errorf("Dialer.Request = %q, %v", registered, err)
+	}
+}
+
+func TestErrorsCrossTheLink(t *testing.T) {
+	linked(t, nil, func(t *testing.T, l *Listener, d *Dialer, s *Session) {
+		for _, tt := range []struct {
+			name string
+			do   func() error
+			code writ.Code
+			says string
+		}{
+			{"the handler's own error", func() error { return s.Request(t.Context(), VerbPlan, 1, nil, nil) }, writ.CodeScriptInvalid, "line 3 is wrong"},
+			{"an error that nobody chose", func() error { return s.Request(t.Context(), VerbValues, 1, nil, nil) }, writ.CodeExecError, "its log says why"},
+			{"a verb that hello did not name", func() error { return s.Request(t.Context(), VerbQueues, 1, nil, nil) }, writ.CodeVerbUnsupported, `"queues"`},
+			{"a verb that the coordinator does not answer", func() error { return d.Request(t.Context(), "dance", 1, nil) }, writ.CodeVerbUnsupported, `"dance"`},
+			{"parameters that do not fit", func() error { return s.Request(t.Context(), VerbSubmit, make([]byte, MaxFrame), nil, nil) }, writ.CodeTooLarge, "1048576"},
+			{"an answer that does not fit", func() error { return s.Request(t.Context(), VerbLogs, 1, nil, nil) }, writ.CodeTooLarge, "1048576"},
+			{"an answer of another form", func() error { return s.Request(t.Context(), VerbSubmit, 1, new(int), nil) }, writ.CodeExecError, "cannot be read"},
+			{"a datacenter that is not there", func() error { return l.Request(t.Context(), "nowhere", VerbSubmit, 1, nil, nil) }, writ.CodeDatacenterAway, "not connected"},
+		} {
+			err := tt.do()
+			if writ.CodeOf(err) != tt.code || !strings.Contains(fmt.Sprint(err), tt.says) || strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("%s: %v (%s), want %s and %q", tt.name, err, writ.CodeOf(err), tt.code, tt.says)
+			}
+		}
+		if e := writ.AsError(s.Request(t.Context(), VerbPlan, 1, nil, nil)); e.Hint != "look at line 3" {
+			t.Errorf("the hint arrives as %q", e.Hint)
+		}
+	})
+}
+
+func TestRequestsEndInTime(t *testing.T) {
+	change := func(_ *Listener, d *Dialer) {
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	linked(t, change, func(t *testing.T, l *Listener, _ *Dialer, s *Session) {
+		began := time.Now()
+		if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeTimeout {
+			t.Errorf("without deadline: %v, want TIMEOUT", err)
+		}
+		if took := time.Since(began); took != requestWithin {
+			t.Errorf("without deadline it took %v, want %v", took, requestWithin)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Request(ctx, dc, VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeTimeout {
+			t.Errorf("with deadline: %v, want TIMEOUT", err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		if err := s.Request(ctx, VerbSubmit, 1, nil, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v, want the caller's own error", err)
+		}
+	})
+}
+
+// The supervisor goes on with what it was asked when its link is cut, and answers in the next session; it does it once.
+func TestRequestOutlivesItsSession(t *testing.T) {
+	var calls atomic.Int32
+	var begun, finish chan struct{} // of the bubble
+	linked(t, func(_ *Listener, d *Dialer) {
+		begun, finish = make(chan struct{}, 1), make(chan struct{})
+		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+			calls.Add(1)
+			begun <- struct{}{}
+			<-finish
+			return "done", nil
+		}
+	}, func(t *testing.T, l *Listener, _ *Dialer, s *Session) {
+		type outcome struct {
+			text string
+			err  error
+		}
+		asked := make(chan outcome, 2)
+		go func() {
+			var o outcome
+			o.err = l.Request(t.Context(), dc, VerbSubmit, 1, &o.text, nil)
+			asked <- o
+		}()
+		within(t, begun, "the handler")
+		cut := make(chan error, 1)
+		go func() { cut <- s.Request(t.Context(), VerbSubmit, 1, nil, nil) }()
+		within(t, begun, "the second handler")
+		s.end(errors.New("cut"))
+		if err := within(t, cut, "the end of the session's request"); writ.CodeOf(err) != writ.CodeDatacenterAway {
+			t.Errorf("Session.Request = %v, want DATACENTER_UNAVAILABLE", err)
+		}
+		time.Sleep(3 * time.Second) // the link is back
+		close(finish)
+		if o := within(t, asked, "the answer"); o.err != nil || o.text != "done" {
+			t.Errorf("Listener.Request = %+v", o)
+		}
+		if n := calls.Load(); n != 2 {
+			t.Errorf("two requests were done %d times", n)
+		}
+	})
+}
+
+func TestRequestGivesUpOnADatacenterThatStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newWire()
+		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
+		begun := make(chan struct{}, 1)
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		sessions := connected(l)
+		defer net.serve(l)()
+		stop := start(t, d)
+		within(t, sessions, "the session")
+		asked := make(chan error, 1)
+		go func() { asked <- l.Request(t.Context(), dc, VerbSubmit, 1, nil, nil) }()
+		within(t, begun, "the handler")
+		stop()
+		if err := within(t, asked, "the answer"); writ.CodeOf(err) != writ.CodeDatacenterAway {
+			t.Errorf("Request = %v, want DATACENTER_UNAVAILABLE", err)
+		}
+		if err := d.Request(t.Context(), VerbRegister, 1, nil); writ.CodeOf(err) != writ.CodeUnreachable {
+			t.Errorf("Dialer.Request without a link = %v, want UNREACHABLE", err)
+		}
+	})
+}
+
+func TestHandlerPanicIsAnAnswer(t *testing.T) {
+	change := func(_ *Listener, d *Dialer) {
+		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { panic("ouch") }
+	}
+	linked(t, change, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
+		for range 2 { // the session survives it
+			if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeExecError {
+				t.Errorf("Request = %v, want EXEC_ERROR", err)
+			}
+		}
+	})
+}
+
+func TestTooManyRequestsAreRefused(t *testing.T) {
+	var release chan struct{}
+	linked(t, func(_ *Listener, d *Dialer) {
+		release = make(chan struct{})
+		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+			<-release
+			return nil, nil
+		}
+	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
+		done := make(chan error, maxRunning)
+		for range maxRunning {
+			go func() { done <- s.Request(t.Context(), VerbSubmit, 1, nil, nil) }()
+		}
+		synctest.Wait()
+		if err := s.Request(t.Context(), VerbSubmit, 1, nil, nil); writ.CodeOf(err) != writ.CodeRateLimited {
+			t.Errorf("request %d = %v, want RATE_LIMITED", maxRunning+1, err)
+		}
+		close(release)
+		for range maxRunning {
+			if err := within(t, done, "an answer"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestAnswersKeepEveryDigit(t *testing.T) {
+	const large = int64(1)<<53 + 1
+	change := func(_ *Listener, d *Dialer) {
+		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+			return RunValues{Calls: []CallValues{{Values: map[string]any{"n": large, "list": []any{large, map[string]any{"m": large}}}}}}, nil
+		}
+	}
+	linked(t, change, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
+		var got RunValues
+		if err := s.Request(t.Context(), VerbValues, 1, &got, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"n": large, "list": []any{large, map[string]any{"m": large}}}
+		if diff := cmp.Diff(want, got.Calls[0].Values); diff != "" {
+			t.Error(diff)
+		}
+		if err := writ.CheckValue(got.Calls[0].Values); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, params := range []string{``, `null x`, `{"signed":"YQ==","more":1}`, `{"signed":1}`, `[`} {
+		if err := Decode(json.RawMessage(params), &Submit{}); writ.CodeOf(err) != writ.CodeBadRequest {
+			t.Errorf("Decode(%q) = %v, want BAD_REQUEST", params, err)
+		}
+	}
+	var floats any
+	if err := Decode(json.RawMessage(`{"half":0.5}`), &floats); writ.CodeOf(err) != writ.CodeBadRequest {
+		t.Errorf("Decode of a float = %v, want BAD_REQUEST", err)
+	}
+	var s Submit
+	if err := Decode(json.RawMessage(`{"signed":"YQ=="}`), &s); err != nil || string(s.Signed) != "a" {
+		t.Errorf("Decode = %q, %v", s.Signed, err)
+	}
+}

@@ -1,0 +1,111 @@
+package link
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	"writ"
+)
+
+// Decode reads the parameters of a request into v, a pointer. Fields that v does not have are refused, so that nobody believes that
+// an option was heard which was not. The error is BAD_REQUEST.
+func Decode(params json.RawMessage, v any) error {
+	if len(params) == 0 {
+		return writ.Errorf(writ.CodeBadRequest, "the request has no parameters")
+	}
+	if err := decode(params, v, true); err != nil {
+		return writ.Errorf(writ.CodeBadRequest, "the parameters cannot be read: %v", err)
+	}
+	return nil
+}
+
+// decode reads one JSON text into v. Numbers that land in an interface become int64, as values are in this system: as the float64
+// of encoding/json they would lose digits.
+func decode(data []byte, v any, strict bool) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if strict {
+		d.DisallowUnknownFields()
+	}
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the value")
+	}
+	return exact(reflect.ValueOf(v))
+}
+
+// exact replaces every json.Number in an interface below v by its int64.
+func exact(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return exact(v.Elem())
+	case reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		if n, ok := v.Interface().(json.Number); ok {
+			i, err := n.Int64()
+			if err != nil {
+				return fmt.Errorf("%s is not a 64-bit integer", n)
+			}
+			v.Set(reflect.ValueOf(i))
+			return nil
+		}
+		return exact(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				if err := exact(v.Field(i)); err != nil {
+					return err
+				}
+			}
+		}
+	case reflect.Slice:
+		if !mayHoldValues(v.Type().Elem()) {
+			return nil
+		}
+		for i := range v.Len() {
+			if err := exact(v.Index(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		if !mayHoldValues(v.Type().Elem()) {
+			return nil
+		}
+		return exactMap(v)
+	}
+	return nil
+}
+
+// exactMap does exact for the elements of a map, which cannot be changed in place.
+func exactMap(v reflect.Value) error {
+	for it := v.MapRange(); it.Next(); {
+		e := reflect.New(v.Type().Elem()).Elem()
+		e.Set(it.Value())
+		if err := exact(e); err != nil {
+			return err
+		}
+		v.SetMapIndex(it.Key(), e)
+	}
+	return nil
+}
+
+// mayHoldValues spares exact the elements that cannot hold an interface, the bytes of a []byte above all.
+func mayHoldValues(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:
+		return true
+	default:
+		return false
+	}
+}
