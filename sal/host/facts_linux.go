@@ -1,0 +1,80 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"writ/sal/catalog"
+)
+
+const gib = 1 << 30
+
+// read gathers the facts for which Go has no portable call.
+func read(dir string) (catalog.NodeFacts, error) {
+	var f catalog.NodeFacts
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return f, err
+	}
+	f.BootID = strings.TrimSpace(string(boot))
+
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return f, fmt.Errorf("uname: %w", err)
+	}
+	f.Kernel = unix.ByteSliceToString(name.Release[:])
+	f.OS = osName()
+
+	meminfo, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return f, err
+	}
+	if f.MemoryMiB, err = memoryMiB(meminfo); err != nil {
+		return f, err
+	}
+
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return f, fmt.Errorf("look at the disk of %s: %w", dir, err)
+	}
+	f.DiskGiB = int64(disk.Blocks) * disk.Bsize / gib
+	f.DiskFreeGiB = int64(disk.Bavail) * disk.Bsize / gib
+
+	if kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
+		f.KVM = true
+		_ = kvm.Close()
+	}
+	return f, nil
+}
+
+// memoryMiB reads the first line of /proc/meminfo, "MemTotal:       24033520 kB".
+func memoryMiB(meminfo []byte) (int64, error) {
+	line, _, _ := bytes.Cut(meminfo, []byte("\n"))
+	fields := strings.Fields(string(line))
+	if len(fields) != 3 || fields[0] != "MemTotal:" {
+		return 0, fmt.Errorf("/proc/meminfo begins with %q", line)
+	}
+	kib, err := strconv.ParseInt(fields[1], 10, 64)
+	return kib / 1024, err
+}
+
+// osName is what the distribution calls itself, "linux" if it does not say.
+func osName() string {
+	file, err := os.Open("/etc/os-release")
+	if err != nil {
+		return "linux"
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+			return strings.Trim(value, `"'`)
+		}
+	}
+	return "linux"
+}
