@@ -1,0 +1,265 @@
+// Package ledger is the contract of the central records: the rosters, the submissions that came in, and copies of what the
+// datacenters say of their runs, calls, nodes and resources. Only rosters and waiting submissions are the truth here; everything else
+// is a copy that events keep up to date, and a datacenter works on without it. It must not know HTTP, Redis or policy: whoever writes
+// has verified before. Arguments and values of operations never come here. The exam of every ledger is ledger/ledgertest.
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/identity"
+)
+
+// Ledger is everything that a coordinator remembers.
+//
+// All methods may be called concurrently. A method that changes something has done so durably when it returns nil, and has changed
+// nothing when it returns an error, unless its context ended first: then nobody knows. Errors are *writ.Error where the caller can do
+// something about them: NOT_FOUND, CONFLICT, BAD_REQUEST for a cursor that this ledger did not make, and STORE_UNAVAILABLE when the
+// store cannot be used at the moment. What a method returns belongs to the caller.
+type Ledger interface {
+	Rosters
+	Registrations
+	Submissions
+	Records
+	Events
+
+	// Check returns nil if the ledger can be written now, and STORE_UNAVAILABLE if its disk is full, read-only or away.
+	Check(ctx context.Context) error
+	// Prune forgets events that were stored before one time, and runs that ended before another, with their calls and submissions.
+	Prune(ctx context.Context, events, runs time.Time) error
+	// Close frees what the ledger holds. Nothing may be called afterwards.
+	Close() error
+}
+
+// Rosters keeps every version of the roster for ever, and what the newest says as rows that can be listed.
+type Rosters interface {
+	// AddRoster records a verified roster with its signed bytes, and removes the registrations of supervisors that it names. A
+	// version that is there already with the same bytes changes nothing; any other version that is not higher than all of them is a
+	// CONFLICT. Versions may be left out: a recovery skips some.
+	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
+	// Rosters returns the signed bytes of all versions after one, oldest first.
+	Rosters(ctx context.Context, after int) ([][]byte, error)
+	// Regions lists the regions of the newest roster by name.
+	Regions(ctx context.Context) ([]Region, error)
+	// Datacenters lists the datacenters of the newest roster by region and name.
+	Datacenters(ctx context.Context) ([]Datacenter, error)
+	// Projects lists the projects of the newest roster by name and id.
+	Projects(ctx context.Context) ([]identity.Project, error)
+}
+
+// Region is where datacenters stand.
+type Region struct {
+	Name        string `json:"name"`
+	Datacenters int    `json:"datacenters"` // how many
+}
+
+// Datacenter is a datacenter as the roster names it.
+type Datacenter struct {
+	writ.Datacenter
+	Key     string `json:"key"` // fingerprint of its supervisor's key, "SHA256:…"
+	Enabled bool   `json:"enabled"`
+}
+
+// MaxRegistrations is how many supervisors may wait to be taken into the roster. Registering needs no right, so it must be bounded.
+const MaxRegistrations = 100
+
+// Registrations keeps supervisors that wait for a place in the roster.
+type Registrations interface {
+	// AddRegistration records a registration. The same key with the same token again changes nothing, so that nobody else can put
+	// something in its place. RATE_LIMITED if MaxRegistrations wait.
+	AddRegistration(ctx context.Context, registration Registration) error
+	// Registrations lists those that wait, oldest first.
+	Registrations(ctx context.Context) ([]Registration, error)
+	// RemoveRegistrations forgets those that were received before a time.
+	RemoveRegistrations(ctx context.Context, before time.Time) error
+}
+
+// Registration is what a supervisor says of itself before the roster names it. Nothing in it is verified here: whoever signs the key
+// into the roster has the token and verifies the proof.
+type Registration struct {
+	Token    string    // the token's id, "" if it has none
+	Name     string    // what the datacenter wants to be called
+	Key      []byte    // ed25519 public key of the supervisor
+	Nonce    []byte    // 32 random bytes
+	Proof    []byte    // of the token, over identity.RegistrationText
+	URL      string    // where the supervisor's nodes find it, "" if it did not say
+	Received time.Time // set by the caller
+}
+
+// Submissions keeps submissions and moves them by writ.SubmissionMoves, each move by compare-and-set and with its event.
+type Submissions interface {
+	// AddSubmission records a verified submission as waiting, and its run as one that waits. If a submission with this payload is
+	// there already, whatever its state and signature, nothing changes, and that one is returned with added false.
+	AddSubmission(ctx context.Context, incoming Incoming) (submission writ.Submission, added bool, err error)
+	// Submission returns a submission by the digest of its payload.
+	Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error)
+	// Signed returns the bytes of a submission: text and signature.
+	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
+	// Waiting lists at most max waiting submissions of a datacenter that come after one of them in order of arrival; the zero value
+	// of after stands before all.
+	Waiting(ctx context.Context, datacenter writ.DatacenterID, after Position, max int) ([]writ.Submission, error)
+	// Overdue lists at most max waiting submissions of any datacenter that expired before now, those that expired first in front.
+	Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error)
+	// Deliver records that the submission's datacenter accepted it as this run, which becomes the ledger's copy unless the
+	// datacenter's events have told more already. A submission that is delivered already stays so; any other state is a CONFLICT.
+	Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error
+	// Reject moves a waiting submission to refused or expired, for a reason, and its run with it. It is a CONFLICT unless the
+	// submission is waiting, so that it cannot be both delivered and refused.
+	Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error
+}
+
+// Incoming is a submission with what is shown of its run until the datacenter has it.
+type Incoming struct {
+	writ.Submission
+	ProjectName string
+	Deployment  string // as in the payload's header, "" for none
+	Signed      []byte
+}
+
+// Position is a place in the order of arrival.
+type Position struct {
+	Received time.Time
+	Payload  writ.Digest
+}
+
+// PositionOf returns where a submission stands.
+func PositionOf(s writ.Submission) Position { return Position{s.Received, s.Payload} }
+
+// State is the state of a run as the ledger shows it: that of the run once its datacenter has it, before that the one of its
+// submission.
+type State string
+
+// The states that a run has before its datacenter has it. The others are those of writ.RunState; expired is a state of both.
+const (
+	StateWaiting = State(writ.SubmissionWaiting)
+	StateRefused = State(writ.SubmissionRefused)
+)
+
+// States lists every state of a run in the order in which a run can pass through them.
+var States = []State{
+	StateWaiting, StateRefused, State(writ.RunAccepted), State(writ.RunRunning),
+	State(writ.RunSucceeded), State(writ.RunFailed), State(writ.RunCancelled), State(writ.RunExpired),
+}
+
+// Run is the ledger's copy of a run, without output. While the datacenter does not have the run, Run.State and Run.Accepted are zero.
+type Run struct {
+	writ.Run
+	State   State
+	Created time.Time // when the submission came, or when the run was accepted if it came another way; lists are sorted by it
+}
+
+// Records are copies of what the datacenters say.
+type Records interface {
+	// Run returns a run.
+	Run(ctx context.Context, id writ.RunID) (Run, error)
+	// Runs lists runs, newest first.
+	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
+	// CountRuns counts the runs in each state; a state without runs has no entry.
+	CountRuns(ctx context.Context) (map[State]int, error)
+	// Calls lists the calls of a run by their numbers. A run that nobody knows has none.
+	Calls(ctx context.Context, run writ.RunID, page Page) (List[writ.Call], error)
+	// CountCalls counts the calls of runs by state. A run without calls has no entry.
+	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
+	// Nodes lists nodes by datacenter and name. Nodes that were removed are listed only if the filter asks for them.
+	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
+	// Resources lists resources by datacenter, project, kind and name.
+	Resources(ctx context.Context, filter ResourceFilter, page Page) (List[writ.Resource], error)
+}
+
+// Limits of pages.
+const (
+	DefaultLimit = 50
+	MaxLimit     = 500
+)
+
+// Page asks for a part of a list.
+type Page struct {
+	Limit  int    // DefaultLimit if 0, never more than MaxLimit
+	Cursor string // Next of the page before, "" for the first
+}
+
+// List is a part of a list. What is added or removed between two pages never makes an item come twice or be left out.
+type List[T any] struct {
+	Items []T
+	Next  string // the cursor of the next page, "" if this is the last
+}
+
+// RunFilter selects runs; an empty field selects all.
+type RunFilter struct {
+	States      []State
+	Datacenter  writ.DatacenterID
+	Project     writ.ProjectID
+	ProjectName string
+	Signer      string
+}
+
+// NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.
+type NodeFilter struct {
+	Datacenter writ.DatacenterID
+	Admission  writ.Admission
+}
+
+// ResourceFilter selects resources; an empty field selects all.
+type ResourceFilter struct {
+	Datacenter writ.DatacenterID
+	Project    writ.ProjectID
+	Kind       writ.ResourceKind
+	Node       writ.NodeID
+	Deployment string
+}
+
+// Events keeps what happened, in the one order in which it was stored. The first two methods make a ledger the sink of the link's
+// events.
+type Events interface {
+	// LastEvent returns the sequence number of the last stored event of a journal, 0 if there is none.
+	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error)
+	// StoreEvents stores consecutive events of one journal and the copies that they change, all or nothing. Those that it has already
+	// it passes over. A gap is a CONFLICT; only the first event ever of a journal may have any number, because a datacenter forgets
+	// what another ledger acknowledged. Whatever an event says, it is stored under the datacenter that sent it and changes only
+	// copies of that datacenter. A run that its datacenter has is no longer waiting.
+	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
+	// Events returns at most max events with ids after one, oldest first. An event that becomes visible has a higher id than every
+	// event that was visible before.
+	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
+	// EventRange returns the ids of the oldest and the newest event that are kept, and of the newest ever if none are.
+	EventRange(ctx context.Context) (oldest, newest int64, err error)
+}
+
+// Event is an event of a datacenter, or of the ledger itself when the state of a submission changed: then Journal is "", Seq is 0.
+type Event struct {
+	ID         int64             `json:"id"` // of this ledger, growing
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	writ.Event
+	Submission *writ.Submission `json:"submission,omitempty"`
+}
+
+// TopicSubmission is the topic of an event about a submission.
+const TopicSubmission = "submission"
+
+// Topics lists what events are about.
+var Topics = []string{TopicSubmission, "run", "call", "log", "node", "resource"}
+
+// Topic names what the event is about.
+func (e *Event) Topic() string {
+	if e.Submission != nil {
+		return TopicSubmission
+	}
+	return e.Event.Topic()
+}
+
+// RunID returns the run that the event belongs to, "" if it is about a node.
+func (e *Event) RunID() writ.RunID {
+	if e.Submission != nil {
+		return e.Submission.Run
+	}
+	return e.Event.RunID()
+}
+
+// EventFilter selects events; an empty field selects all.
+type EventFilter struct {
+	Topics     []string
+	Run        writ.RunID
+	Datacenter writ.DatacenterID
+}

@@ -1,0 +1,249 @@
+package ledgertest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/ledger"
+)
+
+func testEventsOnce(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	all := events(1,
+		runEvent(runOf(in, writ.RunAccepted)),
+		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallQueued}),
+		writ.Event{Log: &writ.LogLine{Run: in.Run, Ordinal: 1, Text: "hello"}},
+		runEvent(runOf(in, writ.RunRunning)),
+		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallSucceeded}),
+	)
+	store(t, l, east, all[:2])
+	store(t, l, east, all[:2]) // the ack was lost
+	store(t, l, east, all[1:]) // and again, with more
+	store(t, l, east, nil)
+	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
+		t.Errorf("the journal stands at %d, %v; want 5", last, err)
+	}
+	got, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	ok(t, err)
+	var seqs []int64
+	for i, e := range got {
+		seqs = append(seqs, e.Seq)
+		if i > 0 && e.ID <= got[i-1].ID {
+			t.Errorf("event %d has the id %d after %d", i, e.ID, got[i-1].ID)
+		}
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5}, seqs); diff != "" {
+		t.Errorf("stored: %s", diff)
+	}
+	if line := got[2].Log; line == nil || line.Text != "hello" {
+		t.Errorf("third event: %+v", got[2])
+	}
+	if last, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
+		t.Errorf("the journal of another datacenter stands at %d, %v", last, err)
+	}
+}
+
+func testEventsGap(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	run := runEvent(runOf(in, writ.RunAccepted))
+	store(t, l, east, events(5, run)) // what came before was acknowledged by another ledger and is forgotten
+	wantCode(t, "a gap after what is stored", l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
+	torn := events(6, runEvent(runOf(in, writ.RunRunning)), runEvent(runOf(in, writ.RunSucceeded)))
+	torn[1].Seq++
+	wantCode(t, "a gap inside", l.StoreEvents(ctx, east, torn), writ.CodeConflict)
+	mixed := events(6, run, run)
+	mixed[1].Journal = "another"
+	wantCode(t, "two journals", l.StoreEvents(ctx, east, mixed), writ.CodeConflict)
+	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
+		t.Errorf("the journal stands at %d, %v; want 5", last, err)
+	}
+	if got, err := l.Run(ctx, in.Run); err != nil || got.State != ledger.State(writ.RunAccepted) {
+		t.Errorf("run: %+v, %v; a refused batch changed it", got, err)
+	}
+	restored := events(1, runEvent(runOf(in, writ.RunRunning)))
+	restored[0].Journal = "minted by a restore"
+	store(t, l, east, restored)
+	if got, err := l.Run(ctx, in.Run); err != nil || got.State != ledger.State(writ.RunRunning) {
+		t.Errorf("run: %+v, %v; a new journal begins anew", got, err)
+	}
+}
+
+func testCopies(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	add(t, l, in)
+	call := writ.Call{Run: in.Run, Seq: 1, Operation: "volume.create", Kind: writ.KindVolume, Name: "data", State: writ.CallQueued, Try: 1}
+	done := call
+	done.State, done.Driver, done.Simulated, done.Change, done.Node = writ.CallSucceeded, "simulated", true, writ.ChangeCreated, "n1"
+	done.Planned, done.Ended = at(1), at(2)
+	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Slots: 4}
+	silent := node
+	silent.Liveness, silent.Fault = writ.LivenessSilent, "no beat"
+	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, UID: "u1", Run: in.Run, Created: at(1), Updated: at(1)}
+	image := volume
+	image.Kind, image.Name = writ.KindImage, "debian"
+	gone := image
+	gone.Deleted = true
+	store(t, l, east, events(1,
+		runEvent(runOf(in, writ.RunRunning)), callEvent(call), writ.Event{Node: &node}, writ.Event{Resource: &volume},
+		writ.Event{Resource: &image}, callEvent(done), writ.Event{Node: &silent}))
+	store(t, l, east, events(8, writ.Event{Resource: &gone}, runEvent(runOf(in, writ.RunSucceeded))))
+
+	run, err := l.Run(ctx, in.Run)
+	if want := (ledger.Run{Run: runOf(in, writ.RunSucceeded), State: "succeeded", Created: in.Received}); err != nil || !cmp.Equal(want, run) {
+		t.Errorf("run: %v\n%s", err, cmp.Diff(want, run))
+	}
+	calls, err := l.Calls(ctx, in.Run, ledger.Page{})
+	if want := []writ.Call{done}; err != nil || !cmp.Equal(want, calls.Items) {
+		t.Errorf("calls: %v\n%s", err, cmp.Diff(want, calls.Items))
+	}
+	silent.Datacenter = east
+	nodes, err := l.Nodes(ctx, ledger.NodeFilter{}, ledger.Page{})
+	if want := []writ.Node{silent}; err != nil || !cmp.Equal(want, nodes.Items) {
+		t.Errorf("nodes: %v\n%s", err, cmp.Diff(want, nodes.Items))
+	}
+	volume.Datacenter = east
+	resources, err := l.Resources(ctx, ledger.ResourceFilter{}, ledger.Page{})
+	if want := []writ.Resource{volume}; err != nil || !cmp.Equal(want, resources.Items) {
+		t.Errorf("resources: %v\n%s", err, cmp.Diff(want, resources.Items))
+	}
+}
+
+func testNoValues(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	run := runOf(in, writ.RunSucceeded)
+	run.Output, run.Summary = map[string]any{"password": "hunter2"}, []byte("sealed")
+	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Values: map[string]any{"path": "/secret"}}
+	store(t, l, east, events(1, runEvent(run), writ.Event{Resource: &volume}))
+	if run.Output == nil || volume.Values == nil {
+		t.Error("the events of the caller were changed")
+	}
+	got, err := l.Run(ctx, in.Run)
+	if err != nil || got.Output != nil || string(got.Summary) != "sealed" {
+		t.Errorf("run: %+v, %v", got, err)
+	}
+	resources, err := l.Resources(ctx, ledger.ResourceFilter{}, ledger.Page{})
+	if err != nil || len(resources.Items) != 1 || resources.Items[0].Values != nil {
+		t.Errorf("resources: %+v, %v", resources, err)
+	}
+	told, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
+	if err != nil || len(told) != 2 || told[0].Run.Output != nil || told[1].Resource.Values != nil {
+		t.Errorf("events: %+v, %v", told, err)
+	}
+}
+
+func testForeign(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	add(t, l, in)
+	store(t, l, east, events(1, runEvent(runOf(in, writ.RunRunning)), callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallRunning})))
+	forged := runOf(in, writ.RunSucceeded)
+	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Datacenter: east}
+	store(t, l, west, events(1,
+		runEvent(forged),
+		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallSucceeded}),
+		callEvent(writ.Call{Run: in.Run, Seq: 2, State: writ.CallSucceeded}),
+		writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Datacenter: east}},
+		writ.Event{Resource: &volume},
+	))
+	if run, err := l.Run(ctx, in.Run); err != nil || run.State != "running" || run.Datacenter != east {
+		t.Errorf("run: %+v, %v", run, err)
+	}
+	if calls, err := l.Calls(ctx, in.Run, ledger.Page{}); err != nil || len(calls.Items) != 1 || calls.Items[0].State != writ.CallRunning {
+		t.Errorf("calls: %+v, %v", calls, err)
+	}
+	if nodes, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east}, ledger.Page{}); err != nil || len(nodes.Items) != 0 {
+		t.Errorf("nodes: %+v, %v", nodes, err)
+	}
+	if list, err := l.Resources(ctx, ledger.ResourceFilter{Datacenter: east}, ledger.Page{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("resources: %+v, %v", list, err)
+	}
+	told, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 100)
+	ok(t, err)
+	for _, e := range told {
+		if e.Datacenter != east {
+			t.Errorf("who watches the run hears %+v", e)
+		}
+	}
+
+	waiting := incoming(2, east)
+	add(t, l, waiting)
+	store(t, l, west, events(6, runEvent(runOf(waiting, writ.RunSucceeded))))
+	if s, err := l.Submission(ctx, waiting.Payload); err != nil || s.State != writ.SubmissionWaiting {
+		t.Errorf("submission: %+v, %v", s, err)
+	}
+}
+
+func testSameEventsTwice(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	in := incoming(1, east)
+	var all []writ.Event
+	for n := range 40 {
+		all = append(all, callEvent(writ.Call{Run: in.Run, Seq: n%7 + 1, State: writ.CallRunning, Delivery: n}))
+	}
+	all = events(1, all...)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for from := 0; from < len(all); from += 5 {
+				if err := l.StoreEvents(ctx, east, all[from:from+5]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	got, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	if err != nil || len(got) != len(all) {
+		t.Fatalf("%d events stored, %v; want %d", len(got), err, len(all))
+	}
+	for i, e := range got {
+		if e.Seq != int64(i+1) {
+			t.Errorf("event %d is number %d of its journal", i+1, e.Seq)
+		}
+	}
+}
+
+func testEventFilters(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	a, b := incoming(1, east), incoming(2, west)
+	add(t, l, a)
+	store(t, l, east, events(1, runEvent(runOf(a, writ.RunRunning)), callEvent(writ.Call{Run: a.Run, Seq: 1})))
+	store(t, l, west, events(1, runEvent(runOf(b, writ.RunRunning)), writ.Event{Node: &writ.Node{ID: "n1"}}))
+	for _, tt := range []struct {
+		name   string
+		filter ledger.EventFilter
+		want   []string
+	}{
+		{"all", ledger.EventFilter{}, []string{"submission", "run", "call", "submission", "run", "node"}},
+		{"run", ledger.EventFilter{Run: a.Run}, []string{"submission", "run", "call", "submission"}},
+		{"topics", ledger.EventFilter{Topics: []string{"run", "node"}}, []string{"run", "run", "node"}},
+		{"datacenter", ledger.EventFilter{Datacenter: west}, []string{"run", "node"}},
+		{"all three", ledger.EventFilter{Topics: []string{"run"}, Run: b.Run, Datacenter: west}, []string{"run"}},
+	} {
+		var got []string
+		after := int64(0)
+		for { // one at a time, as a slow reader would
+			list, err := l.Events(ctx, after, tt.filter, 1)
+			ok(t, err)
+			if len(list) == 0 {
+				break
+			}
+			got = append(got, list[0].Topic())
+			after = list[0].ID
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+	oldest, newest, err := l.EventRange(ctx)
+	if err != nil || newest-oldest != 5 {
+		t.Errorf("range: %d to %d, %v; want 6 events", oldest, newest, err)
+	}
+}

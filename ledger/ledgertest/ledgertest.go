@@ -1,0 +1,176 @@
+// Package ledgertest is the exam of every ledger: what ledger.Ledger promises, as tests. It knows the contract only.
+package ledgertest
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// Run examines ledgers. open makes a new, empty one; the exam closes it.
+func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, l ledger.Ledger)
+	}{
+		{"rosters are kept in order and for ever", testRosters},
+		{"the newest roster is what is listed", testRosterRows},
+		{"registrations are bounded and nobody replaces another's", testRegistrations},
+		{"a roster takes its supervisors out of the registrations", testRegistrationEnds},
+		{"a submission comes in once", testSubmissionOnce},
+		{"waiting submissions are listed in order of arrival", testWaiting},
+		{"a submission that nobody takes expires", testOverdue},
+		{"a delivered submission is neither refused nor expired", testDelivered},
+		{"a refused submission ends its run with the reason", testRefused},
+		{"of many movers one wins", testOneMover},
+		{"the news of a run delivers its submission", testNewsDelivers},
+		{"a submission that comes after its run is delivered", testLateSubmission},
+		{"events are stored once and in order", testEventsOnce},
+		{"a gap in the events is refused and changes nothing", testEventsGap},
+		{"the last event of a thing is its copy", testCopies},
+		{"no values are kept", testNoValues},
+		{"a datacenter changes only its own", testForeign},
+		{"two sessions may bring the same events", testSameEventsTwice},
+		{"event ids grow and filters select", testEventFilters},
+		{"lists can be filtered", testFilters},
+		{"counts count", testCounts},
+		{"foreign cursors are refused", testCursors},
+		{"old things are forgotten, others stay", testPrune},
+		{"a ledger that works says so", testCheck},
+		{"pages give everything once", testPages},
+		{"only legal moves happen", testMoves},
+	} {
+		t.Run(strings.ReplaceAll(part.name, " ", "_"), func(t *testing.T) {
+			l := open(t)
+			defer func() {
+				if err := l.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}()
+			part.test(t, l)
+		})
+	}
+}
+
+// The datacenters and projects of the exam.
+const (
+	east    = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	west    = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
+	shop    = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c1")
+	bank    = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
+	journal = "0192f6c2-0000-7000-8000-0000000000d1"
+)
+
+// epoch is when the exam takes place; stores keep microseconds.
+var epoch = time.Date(2026, 11, 21, 10, 0, 0, 123456000, time.UTC)
+
+func at(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
+
+// incoming makes the n-th submission of the exam; it came at second n.
+func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
+	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
+	return ledger.Incoming{
+		Submission: writ.Submission{
+			Payload: payload, Run: writ.RunIDOf(payload), Datacenter: datacenter, Project: shop,
+			Signer: "alice", Script: "web.tengo", State: writ.SubmissionWaiting,
+			Received: at(n), Expires: at(n + 900),
+		},
+		ProjectName: "web-shop",
+		Deployment:  "web base 0",
+		Signed:      fmt.Appendf(nil, "signed %d", n),
+	}
+}
+
+// runOf is what a datacenter says of the run of a submission.
+func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
+	run := writ.Run{
+		ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName, Deployment: in.Deployment,
+		Signer: in.Signer, Script: in.Script, Payload: in.Payload, State: state,
+		Accepted: in.Received.Add(time.Second), Deadline: in.Received.Add(time.Hour),
+	}
+	if state.Ended() {
+		run.Ended = in.Received.Add(time.Minute)
+	}
+	return run
+}
+
+// events numbers events of the exam's journal, beginning with first.
+func events(first int64, all ...writ.Event) []writ.Event {
+	for i := range all {
+		all[i].Journal = journal
+		all[i].Seq = first + int64(i)
+		all[i].Time = epoch
+	}
+	return all
+}
+
+func runEvent(run writ.Run) writ.Event    { return writ.Event{Run: &run} }
+func callEvent(call writ.Call) writ.Event { return writ.Event{Call: &call} }
+
+func add(t testing.TB, l ledger.Ledger, in ledger.Incoming) {
+	t.Helper()
+	if _, added, err := l.AddSubmission(t.Context(), in); err != nil || !added {
+		t.Fatalf("add submission: added %v, %v", added, err)
+	}
+}
+
+func store(t testing.TB, l ledger.Ledger, datacenter writ.DatacenterID, events []writ.Event) {
+	t.Helper()
+	if err := l.StoreEvents(t.Context(), datacenter, events); err != nil {
+		t.Fatalf("store events: %v", err)
+	}
+}
+
+func wantCode(t testing.TB, what string, err error, code writ.Code) {
+	t.Helper()
+	if got := writ.CodeOf(err); got != code {
+		t.Errorf("%s: %v (%s); want %s", what, err, got, code)
+	}
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// root signs the rosters of the exam.
+var root = identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+
+// supervisorKey is the key of the n-th supervisor.
+func supervisorKey(n int) ed25519.PublicKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0] = byte(n)
+	return ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+}
+
+// roster makes and signs a version with these datacenters.
+func roster(t testing.TB, version int, datacenters ...identity.Datacenter) (*identity.Roster, []byte) {
+	t.Helper()
+	r := &identity.Roster{
+		Version: version, Root: root.PublicKey(), Cluster: identity.ClusterOf(root.PublicKey()),
+		Created: at(0), Expires: at(0).Add(identity.RosterValidity), Threshold: 1, Operators: []string{"alice"},
+		Principals:  []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: root.PublicKey(), State: identity.Active}}}},
+		Projects:    []identity.Project{{ID: shop, Name: "web-shop"}, {ID: bank, Name: "bank"}},
+		Datacenters: datacenters,
+	}
+	signed, err := identity.SignRoster(r, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, signed
+}
+
+func datacenter(id writ.DatacenterID, name, region string, key int) identity.Datacenter {
+	return identity.Datacenter{
+		Datacenter:    writ.Datacenter{ID: id, Name: name, Region: region, Labels: map[string]string{"tier": "gold"}},
+		SupervisorKey: supervisorKey(key), Enabled: true,
+	}
+}

@@ -1,0 +1,215 @@
+package ledgertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+	"writ/ledger"
+)
+
+// names lists the runs that a filter selects by the number of their submission.
+func names(t *testing.T, l ledger.Ledger, filter ledger.RunFilter, known map[writ.RunID]int) []int {
+	t.Helper()
+	list, err := l.Runs(t.Context(), filter, ledger.Page{})
+	ok(t, err)
+	var got []int
+	for _, run := range list.Items {
+		got = append(got, known[run.ID])
+	}
+	return got
+}
+
+func testFilters(t *testing.T, l ledger.Ledger) {
+	known := map[writ.RunID]int{}
+	for n := 1; n <= 4; n++ {
+		in := incoming(n, []writ.DatacenterID{east, west}[n%2])
+		if n > 2 {
+			in.Project, in.ProjectName, in.Signer = bank, "bank", "bob"
+		}
+		known[in.Run] = n
+		add(t, l, in)
+		if n%2 == 0 {
+			store(t, l, east, events(int64(n/2), runEvent(runOf(in, writ.RunRunning))))
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		filter ledger.RunFilter
+		want   []int
+	}{
+		{"all, newest first", ledger.RunFilter{}, []int{4, 3, 2, 1}},
+		{"state", ledger.RunFilter{States: []ledger.State{"running"}}, []int{4, 2}},
+		{"states", ledger.RunFilter{States: []ledger.State{"running", "waiting", "failed"}}, []int{4, 3, 2, 1}},
+		{"datacenter", ledger.RunFilter{Datacenter: west}, []int{3, 1}},
+		{"project", ledger.RunFilter{Project: bank}, []int{4, 3}},
+		{"project by name", ledger.RunFilter{ProjectName: "web-shop"}, []int{2, 1}},
+		{"signer", ledger.RunFilter{Signer: "bob"}, []int{4, 3}},
+		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Project: bank, Signer: "bob"}, []int{3}},
+		{"nobody", ledger.RunFilter{Signer: "x' OR '1'='1"}, nil},
+	} {
+		if diff := cmp.Diff(tt.want, names(t, l, tt.filter, known)); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+	removed := writ.Node{ID: "n1", Name: "gone", Admission: writ.AdmissionRemoved}
+	store(t, l, east, events(3, writ.Event{Node: &removed}))
+	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{}, ledger.Page{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("removed nodes are listed: %v, %v", list, err)
+	}
+	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{Admission: writ.AdmissionRemoved}, ledger.Page{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("removed nodes, asked for: %v, %v", list, err)
+	}
+}
+
+func testCounts(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	var in [3]ledger.Incoming
+	for i := range in {
+		in[i] = incoming(i, east)
+		add(t, l, in[i])
+	}
+	store(t, l, east, events(1,
+		runEvent(runOf(in[0], writ.RunFailed)), runEvent(runOf(in[1], writ.RunFailed)),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 1, State: writ.CallFailed}),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 2, State: writ.CallCancelled}),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallCancelled}),
+		callEvent(writ.Call{Run: in[1].Run, Seq: 1, State: writ.CallSucceeded})))
+	runs, err := l.CountRuns(ctx)
+	if diff := cmp.Diff(map[ledger.State]int{"failed": 2, "waiting": 1}, runs); err != nil || diff != "" {
+		t.Errorf("runs: %v\n%s", err, diff)
+	}
+	calls, err := l.CountCalls(ctx, in[0].Run, in[2].Run)
+	want := map[writ.RunID]map[writ.CallState]int{in[0].Run: {writ.CallFailed: 1, writ.CallCancelled: 2}}
+	if diff := cmp.Diff(want, calls); err != nil || diff != "" {
+		t.Errorf("calls: %v\n%s", err, diff)
+	}
+	if none, err := l.CountCalls(ctx); err != nil || len(none) != 0 {
+		t.Errorf("calls of no run: %v, %v", none, err)
+	}
+}
+
+func testCursors(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	for n := range 2 {
+		add(t, l, incoming(n, east))
+	}
+	runs, err := l.Runs(ctx, ledger.RunFilter{}, ledger.Page{Limit: 1})
+	if err != nil || runs.Next == "" {
+		t.Fatalf("first page: %+v, %v", runs, err)
+	}
+	for _, cursor := range []string{"x", "!", "W10", "bnVsbA", runs.Next + "A"} {
+		_, err := l.Runs(ctx, ledger.RunFilter{}, ledger.Page{Cursor: cursor})
+		wantCode(t, cursor, err, writ.CodeBadRequest)
+	}
+	_, err = l.Calls(ctx, "x", ledger.Page{Cursor: runs.Next})
+	wantCode(t, "a cursor of another list", err, writ.CodeBadRequest)
+	_, err = l.Nodes(ctx, ledger.NodeFilter{}, ledger.Page{Cursor: runs.Next})
+	wantCode(t, "a cursor of another list", err, writ.CodeBadRequest)
+	_, err = l.Resources(ctx, ledger.ResourceFilter{}, ledger.Page{Cursor: runs.Next})
+	wantCode(t, "a cursor of another list", err, writ.CodeBadRequest)
+}
+
+// walk reads a list to its end in pages of one size; between two pages it calls disturb.
+func walk[T any](ctx context.Context, size int, disturb func(), list func(context.Context, ledger.Page) (ledger.List[T], error)) ([]T, error) {
+	var all []T
+	page := ledger.Page{Limit: size}
+	for {
+		part, err := list(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		if len(part.Items) > size {
+			return nil, fmt.Errorf("a page of %d has %d items", size, len(part.Items))
+		}
+		all = append(all, part.Items...)
+		if part.Next == "" {
+			return all, nil
+		}
+		page.Cursor = part.Next
+		disturb()
+	}
+}
+
+// testPages lists things of which many have the same sort key in pages of any size, while others come. Every check has a datacenter
+// of its own.
+func testPages(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	calm := func() {}
+	submissions, checks := 0, 0
+	rapid.Check(t, func(r *rapid.T) {
+		checks++
+		here := writ.DatacenterID(fmt.Sprint("datacenter-", checks))
+		count := rapid.IntRange(0, 6).Draw(r, "items")
+		size := rapid.IntRange(1, 4).Draw(r, "page")
+		var runs []string
+		var news []writ.Event
+		for n := range count {
+			submissions++
+			in := incoming(submissions, here)
+			in.Received = at(100 + rapid.IntRange(0, 3).Draw(r, "second"))
+			add(t, l, in)
+			runs = append(runs, fmt.Sprintf("%d %s", in.Received.UnixMicro(), in.Run))
+			news = append(news,
+				callEvent(writ.Call{Run: writ.RunID(here), Seq: n + 1}),
+				writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n%3)}},
+				writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
+		}
+		store(t, l, here, events(1, news...))
+		disturb := func() { // newer runs come while somebody reads older ones
+			submissions++
+			in := incoming(submissions, here)
+			in.Received = at(1000 + submissions)
+			add(t, l, in)
+		}
+
+		slices.Sort(runs)
+		slices.Reverse(runs)
+		gotRuns, err := walk(ctx, size, disturb, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
+			return l.Runs(ctx, ledger.RunFilter{Datacenter: here}, p)
+		})
+		check(r, runs, gotRuns, err, func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
+		gotCalls, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Call], error) {
+			return l.Calls(ctx, writ.RunID(here), p)
+		})
+		check(r, numbers(count, func(n int) string { return fmt.Sprint(n + 1) }), gotCalls, err, func(c writ.Call) string { return fmt.Sprint(c.Seq) })
+		gotNodes, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Node], error) {
+			return l.Nodes(ctx, ledger.NodeFilter{Datacenter: here}, p)
+		})
+		check(r, numbers(count, func(n int) string { return fmt.Sprint("node-", n%3, " n", n) }), gotNodes, err,
+			func(n writ.Node) string { return n.Name + " " + string(n.ID) })
+		gotResources, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Resource], error) {
+			return l.Resources(ctx, ledger.ResourceFilter{Datacenter: here, Kind: writ.KindVolume}, p)
+		})
+		check(r, numbers(count, func(n int) string { return fmt.Sprint("v", n) }), gotResources, err, func(v writ.Resource) string { return v.Name })
+	})
+}
+
+// numbers lists the names of n things, sorted.
+func numbers(n int, name func(int) string) []string {
+	var all []string
+	for i := range n {
+		all = append(all, name(i))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func check[T any](r *rapid.T, want []string, items []T, err error, name func(T) string) {
+	r.Helper()
+	var got []string
+	for _, item := range items {
+		got = append(got, name(item))
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.Fatal(diff)
+	}
+}

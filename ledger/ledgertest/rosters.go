@@ -1,0 +1,152 @@
+package ledgertest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+)
+
+func testRosters(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	r1, signed1 := roster(t, 1)
+	r2, signed2 := roster(t, 2, datacenter(east, "east", "eu", 1))
+	r5, signed5 := roster(t, 5)
+	ok(t, l.AddRoster(ctx, r2, signed2))
+	wantCode(t, "an older version", l.AddRoster(ctx, r1, signed1), writ.CodeConflict)
+	ok(t, l.AddRoster(ctx, r2, signed2)) // again
+	wantCode(t, "the same version with other bytes", l.AddRoster(ctx, r2, append([]byte{'x'}, signed2...)), writ.CodeConflict)
+	ok(t, l.AddRoster(ctx, r5, signed5)) // a recovery skips versions
+	for after, want := range map[int][][]byte{0: {signed2, signed5}, 2: {signed5}, 4: {signed5}, 5: {}} {
+		got, err := l.Rosters(ctx, after)
+		if err != nil || !cmp.Equal(got, want) {
+			t.Errorf("after %d: %d rosters, %v; want %d", after, len(got), err, len(want))
+		}
+	}
+}
+
+func testRosterRows(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	closed := datacenter(west, "west", "us", 2)
+	closed.Enabled = false
+	r1, signed1 := roster(t, 1, closed, datacenter(east, "east", "eu", 1))
+	ok(t, l.AddRoster(ctx, r1, signed1))
+	datacenters, err := l.Datacenters(ctx)
+	if err != nil || len(datacenters) != 2 {
+		t.Fatalf("datacenters: %v, %v", datacenters, err)
+	}
+	if d := datacenters[0]; d.ID != east || d.Name != "east" || d.Region != "eu" || !d.Enabled || d.Labels["tier"] != "gold" || !strings.HasPrefix(d.Key, "SHA256:") {
+		t.Errorf("first datacenter: %+v", d)
+	}
+	if d := datacenters[1]; d.ID != west || d.Enabled {
+		t.Errorf("second datacenter: %+v", d)
+	}
+	r2, signed2 := roster(t, 2, datacenter(east, "east", "us", 1), datacenter(west, "west", "us", 2))
+	ok(t, l.AddRoster(ctx, r2, signed2))
+	regions, err := l.Regions(ctx)
+	if diff := cmp.Diff([]ledger.Region{{Name: "us", Datacenters: 2}}, regions); err != nil || diff != "" {
+		t.Errorf("regions: %v\n%s", err, diff)
+	}
+	projects, err := l.Projects(ctx)
+	if diff := cmp.Diff([]identity.Project{{ID: bank, Name: "bank"}, {ID: shop, Name: "web-shop"}}, projects); err != nil || diff != "" {
+		t.Errorf("projects: %v\n%s", err, diff)
+	}
+}
+
+func registration(key int, token string) ledger.Registration {
+	return ledger.Registration{
+		Token: token, Name: "north", Key: supervisorKey(key), Nonce: []byte("nonce"), Proof: []byte("proof"),
+		URL: "http://127.0.0.1:7441", Received: at(key),
+	}
+}
+
+func testRegistrations(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	first := registration(1, "a")
+	ok(t, l.AddRegistration(ctx, first))
+	forged := first
+	forged.Proof, forged.Received = []byte("junk"), at(60)
+	ok(t, l.AddRegistration(ctx, forged))
+	got, err := l.Registrations(ctx)
+	if diff := cmp.Diff([]ledger.Registration{first}, got); err != nil || diff != "" {
+		t.Errorf("after the same key and token again: %v\n%s", err, diff)
+	}
+	for n := 2; n <= ledger.MaxRegistrations; n++ {
+		ok(t, l.AddRegistration(ctx, registration(n, "")))
+	}
+	wantCode(t, "one too many", l.AddRegistration(ctx, registration(ledger.MaxRegistrations+1, "")), writ.CodeRateLimited)
+	ok(t, l.AddRegistration(ctx, first)) // one that is there needs no room
+	ok(t, l.RemoveRegistrations(ctx, at(3)))
+	got, err = l.Registrations(ctx)
+	if err != nil || len(got) != ledger.MaxRegistrations-2 || !got[0].Received.Equal(at(3)) {
+		t.Errorf("after removing two: %d, first %v, %v", len(got), got[0].Received, err)
+	}
+}
+
+func testRegistrationEnds(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	ok(t, errors.Join(l.AddRegistration(ctx, registration(1, "a")), l.AddRegistration(ctx, registration(1, "")), l.AddRegistration(ctx, registration(2, ""))))
+	r, signed := roster(t, 1, datacenter(east, "east", "eu", 1))
+	ok(t, l.AddRoster(ctx, r, signed))
+	got, err := l.Registrations(ctx)
+	if err != nil || len(got) != 1 || !got[0].Received.Equal(at(2)) {
+		t.Errorf("waiting: %v, %v; want only the second supervisor", got, err)
+	}
+}
+
+func testCheck(t *testing.T, l ledger.Ledger) {
+	ok(t, l.Check(t.Context()))
+}
+
+func testPrune(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	var in [4]ledger.Incoming
+	for i := range in {
+		in[i] = incoming(i+1, east)
+		add(t, l, in[i])
+	}
+	store(t, l, east, events(1,
+		runEvent(runOf(in[0], writ.RunSucceeded)),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 1, State: writ.CallSucceeded}),
+		runEvent(runOf(in[1], writ.RunFailed)),
+		runEvent(runOf(in[2], writ.RunRunning)),
+	))
+	old := at(1).Add(time.Minute + time.Second) // only the first run ended before
+	ok(t, l.Prune(ctx, time.Time{}, old))
+	_, err := l.Run(ctx, in[0].Run)
+	wantCode(t, "the old run", err, writ.CodeNotFound)
+	_, err = l.Submission(ctx, in[0].Payload)
+	wantCode(t, "its submission", err, writ.CodeNotFound)
+	if calls, err := l.Calls(ctx, in[0].Run, ledger.Page{}); err != nil || len(calls.Items) != 0 {
+		t.Errorf("its calls: %v, %v", calls, err)
+	}
+	for _, one := range in[1:] {
+		if _, err := l.Run(ctx, one.Run); err != nil {
+			t.Errorf("another run: %v", err)
+		}
+	}
+
+	_, newest, err := l.EventRange(ctx)
+	ok(t, err)
+	ok(t, l.Prune(ctx, time.Now().Add(time.Hour), time.Time{}))
+	left, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	if err != nil || len(left) != 0 {
+		t.Errorf("events left: %d, %v", len(left), err)
+	}
+	if oldest, same, err := l.EventRange(ctx); err != nil || same != newest || oldest != newest+1 {
+		t.Errorf("range without events: %d to %d, %v; want the newest to stay %d", oldest, same, err, newest)
+	}
+	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 4 {
+		t.Errorf("the journal stands at %d, %v; want 4", last, err)
+	}
+	store(t, l, east, events(5, runEvent(runOf(in[2], writ.RunSucceeded))))
+	if next, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 || next[0].ID != newest+1 {
+		t.Errorf("after pruning: %+v, %v; ids must go on", next, err)
+	}
+}

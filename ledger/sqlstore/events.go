@@ -1,0 +1,274 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// LastEvent returns where a journal stands.
+func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error) {
+	return lastEvent(s.db.QueryRow(ctx, lastEventQuery, string(datacenter), journal))
+}
+
+const lastEventQuery = `SELECT seq FROM journals WHERE datacenter = $1 AND journal = $2`
+
+func lastEvent(row *sql.Row) (seq int64, err error) {
+	if err = row.Scan(&seq); errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
+}
+
+// StoreEvents stores consecutive events and the copies that they change.
+func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
+	if err := consecutive(events); err != nil || len(events) == 0 {
+		return err
+	}
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		journal := events[0].Journal
+		last, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
+		if err != nil {
+			return err
+		}
+		fresh := events
+		for len(fresh) > 0 && fresh[0].Seq <= last {
+			fresh = fresh[1:]
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		if last > 0 && fresh[0].Seq != last+1 {
+			return conflict("the events %d to %d of the journal are missing", last+1, fresh[0].Seq-1)
+		}
+		if err := storeEvents(ctx, tx, datacenter, fresh); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO journals (datacenter, journal, seq)
+			VALUES ($1, $2, $3)
+			ON CONFLICT (datacenter, journal) DO UPDATE SET seq = excluded.seq`,
+			string(datacenter), journal, fresh[len(fresh)-1].Seq)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store events: %w", err)
+	}
+	return nil
+}
+
+// consecutive checks that events are a piece of one journal.
+func consecutive(events []writ.Event) error {
+	for i, e := range events {
+		if e.Journal == "" || e.Seq < 1 || e.Journal != events[0].Journal || e.Seq != events[0].Seq+int64(i) {
+			return conflict("the events are not consecutive: number %d of journal %q follows number %d", e.Seq, e.Journal, events[0].Seq+int64(i)-1)
+		}
+	}
+	return nil
+}
+
+func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event) error {
+	foreign, err := runsElsewhere(ctx, tx, datacenter, events)
+	if err != nil {
+		return err
+	}
+	first, err := nextEventIDs(ctx, tx, len(events))
+	if err != nil {
+		return err
+	}
+	var c changes
+	for i, e := range events {
+		e = withoutValues(e, datacenter)
+		run := e.RunID()
+		if foreign[run] {
+			run = "" // it may say so in its own name, but it is no news of that run
+		} else {
+			c.note(e)
+		}
+		if err := addEvent(ctx, tx, ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}, run); err != nil {
+			return err
+		}
+	}
+	return c.apply(ctx, tx, datacenter)
+}
+
+// withoutValues returns the event as the ledger may know it: under the datacenter that sent it, without the values of operations.
+func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
+	switch {
+	case e.Run != nil:
+		run := *e.Run
+		run.Datacenter, run.Output = datacenter, nil
+		e.Run = &run
+	case e.Node != nil:
+		node := *e.Node
+		node.Datacenter = datacenter
+		e.Node = &node
+	case e.Resource != nil:
+		resource := *e.Resource
+		resource.Datacenter, resource.Values = datacenter, nil
+		e.Resource = &resource
+	}
+	return e
+}
+
+// runsElsewhere returns those of the events' runs that are known as runs of another datacenter.
+func runsElsewhere(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event) (map[writ.RunID]bool, error) {
+	var ids []writ.RunID
+	seen := map[writ.RunID]bool{"": true}
+	for _, e := range events {
+		if id := e.RunID(); !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	q := selectFrom(`SELECT id FROM runs`)
+	andIn(q, "id", ids)
+	q.and("datacenter <> ?", string(datacenter))
+	found, err := column[writ.RunID](tx.QueryContext(ctx, q.String(), q.args...))
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := map[writ.RunID]bool{}
+	for _, id := range found {
+		elsewhere[id] = true
+	}
+	return elsewhere, nil
+}
+
+// changes are the last words of a batch of events on each thing that they are about: those before need not be written.
+type changes struct {
+	runs      lastOf[writ.RunID, writ.Run]
+	calls     lastOf[callKey, writ.Call]
+	nodes     lastOf[writ.NodeID, writ.Node]
+	resources lastOf[writ.ResourceID, writ.Resource]
+}
+
+type callKey struct {
+	run writ.RunID
+	seq int
+}
+
+// lastOf keeps the last value of each key, in the order in which the keys came first.
+type lastOf[K comparable, V any] struct {
+	at     map[K]int
+	values []V
+}
+
+func (l *lastOf[K, V]) set(k K, v V) {
+	if i, ok := l.at[k]; ok {
+		l.values[i] = v
+		return
+	}
+	if l.at == nil {
+		l.at = map[K]int{}
+	}
+	l.at[k] = len(l.values)
+	l.values = append(l.values, v)
+}
+
+func (c *changes) note(e writ.Event) {
+	switch {
+	case e.Run != nil:
+		c.runs.set(e.Run.ID, *e.Run)
+	case e.Call != nil:
+		c.calls.set(callKey{e.Call.Run, e.Call.Seq}, *e.Call)
+	case e.Node != nil:
+		c.nodes.set(e.Node.ID, *e.Node)
+	case e.Resource != nil:
+		c.resources.set(e.Resource.ResourceID, *e.Resource)
+	}
+}
+
+func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
+	for _, run := range c.runs.values {
+		if err := keepRun(ctx, tx, datacenter, run, lastWord); err != nil {
+			return err
+		}
+		if err := settle(ctx, tx, datacenter, run.ID); err != nil {
+			return err
+		}
+	}
+	for _, call := range c.calls.values {
+		if err := keepCall(ctx, tx, call); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.nodes.values {
+		if err := keepNode(ctx, tx, datacenter, node); err != nil {
+			return err
+		}
+	}
+	for _, resource := range c.resources.values {
+		if err := keepResource(ctx, tx, datacenter, resource); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle moves the submission of a run that its datacenter has: the answer to it may have been lost.
+func settle(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
+	row := tx.QueryRowContext(ctx, `
+		SELECT `+submissionColumns+` FROM submissions
+		WHERE run = $1 AND datacenter = $2 AND state = 'waiting'`, string(run), string(datacenter))
+	s, err := scanSubmission(row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := moveSubmission(ctx, tx, s.Payload, writ.SubmissionDelivered, nil); err != nil {
+		return err
+	}
+	s.State = writ.SubmissionDelivered
+	return tell(ctx, tx, s)
+}
+
+// nextEventIDs gives n consecutive ids and returns the first.
+func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
+	var last int64
+	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`, n).Scan(&last)
+	return last - int64(n) + 1, err
+}
+
+func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event, run writ.RunID) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(run), encode(e))
+	return err
+}
+
+// Events returns events after one.
+func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+	q := selectFrom(`SELECT body FROM events`)
+	q.and("id > ?", after)
+	andIn(q, "topic", filter.Topics)
+	if filter.Run != "" {
+		q.and("run = ?", string(filter.Run))
+	}
+	if filter.Datacenter != "" {
+		q.and("datacenter = ?", string(filter.Datacenter))
+	}
+	q.add("\nORDER BY id\nLIMIT ?", max)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return collect(rows, err, body[ledger.Event])
+}
+
+// EventRange returns the ids of the oldest and the newest event.
+func (s *Store) EventRange(ctx context.Context) (oldest, newest int64, err error) {
+	err = s.db.QueryRow(ctx, `
+		SELECT COALESCE((SELECT MIN(id) FROM events), value + 1), value
+		FROM counters
+		WHERE name = 'event'`).Scan(&oldest, &newest)
+	return oldest, newest, err
+}

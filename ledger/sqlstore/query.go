@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// query is a statement that grows: the conditions of a filter and a cursor, each with its arguments.
+type query struct {
+	text  strings.Builder
+	args  []any
+	where bool
+}
+
+func selectFrom(text string) *query {
+	q := new(query)
+	q.text.WriteString(text)
+	return q
+}
+
+// and adds a condition; each question mark in it stands for the next argument.
+func (q *query) and(condition string, args ...any) {
+	word := "\nWHERE "
+	if q.where {
+		word = "\nAND "
+	}
+	q.where = true
+	q.text.WriteString(word)
+	q.add(condition, args...)
+}
+
+// andIn adds the condition that a column has one of the values, none if there are none.
+func andIn[T any](q *query, column string, values []T) {
+	if len(values) > 0 {
+		q.and(column+" IN ("+strings.Repeat("?, ", len(values)-1)+"?)", anys(values)...)
+	}
+}
+
+// add adds a piece of the statement.
+func (q *query) add(text string, args ...any) {
+	for i, part := range strings.Split(text, "?") {
+		if i > 0 {
+			q.args = append(q.args, args[i-1])
+			fmt.Fprintf(&q.text, "$%d", len(q.args))
+		}
+		q.text.WriteString(part)
+	}
+}
+
+func (q *query) String() string { return q.text.String() }
+
+// limit returns how many rows a page has.
+func limit(page ledger.Page) int {
+	if page.Limit <= 0 {
+		return ledger.DefaultLimit
+	}
+	return min(page.Limit, ledger.MaxLimit)
+}
+
+// A cursor is the sort key of the last row of a page, as base64 of a JSON list. Nothing secret is in it and nothing bad can be done
+// with a forged one: it only says where to begin.
+
+func cursor(keys ...any) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(encode(keys)))
+}
+
+// parseCursor reads the keys of a cursor into pointers.
+func parseCursor(text string, keys ...any) error {
+	bad := writ.Errorf(writ.CodeBadRequest, "the cursor is not one of this list").WithHint("begin again without a cursor")
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return bad
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil || len(raw) != len(keys) {
+		return bad
+	}
+	for i, key := range keys {
+		if err := json.Unmarshal(raw[i], key); err != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// page runs the query of a list for one row more than the page has, to learn whether there is another page. scan reads a row and
+// returns its item and sort key.
+func page[T any](rows *sql.Rows, err error, limit int, scan func(rows *sql.Rows) (T, []any, error)) (ledger.List[T], error) {
+	list := ledger.List[T]{Items: []T{}}
+	if err != nil {
+		return list, err
+	}
+	defer rows.Close()
+	var last []any
+	for rows.Next() {
+		if len(list.Items) == limit {
+			list.Next = cursor(last...)
+			break
+		}
+		item, key, err := scan(rows)
+		if err != nil {
+			return ledger.List[T]{}, err
+		}
+		list.Items = append(list.Items, item)
+		last = key
+	}
+	return list, rows.Err()
+}
+
+// collect reads all rows of a query.
+func collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []T{}
+	for rows.Next() {
+		item, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, item)
+	}
+	return all, rows.Err()
+}
+
+// column reads the only column of a query.
+func column[T any](rows *sql.Rows, err error) ([]T, error) {
+	return collect(rows, err, func(rows *sql.Rows) (v T, err error) { return v, rows.Scan(&v) })
+}
+
+// body reads the only column of a query as the JSON of an item.
+func body[T any](rows *sql.Rows) (item T, err error) {
+	var text string
+	if err := rows.Scan(&text); err != nil {
+		return item, err
+	}
+	return item, decode(text, &item)
+}
+
+// affected reports whether a statement changed a row.
+func affected(done sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n > 0, err
+}
+
+var micros = sqldb.Micros

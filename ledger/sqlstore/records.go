@@ -1,0 +1,267 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// addRun records a run that is not there yet and reports whether it was not.
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run) (bool, error) {
+	return affected(tx.ExecContext(ctx, `
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (id) DO NOTHING`,
+		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
+		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run)))
+}
+
+// word says how much a copy of a run counts.
+type word bool
+
+const (
+	firstWord word = false // the answer to its submission: counts if nothing else is known
+	lastWord  word = true  // an event: counts more than what was known
+)
+
+// keepRun records what a datacenter says of one of its runs. Who signed it, for what project and when it came stay as the submission
+// says. A run of another datacenter stays as it is.
+func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run, w word) error {
+	run.Datacenter, run.Output = datacenter, nil
+	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
+	added, err := addRun(ctx, tx, copied)
+	if err != nil || added {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE runs
+		SET state = $1, accepted = $2, ended = $3, body = $4
+		WHERE id = $5 AND datacenter = $6 AND (accepted = 0 OR $7)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), string(run.ID), string(datacenter), bool(w))
+	return err
+}
+
+func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO calls (run, seq, state, body)
+		VALUES ($1, $2, $3, $4)
+		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body`,
+		string(call.Run), call.Seq, string(call.State), encode(call))
+	return err
+}
+
+func keepNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, node writ.Node) error {
+	node.Datacenter = datacenter
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO nodes (datacenter, id, name, admission, body)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (datacenter, id) DO UPDATE SET name = excluded.name, admission = excluded.admission, body = excluded.body`,
+		string(datacenter), string(node.ID), node.Name, string(node.Admission), encode(node))
+	return err
+}
+
+func keepResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
+	if r.Deleted {
+		_, err := tx.ExecContext(ctx, `
+			DELETE FROM resources
+			WHERE datacenter = $1 AND project = $2 AND kind = $3 AND name = $4`,
+			string(datacenter), string(r.Project), string(r.Kind), r.Name)
+		return err
+	}
+	r.Datacenter, r.Values = datacenter, nil
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO resources (datacenter, project, kind, name, node, deployment, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (datacenter, project, kind, name)
+		DO UPDATE SET node = excluded.node, deployment = excluded.deployment, body = excluded.body`,
+		string(datacenter), string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Deployment, encode(r))
+	return err
+}
+
+const runColumns = `SELECT id, datacenter, project, project_name, signer, state, created, body FROM runs`
+
+func scanRun(row scanner) (run ledger.Run, err error) {
+	var id, datacenter, project, projectName, signer, text string
+	var created int64
+	if err := row.Scan(&id, &datacenter, &project, &projectName, &signer, &run.State, &created, &text); err != nil {
+		return run, err
+	}
+	if err := decode(text, &run.Run); err != nil {
+		return run, err
+	}
+	run.ID, run.Datacenter, run.Signer = writ.RunID(id), writ.DatacenterID(datacenter), signer
+	run.Project, run.ProjectName = writ.ProjectID(project), projectName
+	run.Created = sqldb.Time(created)
+	return run, nil
+}
+
+// Run returns a run.
+func (s *Store) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
+	return found(scanRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
+}
+
+// Runs lists runs, newest first.
+func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
+	q := selectFrom(runColumns)
+	andIn(q, "state", filter.States)
+	if filter.Datacenter != "" {
+		q.and("datacenter = ?", string(filter.Datacenter))
+	}
+	if filter.Project != "" {
+		q.and("project = ?", string(filter.Project))
+	}
+	if filter.ProjectName != "" {
+		q.and("project_name = ?", filter.ProjectName)
+	}
+	if filter.Signer != "" {
+		q.and("signer = ?", filter.Signer)
+	}
+	if p.Cursor != "" {
+		var created int64
+		var id string
+		if err := parseCursor(p.Cursor, &created, &id); err != nil {
+			return ledger.List[ledger.Run]{}, err
+		}
+		q.and("(created, id) < (?, ?)", created, id)
+	}
+	n := limit(p)
+	q.add("\nORDER BY created DESC, id DESC\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return page(rows, err, n, func(rows *sql.Rows) (ledger.Run, []any, error) {
+		run, err := scanRun(rows)
+		return run, []any{micros(run.Created), run.ID}, err
+	})
+}
+
+// CountRuns counts the runs in each state.
+func (s *Store) CountRuns(ctx context.Context) (map[ledger.State]int, error) {
+	rows, err := s.db.Query(ctx, `SELECT state, COUNT(*) FROM runs GROUP BY state`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	counts := map[ledger.State]int{}
+	for rows.Next() {
+		var state ledger.State
+		var n int
+		if err := rows.Scan(&state, &n); err != nil {
+			return nil, err
+		}
+		counts[state] = n
+	}
+	return counts, rows.Err()
+}
+
+// Calls lists the calls of a run.
+func (s *Store) Calls(ctx context.Context, run writ.RunID, p ledger.Page) (ledger.List[writ.Call], error) {
+	after := int64(0)
+	if p.Cursor != "" {
+		if err := parseCursor(p.Cursor, &after); err != nil {
+			return ledger.List[writ.Call]{}, err
+		}
+	}
+	n := limit(p)
+	rows, err := s.db.Query(ctx, `
+		SELECT body FROM calls
+		WHERE run = $1 AND seq > $2
+		ORDER BY seq
+		LIMIT $3`, string(run), after, n+1)
+	return page(rows, err, n, func(rows *sql.Rows) (writ.Call, []any, error) {
+		call, err := body[writ.Call](rows)
+		return call, []any{call.Seq}, err
+	})
+}
+
+// CountCalls counts the calls of runs by state.
+func (s *Store) CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error) {
+	counts := map[writ.RunID]map[writ.CallState]int{}
+	if len(runs) == 0 {
+		return counts, nil
+	}
+	q := selectFrom(`SELECT run, state, COUNT(*) FROM calls`)
+	andIn(q, "run", runs)
+	q.add("\nGROUP BY run, state")
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var run writ.RunID
+		var state writ.CallState
+		var n int
+		if err := rows.Scan(&run, &state, &n); err != nil {
+			return nil, err
+		}
+		if counts[run] == nil {
+			counts[run] = map[writ.CallState]int{}
+		}
+		counts[run][state] = n
+	}
+	return counts, rows.Err()
+}
+
+// Nodes lists nodes.
+func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Page) (ledger.List[writ.Node], error) {
+	q := selectFrom(`SELECT body FROM nodes`)
+	if filter.Datacenter != "" {
+		q.and("datacenter = ?", string(filter.Datacenter))
+	}
+	if filter.Admission != "" {
+		q.and("admission = ?", string(filter.Admission))
+	} else {
+		q.and("admission <> ?", string(writ.AdmissionRemoved))
+	}
+	if p.Cursor != "" {
+		var datacenter, name, id string
+		if err := parseCursor(p.Cursor, &datacenter, &name, &id); err != nil {
+			return ledger.List[writ.Node]{}, err
+		}
+		q.and("(datacenter, name, id) > (?, ?, ?)", datacenter, name, id)
+	}
+	n := limit(p)
+	q.add("\nORDER BY datacenter, name, id\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return page(rows, err, n, func(rows *sql.Rows) (writ.Node, []any, error) {
+		node, err := body[writ.Node](rows)
+		return node, []any{node.Datacenter, node.Name, node.ID}, err
+	})
+}
+
+// Resources lists resources.
+func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[writ.Resource], error) {
+	q := selectFrom(`SELECT body FROM resources`)
+	for _, f := range []struct{ column, value string }{
+		{"datacenter", string(filter.Datacenter)},
+		{"project", string(filter.Project)},
+		{"kind", string(filter.Kind)},
+		{"node", string(filter.Node)},
+		{"deployment", filter.Deployment},
+	} {
+		if f.value != "" {
+			q.and(f.column+" = ?", f.value)
+		}
+	}
+	if p.Cursor != "" {
+		var datacenter, project, kind, name string
+		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {
+			return ledger.List[writ.Resource]{}, err
+		}
+		q.and("(datacenter, project, kind, name) > (?, ?, ?, ?)", datacenter, project, kind, name)
+	}
+	n := limit(p)
+	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	list, err := page(rows, err, n, func(rows *sql.Rows) (writ.Resource, []any, error) {
+		r, err := body[writ.Resource](rows)
+		return r, []any{r.Datacenter, r.Project, r.Kind, r.Name}, err
+	})
+	if err != nil {
+		return list, fmt.Errorf("list resources: %w", err)
+	}
+	return list, nil
+}

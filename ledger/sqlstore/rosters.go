@@ -1,0 +1,179 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// AddRoster records a roster and replaces the rows that say what the newest one says.
+func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		var newest int
+		var same []byte
+		err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&newest)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, `SELECT signed FROM rosters WHERE version = $1`, roster.Version).Scan(&same)
+		switch {
+		case err == nil && bytes.Equal(same, signed):
+			return nil
+		case err == nil:
+			return conflict("version %d of the roster is another one here", roster.Version)
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		case roster.Version < newest:
+			return conflict("version %d of the roster comes too late, version %d is here", roster.Version, newest)
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO rosters (version, expires, stored, signed)
+			VALUES ($1, $2, $3, $4)`, roster.Version, micros(roster.Expires), micros(tx.Now), signed)
+		if err != nil {
+			return err
+		}
+		return project(ctx, tx, roster)
+	})
+	if err != nil {
+		return fmt.Errorf("add roster: %w", err)
+	}
+	return nil
+}
+
+// project replaces the rows of regions, datacenters and projects by those of a roster.
+func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
+	for _, query := range []string{`DELETE FROM datacenters`, `DELETE FROM regions`, `DELETE FROM projects`} {
+		if _, err := tx.ExecContext(ctx, query); err != nil {
+			return err
+		}
+	}
+	for _, d := range roster.Datacenters {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO regions (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`, d.Region); err != nil {
+			return err
+		}
+		row := ledger.Datacenter{Datacenter: d.Datacenter, Enabled: d.Enabled}
+		if key := identity.SSHKey(d.SupervisorKey); key != nil {
+			row.Key = ssh.FingerprintSHA256(key)
+		}
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO datacenters (id, region, name, body)
+			VALUES ($1, $2, $3, $4)`, string(d.ID), d.Region, d.Name, encode(row))
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE key_text = $1`, keyText(d.SupervisorKey)); err != nil {
+			return err
+		}
+	}
+	for _, p := range roster.Projects {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO projects (id, name, tenant)
+			VALUES ($1, $2, $3)`, string(p.ID), p.Name, string(p.Tenant))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rosters returns the signed bytes of later versions.
+func (s *Store) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	return column[[]byte](s.db.Query(ctx, `SELECT signed FROM rosters WHERE version > $1 ORDER BY version`, after))
+}
+
+// Regions lists the regions with the number of their datacenters.
+func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
+	rows, err := s.db.Query(ctx, `
+		SELECT regions.name, COUNT(*)
+		FROM regions JOIN datacenters ON datacenters.region = regions.name
+		GROUP BY regions.name
+		ORDER BY regions.name`)
+	return collect(rows, err, func(rows *sql.Rows) (r ledger.Region, err error) { return r, rows.Scan(&r.Name, &r.Datacenters) })
+}
+
+// Datacenters lists the datacenters.
+func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
+	rows, err := s.db.Query(ctx, `SELECT body FROM datacenters ORDER BY region, name`)
+	return collect(rows, err, body[ledger.Datacenter])
+}
+
+// Projects lists the projects.
+func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
+	rows, err := s.db.Query(ctx, `SELECT id, name, tenant FROM projects ORDER BY name, id`)
+	return collect(rows, err, func(rows *sql.Rows) (p identity.Project, err error) { return p, rows.Scan(&p.ID, &p.Name, &p.Tenant) })
+}
+
+// keyText is a key as the primary key of a row: bytes compare differently on different engines, text does not.
+func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
+
+// AddRegistration records a registration unless it is there already or too many are.
+func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) error {
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		added, err := affected(tx.ExecContext(ctx, `
+			INSERT INTO registrations (key_text, token, name, nonce, proof, url, received)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT (key_text, token) DO NOTHING`,
+			keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, micros(r.Received)))
+		if err != nil || !added {
+			return err
+		}
+		var waiting int
+		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil {
+			return err
+		}
+		if waiting > ledger.MaxRegistrations {
+			return writ.Errorf(writ.CodeRateLimited, "%d supervisors wait to be taken into the roster already", ledger.MaxRegistrations).
+				WithHint("a root operator takes them in with `writ dc add`; those that nobody wants go away after a day")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add registration: %w", err)
+	}
+	return nil
+}
+
+// blob keeps empty bytes from being stored as NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// Registrations lists the supervisors that wait.
+func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error) {
+	rows, err := s.db.Query(ctx, `
+		SELECT key_text, token, name, nonce, proof, url, received
+		FROM registrations
+		ORDER BY received, key_text, token`)
+	return collect(rows, err, func(rows *sql.Rows) (r ledger.Registration, err error) {
+		var key string
+		var received int64
+		if err := rows.Scan(&key, &r.Token, &r.Name, &r.Nonce, &r.Proof, &r.URL, &received); err != nil {
+			return r, err
+		}
+		r.Received = sqldb.Time(received)
+		r.Key, err = base64.StdEncoding.DecodeString(key)
+		return r, err
+	})
+}
+
+// RemoveRegistrations forgets old ones.
+func (s *Store) RemoveRegistrations(ctx context.Context, before time.Time) error {
+	return s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))
+		return err
+	})
+}

@@ -1,0 +1,244 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
+
+// scanner is a row of either kind.
+type scanner interface{ Scan(into ...any) error }
+
+func scanSubmission(row scanner) (s writ.Submission, err error) {
+	var payload, failure string
+	var received, expires int64
+	err = row.Scan(&payload, &s.Run, &s.Datacenter, &s.Project, &s.Signer, &s.Script, &s.State, &failure, &received, &expires)
+	if err != nil {
+		return s, err
+	}
+	if failure != "" {
+		s.Error = new(writ.Error)
+		if err := json.Unmarshal([]byte(failure), s.Error); err != nil {
+			return s, fmt.Errorf("read stored failure: %w", err)
+		}
+	}
+	s.Received, s.Expires = sqldb.Time(received), sqldb.Time(expires)
+	s.Payload, err = writ.ParseDigest(payload)
+	return s, err
+}
+
+func scanSubmissionRows(rows *sql.Rows) (writ.Submission, error) { return scanSubmission(rows) }
+
+// AddSubmission records a submission as waiting, unless its payload is there.
+func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
+	in.State, in.Error = writ.SubmissionWaiting, nil
+	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
+	err = s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		added, err = affected(tx.ExecContext(ctx, `
+			INSERT INTO submissions (`+submissionColumns+`, signed)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+			ON CONFLICT (payload) DO NOTHING`,
+			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script, string(in.State), "",
+			micros(in.Received), micros(in.Expires), in.Signed))
+		if err != nil {
+			return err
+		}
+		if !added {
+			stored, err = submission(ctx, tx, in.Payload)
+			return err
+		}
+		stored = in.Submission
+		return addWaitingRun(ctx, tx, in, &stored)
+	})
+	if err != nil {
+		return writ.Submission{}, false, fmt.Errorf("add submission: %w", err)
+	}
+	return stored, added, nil
+}
+
+// addWaitingRun records the run of a new submission. If its datacenter has told of the run already, which happens when a ledger was
+// lost and restored, the submission is delivered at once.
+func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
+	run := ledger.Run{
+		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
+			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload},
+		State:   ledger.StateWaiting,
+		Created: in.Received,
+	}
+	added, err := addRun(ctx, tx, run)
+	if err != nil {
+		return err
+	}
+	if !added {
+		stored.State = writ.SubmissionDelivered
+		if _, err := moveSubmission(ctx, tx, in.Payload, stored.State, nil); err != nil {
+			return err
+		}
+	}
+	return tell(ctx, tx, *stored)
+}
+
+func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Submission, error) {
+	row := tx.QueryRowContext(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String())
+	return found(scanSubmission(row))("submission", payload)
+}
+
+// found turns the absence of a row into NOT_FOUND.
+func found[T any](item T, err error) func(what string, id any) (T, error) {
+	return func(what string, id any) (T, error) {
+		if errors.Is(err, sql.ErrNoRows) {
+			var none T
+			return none, writ.Errorf(writ.CodeNotFound, "there is no %s %v", what, id)
+		}
+		return item, err
+	}
+}
+
+// Submission returns a submission.
+func (s *Store) Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error) {
+	row := s.db.QueryRow(ctx, `SELECT `+submissionColumns+` FROM submissions WHERE payload = $1`, payload.String())
+	return found(scanSubmission(row))("submission", payload)
+}
+
+// Signed returns the bytes of a submission.
+func (s *Store) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
+	var signed []byte
+	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
+	return found(signed, err)("submission", payload)
+}
+
+// Waiting lists waiting submissions of a datacenter.
+func (s *Store) Waiting(ctx context.Context, datacenter writ.DatacenterID, after ledger.Position, max int) ([]writ.Submission, error) {
+	rows, err := s.db.Query(ctx, `
+		SELECT `+submissionColumns+` FROM submissions
+		WHERE state = 'waiting' AND datacenter = $1 AND (received, payload) > ($2, $3)
+		ORDER BY received, payload
+		LIMIT $4`, string(datacenter), micros(after.Received), after.Payload.String(), max)
+	return collect(rows, err, scanSubmissionRows)
+}
+
+// Overdue lists waiting submissions that expired.
+func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error) {
+	rows, err := s.db.Query(ctx, `
+		SELECT `+submissionColumns+` FROM submissions
+		WHERE state = 'waiting' AND expires < $1
+		ORDER BY expires, payload
+		LIMIT $2`, micros(now), max)
+	return collect(rows, err, scanSubmissionRows)
+}
+
+// moveSubmission moves a waiting submission by compare-and-set and reports whether it was waiting.
+func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) (bool, error) {
+	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
+		return false, fmt.Errorf("no submission moves from waiting to %q", to)
+	}
+	failure := ""
+	if reason != nil {
+		failure = encode(reason)
+	}
+	return affected(tx.ExecContext(ctx, `
+		UPDATE submissions
+		SET state = $1, failure = $2
+		WHERE payload = $3 AND state = 'waiting'`, string(to), failure, payload.String()))
+}
+
+// Deliver moves a submission to delivered and takes what its datacenter said of the run.
+func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
+		if err != nil {
+			return err
+		}
+		now, err := submission(ctx, tx, payload)
+		switch {
+		case err != nil:
+			return err
+		case !moved && now.State == writ.SubmissionDelivered:
+			return nil
+		case !moved:
+			return conflict("the submission is %s", now.State)
+		case run.ID != now.Run:
+			return conflict("the submission makes the run %s, not %s", now.Run, run.ID)
+		}
+		if err := keepRun(ctx, tx, now.Datacenter, run, firstWord); err != nil {
+			return err
+		}
+		return tell(ctx, tx, now)
+	})
+	if err != nil {
+		return fmt.Errorf("deliver submission: %w", err)
+	}
+	return nil
+}
+
+// Reject moves a waiting submission, and its run, to refused or expired.
+func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error {
+	if to == writ.SubmissionDelivered {
+		return fmt.Errorf("reject submission: %q is no rejection", to)
+	}
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		moved, err := moveSubmission(ctx, tx, payload, to, reason)
+		if err != nil {
+			return err
+		}
+		now, err := submission(ctx, tx, payload)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			return conflict("the submission is %s", now.State)
+		}
+		if err := rejectRun(ctx, tx, now); err != nil {
+			return err
+		}
+		return tell(ctx, tx, now)
+	})
+	if err != nil {
+		return fmt.Errorf("reject submission: %w", err)
+	}
+	return nil
+}
+
+// rejectRun ends a run that never reached its datacenter.
+func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
+	var text string
+	err := tx.QueryRowContext(ctx, `SELECT body FROM runs WHERE id = $1 AND accepted = 0`, string(s.Run)).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its datacenter has it after all, and knows better
+	}
+	if err != nil {
+		return err
+	}
+	var run writ.Run
+	if err := decode(text, &run); err != nil {
+		return err
+	}
+	run.Ended = tx.Now
+	if s.Error != nil {
+		run.Failure = &writ.Failure{Error: *s.Error}
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE runs
+		SET state = $1, ended = $2, body = $3
+		WHERE id = $4`, string(s.State), micros(run.Ended), encode(run), string(s.Run))
+	return err
+}
+
+// tell records the event of a submission's new state.
+func tell(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
+	first, err := nextEventIDs(ctx, tx, 1)
+	if err != nil {
+		return err
+	}
+	event := ledger.Event{ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s}
+	return addEvent(ctx, tx, event, s.Run)
+}
