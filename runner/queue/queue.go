@@ -48,8 +48,9 @@ type Message struct {
 type Queue interface {
 	// Push puts tasks into the queue of a node, in order. A task whose id is there already counts as pushed.
 	Push(ctx context.Context, node writ.NodeID, tasks ...Task) error
-	// Withdraw removes tasks that nobody took yet. It is best effort: a task may run all the same.
-	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) error
+	// Withdraw removes tasks that nobody took yet and returns the ids of those: no handler has seen them or ever will. The others may
+	// run all the same.
+	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (withdrawn []string, err error)
 	// Missing returns those of ids that the node's queue does not hold in any form (waiting, or being worked on).
 	Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error)
 	// Serve hands the tasks of the node's queue to handle, at most slots at a time, until ctx ends and the running handlers returned.

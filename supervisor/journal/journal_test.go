@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
 	"writ/supervisor/journal"
@@ -64,7 +65,7 @@ func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
 		if added, err := tx.AddRun(run, []byte("signed")); err != nil || !added {
 			t.Errorf("AddRun = %v, %v", added, err)
 		}
-		return tx.AddCall(call)
+		return tx.PutCall(call)
 	})
 	id := j.ID()
 	j.Close()
@@ -78,14 +79,14 @@ func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if diff := cmp.Diff(run, gotRun); diff != "" {
+		if diff := cmp.Diff(run, gotRun, cmpopts.IgnoreUnexported(journal.Run{})); diff != "" {
 			t.Errorf("run (-want +got):\n%s", diff)
 		}
 		calls, err := tx.Calls(run.ID)
 		if err != nil {
 			return err
 		}
-		if diff := cmp.Diff([]*journal.Call{call}, calls, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())); diff != "" {
+		if diff := cmp.Diff([]*journal.Call{call}, calls, cmpopts.IgnoreUnexported(journal.Call{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		return nil
@@ -109,27 +110,49 @@ func TestTheSamePayloadIsRecordedOnce(t *testing.T) {
 }
 
 func TestIllegalMovesAreRefused(t *testing.T) {
-	j := open(t, ":memory:")
-	run, call := aRun("one"), aCall(aRun("one").ID, 1)
-	write(t, j, func(tx *journal.Tx) error {
-		tx.AddRun(run, nil)
-		return tx.AddCall(call)
-	})
-	err := j.Write(t.Context(), func(tx *journal.Tx) error {
-		ended := *run
-		ended.State = writ.RunSucceeded
-		return tx.PutRun(&ended, writ.RunAccepted)
-	})
-	if err == nil {
+	if err := aRun("one").Move(writ.RunSucceeded); err == nil {
 		t.Error("a run moved from accepted to succeeded")
 	}
-	err = j.Write(t.Context(), func(tx *journal.Tx) error {
-		back := *call
-		back.State = writ.CallPlanned
-		return tx.PutCall(&back, writ.CallSucceeded)
-	})
-	if err == nil {
+	call := aCall("r", 1)
+	call.State = writ.CallSucceeded
+	if err := call.Move(writ.CallPlanned); err == nil {
 		t.Error("a call moved from succeeded to planned")
+	}
+}
+
+func TestOfTwoThatMoveTheSameRecordOneWins(t *testing.T) {
+	j := open(t, ":memory:")
+	id := aRun("one").ID
+	write(t, j, func(tx *journal.Tx) error {
+		if _, err := tx.AddRun(aRun("one"), []byte("signed")); err != nil {
+			return err
+		}
+		return tx.PutCall(aCall(id, 1))
+	})
+	var run *journal.Run
+	var calls []*journal.Call
+	if err := j.Read(t.Context(), func(tx *journal.Tx) (err error) {
+		if run, err = tx.Run(id); err == nil {
+			calls, err = tx.Calls(id)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	run.Move(writ.RunRunning)
+	calls[0].Move(writ.CallQueued)
+	move := func(tx *journal.Tx) error {
+		if err := tx.PutRun(run); err != nil {
+			return err
+		}
+		return tx.PutCall(calls[0])
+	}
+	write(t, j, move)
+	if err := j.Write(t.Context(), move); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("the second move of the same run gave %v", err)
+	}
+	if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.PutCall(aCall(id, 1)) }); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("a second call 1 gave %v", err)
 	}
 }
 
@@ -167,7 +190,7 @@ func TestEventsAreNumberedWithoutGapsAndWakeReaders(t *testing.T) {
 func TestATokenIsSpentOnce(t *testing.T) {
 	j := open(t, ":memory:")
 	write(t, j, func(tx *journal.Tx) error {
-		return tx.AddToken(journal.Token{ID: "t", Hash: []byte("h"), Expires: time.Now().Add(time.Hour)})
+		return tx.AddToken(journal.Token{ID: "t", Key: []byte("k"), Expires: time.Now().Add(time.Hour)})
 	})
 	for _, try := range []struct {
 		token string

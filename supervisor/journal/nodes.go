@@ -39,7 +39,7 @@ func (tx *Tx) Nodes() ([]*Node, error) {
 // Token is a join token as the datacenter keeps it: never its secret.
 type Token struct {
 	ID        string
-	Hash      []byte
+	Key       []byte // verifies proofs of the token; nobody can make one with it
 	CreatedBy string
 	Expires   time.Time
 	Spent     time.Time // zero while it is not
@@ -48,16 +48,16 @@ type Token struct {
 
 // AddToken keeps a new token. One that is there already stays as it is.
 func (tx *Tx) AddToken(t Token) error {
-	return tx.exec(`INSERT INTO tokens (id, hash, created_by, expires, spent, spent_key) VALUES ($1, $2, $3, $4, 0, '') ON CONFLICT (id) DO NOTHING`,
-		t.ID, t.Hash, t.CreatedBy, sqldb.Micros(t.Expires))
+	return tx.exec(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key) VALUES ($1, $2, $3, $4, 0, '') ON CONFLICT (id) DO NOTHING`,
+		t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires))
 }
 
 // Token returns a token, nil if there is none.
 func (tx *Tx) Token(id string) (*Token, error) {
 	t := &Token{ID: id}
 	var expires, spent int64
-	err := tx.QueryRowContext(tx.ctx, `SELECT hash, created_by, expires, spent, spent_key FROM tokens WHERE id = $1`, id).
-		Scan(&t.Hash, &t.CreatedBy, &expires, &spent, &t.SpentKey)
+	err := tx.QueryRowContext(tx.ctx, `SELECT key, created_by, expires, spent, spent_key FROM tokens WHERE id = $1`, id).
+		Scan(&t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -64,3 +64,13 @@ func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
 	}
 	return used, rows.Err()
 }
+
+// OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.
+func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
+	ids, err := tx.runIDs(`SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND state IN ('planned', 'queued', 'running')
+		AND claimed AND run <> $4 ORDER BY planned LIMIT 1`, string(id.Project), string(id.Kind), id.Name, string(except))
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}

@@ -14,15 +14,41 @@ import (
 // Run is a run with what only its datacenter needs to know of it.
 type Run struct {
 	writ.Run
-	Waiting   []int       `json:"waiting,omitempty"`   // the last pass waits for one of these
-	Handled   []int       `json:"handled,omitempty"`   // calls whose .err the script has read
-	Completed bool        `json:"completed,omitempty"` // the script reached its end
-	Stop      *writ.Error `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
-	StopState string      `json:"stop_state,omitempty"`
-	StopBy    time.Time   `json:"stop_by,omitzero"`  // when it ends even if calls did not report
-	Logs      int         `json:"logs,omitempty"`    // lines that are journaled
-	Crashes   int         `json:"crashes,omitempty"` // of the evaluator, in a row
-	MaxCalls  int         `json:"max_calls"`
+	Waiting   []int         `json:"waiting,omitempty"`   // the last pass waits for one of these
+	Handled   []int         `json:"handled,omitempty"`   // calls whose .err the script has read
+	Completed bool          `json:"completed,omitempty"` // the script reached its end
+	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
+	StopState writ.RunState `json:"stop_state,omitempty"`
+	StopBy    time.Time     `json:"stop_by,omitzero"`  // when it ends even if calls did not report
+	Logs      int           `json:"logs,omitempty"`    // lines that are journaled
+	Crashes   int           `json:"crashes,omitempty"` // of the evaluator, in a row
+
+	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
+	DatacenterName string `json:"datacenter_name"`
+
+	// From the signed header.
+	Destructive bool     `json:"destructive,omitempty"`
+	Allow       []string `json:"allow"`
+	MaxCalls    int      `json:"max_calls"`
+
+	stored writ.RunState // as the journal has it
+}
+
+// due is when the run must be looked at, whatever happens: at its deadline, or when its ending has taken too long.
+func (r *Run) due() time.Time {
+	if !r.StopBy.IsZero() && r.StopBy.Before(r.Deadline) {
+		return r.StopBy
+	}
+	return r.Deadline
+}
+
+// Move changes the state of the run in memory; PutRun writes it. A move that the table does not allow is an error.
+func (r *Run) Move(to writ.RunState) error {
+	if !writ.CanMove(writ.RunMoves, r.State, to) {
+		return fmt.Errorf("run %s: no move from %s to %s", r.ID, r.State, to)
+	}
+	r.State = to
+	return nil
 }
 
 // Call is a call with its arguments, its result and what dispatching it needs.
@@ -36,10 +62,33 @@ type Call struct {
 	Need    writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
 	Orders  []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
 	Values  map[string]any   `json:"values,omitempty"`
-	Ready   bool             `json:"ready,omitempty"` // placed, and all that it needs has succeeded
+	Claimed bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
+	Ready   bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
 	RetryAt time.Time        `json:"retry_at,omitzero"`
 	StartBy time.Time        `json:"start_by,omitzero"`
 	EndBy   time.Time        `json:"end_by,omitzero"`
+
+	stored writ.CallState // as the journal has it, "" if it does not
+}
+
+// Key is the call's current permission to act.
+func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
+
+// Resource is what the call names, the zero value if it names nothing.
+func (c *Call) Resource() writ.ResourceID {
+	if c.Kind == "" {
+		return writ.ResourceID{}
+	}
+	return writ.ResourceID{Project: c.Project, Kind: c.Kind, Name: c.Name}
+}
+
+// Move changes the state of the call in memory; PutCall writes it. A move that the table does not allow is an error.
+func (c *Call) Move(to writ.CallState) error {
+	if !writ.CanMove(writ.CallMoves, c.State, to) {
+		return fmt.Errorf("call %s-%d: no move from %s to %s", c.Run, c.Seq, c.State, to)
+	}
+	c.State = to
+	return nil
 }
 
 // AddRun records an accepted submission and its run in one go. It reports false, and changes nothing, if the payload is known.
@@ -49,33 +98,36 @@ func (tx *Tx) AddRun(r *Run, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, accepted, deadline, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, accepted, due, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
 }
 
-// PutRun keeps a run that changed. from is the state that it had; a move that the table does not allow is an error.
-func (tx *Tx) PutRun(r *Run, from writ.RunState) error {
-	if r.State != from && !writ.CanMove(writ.RunMoves, from, r.State) {
-		return fmt.Errorf("run %s: no move from %s to %s", r.ID, from, r.State)
-	}
-	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, accepted = $5, deadline = $6, body = $7 WHERE id = $1`)
+// PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
+func (tx *Tx) PutRun(r *Run) error {
+	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, accepted = $5, due = $6, body = $7
+		WHERE id = $1 AND state = $8`, string(r.stored))
 }
 
-func (tx *Tx) putRun(r *Run, query string) error {
+func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 	body, err := cbor.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	found, err := tx.changed(query, string(r.ID), string(r.State), string(r.Project), r.Deployment,
-		sqldb.Micros(r.Accepted), sqldb.Micros(r.Deadline), body)
+	args := append([]any{string(r.ID), string(r.State), string(r.Project), r.Deployment,
+		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), body}, more...)
+	found, err := tx.changed(query, args...)
 	if err == nil && !found {
-		err = fmt.Errorf("run %s is not in the journal", r.ID)
+		err = writ.Errorf(writ.CodeConflict, "run %s is not %s any more", r.ID, r.stored)
 	}
 	return err
 }
 
 // Run returns a run, nil if there is none.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
-	return get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
+	r, err := get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
+	if r != nil {
+		r.stored = r.State
+	}
+	return r, err
 }
 
 // OpenRuns returns the ids of the runs that have not ended, oldest first.
@@ -83,9 +135,9 @@ func (tx *Tx) OpenRuns() ([]writ.RunID, error) {
 	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') ORDER BY accepted, id`)
 }
 
-// DueRuns returns the open runs whose deadline is over.
+// DueRuns returns the open runs whose deadline, or the time that they have for ending, is over.
 func (tx *Tx) DueRuns(now time.Time) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND deadline <= $1`, sqldb.Micros(now))
+	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND due <= $1`, sqldb.Micros(now))
 }
 
 // EarlierRun returns the oldest open run of the same deployment that was accepted before r, "" if r may go on.
@@ -146,47 +198,42 @@ func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision in
 		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision`, string(project), deployment, revision)
 }
 
-// AddCall records a new call.
-func (tx *Tx) AddCall(c *Call) error {
-	return tx.putCall(c, `INSERT INTO calls (run, seq, state, node, project, kind, name, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
-}
-
-// PutCall keeps a call that changed. from is the state that it had.
-func (tx *Tx) PutCall(c *Call, from writ.CallState) error {
-	if c.State != from && !writ.CanMove(writ.CallMoves, from, c.State) {
-		return fmt.Errorf("call %s-%d: no move from %s to %s", c.Run, c.Seq, from, c.State)
+// PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT.
+func (tx *Tx) PutCall(c *Call) error {
+	query := `UPDATE calls SET state = $3, node = $4, project = $5, kind = $6, name = $7, claimed = $8, ready = $9, retry_at = $10, planned = $11,
+		cpus = $12, memory_mib = $13, disk_gib = $14, body = $15 WHERE run = $1 AND seq = $2 AND state = $16`
+	if c.stored == "" {
+		query = `INSERT INTO calls (run, seq, state, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
+			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 WHERE $16 = '' ON CONFLICT (run, seq) DO NOTHING`
 	}
-	return tx.putCall(c, `UPDATE calls SET state = $3, node = $4, project = $5, kind = $6, name = $7, ready = $8, retry_at = $9, planned = $10,
-		cpus = $11, memory_mib = $12, disk_gib = $13, body = $14 WHERE run = $1 AND seq = $2`)
-}
-
-func (tx *Tx) putCall(c *Call, query string) error {
 	body, err := cbor.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("encode call: %w", err)
 	}
-	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), string(c.Node), string(c.Project), string(c.Kind), c.Name, c.Ready,
-		sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body)
+	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), string(c.Node), string(c.Project), string(c.Kind), c.Name,
+		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored))
 	if err == nil && !found {
-		err = fmt.Errorf("call %s-%d is not in the journal", c.Run, c.Seq)
+		err = writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored)
 	}
 	return err
 }
 
-// Calls returns all calls of a run in their order.
-func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
-	return list[Call](tx, `SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
+func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
+	calls, err := list[Call](tx, query, args...)
+	for _, c := range calls {
+		c.stored = c.State
+	}
+	return calls, err
 }
 
-// Call returns one call, nil if there is none.
-func (tx *Tx) Call(run writ.RunID, seq int) (*Call, error) {
-	return get[Call](tx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run), seq)
+// Calls returns all calls of a run in their order.
+func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
+	return tx.calls(`SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
 }
 
 // SentCalls returns every call that is out at a node.
 func (tx *Tx) SentCalls() ([]*Call, error) {
-	return list[Call](tx, `SELECT body FROM calls WHERE state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
+	return tx.calls(`SELECT body FROM calls WHERE state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
 }
 
 // CountSent returns how many calls are out at a node.
@@ -196,15 +243,33 @@ func (tx *Tx) CountSent(node writ.NodeID) (int, error) {
 	return n, err
 }
 
-// SendableCalls returns at most max calls of a node that are planned, ready and due, oldest first.
-func (tx *Tx) SendableCalls(node writ.NodeID, now time.Time, max int) ([]*Call, error) {
-	return list[Call](tx, `SELECT body FROM calls WHERE node = $1 AND state = 'planned' AND ready AND retry_at <= $2
+// SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
+func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {
+	return tx.keys(`SELECT run, seq FROM calls WHERE node = $1 AND state = 'planned' AND ready AND retry_at <= $2
 		ORDER BY planned, run, seq LIMIT $3`, string(node), sqldb.Micros(now), max)
 }
 
-// WaitingRuns returns the runs with calls that are planned and either have no node or whose retry is due.
-func (tx *Tx) WaitingRuns(now time.Time) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE state = 'planned' AND node = '' AND retry_at <= $1`, sqldb.Micros(now))
+// DueCalls returns the runs and seqs of planned calls whose waiting for a node or for the next try is over, oldest first.
+func (tx *Tx) DueCalls(now time.Time, max int) ([]writ.JobKey, error) {
+	return tx.keys(`SELECT run, seq FROM calls WHERE state = 'planned' AND retry_at > 0 AND retry_at <= $1
+		ORDER BY planned, run, seq LIMIT $2`, sqldb.Micros(now), max)
+}
+
+func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []writ.JobKey
+	for rows.Next() {
+		var k writ.JobKey
+		if err := rows.Scan(&k.Run, &k.Seq); err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
 }
 
 // QueueDepths counts the open calls of each node.
@@ -300,4 +365,15 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 		lines = append(lines, line)
 	}
 	return lines, rows.Err()
+}
+
+// RunsOn returns the runs with open calls on a node.
+func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE node = $1 AND state IN ('planned', 'queued', 'running')`, string(node))
+}
+
+// RunsAfter returns the runs of a deployment that wait for the ones before them.
+func (tx *Tx) RunsAfter(project writ.ProjectID, deployment string) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT id FROM runs WHERE state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY accepted, id`,
+		string(project), deployment)
 }

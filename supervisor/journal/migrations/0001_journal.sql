@@ -36,7 +36,7 @@ CREATE TABLE runs (
 	project TEXT NOT NULL,
 	deployment TEXT NOT NULL,
 	accepted BIGINT NOT NULL,
-	deadline BIGINT NOT NULL,
+	due BIGINT NOT NULL,
 	body BYTEA NOT NULL
 );
 CREATE INDEX runs_open ON runs (accepted) WHERE state IN ('accepted', 'running');
@@ -49,6 +49,7 @@ CREATE TABLE calls (
 	project TEXT NOT NULL,
 	kind TEXT NOT NULL,
 	name TEXT NOT NULL,
+	claimed BOOLEAN NOT NULL,
 	ready BOOLEAN NOT NULL,
 	retry_at BIGINT NOT NULL,
 	planned BIGINT NOT NULL,
@@ -59,6 +60,7 @@ CREATE TABLE calls (
 	PRIMARY KEY (run, seq)
 );
 CREATE INDEX calls_open ON calls (node, state, planned) WHERE state IN ('planned', 'queued', 'running');
+CREATE INDEX calls_resource ON calls (project, kind, name) WHERE state IN ('planned', 'queued', 'running');
 
 CREATE TABLE deliveries (
 	run TEXT NOT NULL,
@@ -117,7 +119,7 @@ CREATE TABLE nodes (
 
 CREATE TABLE tokens (
 	id TEXT NOT NULL PRIMARY KEY,
-	hash BYTEA NOT NULL,
+	key BYTEA NOT NULL,
 	created_by TEXT NOT NULL,
 	expires BIGINT NOT NULL,
 	spent BIGINT NOT NULL,

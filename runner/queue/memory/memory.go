@@ -1,0 +1,197 @@
+// Package memory is the queue without a server, for simulations in virtual time: it has no sockets and works inside a testing/synctest
+// bubble. It keeps what it holds in this process, can be told to lose everything (Flush) and to be away (Cut), and knows nothing of
+// what it carries.
+package memory
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+// maxReceived is how many messages one Receive returns, as package queue says.
+const maxReceived = 100
+
+// Queue is one process's access to a transport in memory. Make it with New or Attach.
+type Queue struct {
+	// Log gets the panics of handlers; it may be nil. Set it before Serve.
+	Log *slog.Logger
+
+	store *store
+	// What follows is guarded by store.mu.
+	away     bool
+	closed   bool
+	finished map[*item]bool         // handled while away: to be taken off when the transport is back
+	read     map[queue.Stream]int64 // the last message of each stream that came
+}
+
+var _ queue.Queue = (*Queue)(nil)
+
+// store is what Redis is for other implementations: it outlives the processes that use it.
+type store struct {
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at each change
+	waiting    map[writ.NodeID][]*item
+	active     map[writ.NodeID][]*item
+	streams    map[queue.Stream][]entry
+	sent       int64 // messages ever, so that ids are never used again
+	generation string
+}
+
+// item is a task that waits or is worked on.
+type item struct {
+	task queue.Task
+	by   *Queue // who took it last, nil if nobody ever did
+}
+
+type entry struct {
+	number  int64
+	message queue.Message
+}
+
+// New returns the queue of the first process at a new, empty transport.
+func New() *Queue {
+	s := &store{changed: make(chan struct{})}
+	s.empty()
+	return &Queue{store: s, finished: map[*item]bool{}, read: map[queue.Stream]int64{}}
+}
+
+// Attach returns the queue of another process at the same transport.
+func (q *Queue) Attach() *Queue {
+	return &Queue{Log: q.Log, store: q.store, finished: map[*item]bool{}, read: map[queue.Stream]int64{}}
+}
+
+// Flush loses everything that the transport holds, as FLUSHALL does.
+func (q *Queue) Flush() {
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	q.store.empty()
+	q.store.wake()
+}
+
+// Cut makes the transport unreachable for this process, or reachable again. What it holds stays.
+func (q *Queue) Cut(away bool) {
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	q.away = away
+	q.settle()
+	q.store.wake()
+}
+
+// Close cuts the process off for good. A task that it works on is delivered again to the next one, as if it had been killed.
+func (q *Queue) Close() error {
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	q.closed = true
+	q.store.wake()
+	return nil
+}
+
+// Generation implements queue.Queue.
+func (q *Queue) Generation(ctx context.Context) (mark string, err error) {
+	err = q.do(ctx, func(s *store) { mark = s.generation })
+	return mark, err
+}
+
+// SetGeneration implements queue.Queue.
+func (q *Queue) SetGeneration(ctx context.Context, mark string) error {
+	return q.do(ctx, func(s *store) { s.generation = mark })
+}
+
+// Send implements queue.Queue.
+func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+	return q.do(ctx, func(s *store) {
+		s.sent++
+		m := queue.Message{Stream: stream, ID: messageID(s.sent), Body: append([]byte(nil), body...)}
+		s.streams[stream] = append(s.streams[stream], entry{s.sent, m})
+		s.wake()
+	})
+}
+
+// Receive implements queue.Queue.
+func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		var messages []queue.Message
+		var changed <-chan struct{}
+		err := q.do(ctx, func(s *store) {
+			messages, changed = q.unread(streams), s.changed
+		})
+		if err != nil || len(messages) > 0 {
+			return messages, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// unread takes messages that this process has not received yet, whoever received them before. The caller holds the lock.
+func (q *Queue) unread(streams []queue.Stream) []queue.Message {
+	var messages []queue.Message
+	for _, stream := range streams {
+		for _, e := range q.store.streams[stream] {
+			if e.number <= q.read[stream] {
+				continue
+			}
+			if len(messages) == maxReceived {
+				return messages
+			}
+			q.read[stream] = e.number
+			messages = append(messages, e.message)
+		}
+	}
+	return messages
+}
+
+// Acknowledge implements queue.Queue.
+func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) error {
+	return q.do(ctx, func(s *store) {
+		for _, m := range messages {
+			entries := s.streams[m.Stream]
+			for i, e := range entries {
+				if e.message.ID == m.ID {
+					s.streams[m.Stream] = append(entries[:i:i], entries[i+1:]...)
+					break
+				}
+			}
+		}
+	})
+}
+
+// do changes or reads the store, if this process can reach it.
+func (q *Queue) do(ctx context.Context, change func(s *store)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	if q.away || q.closed {
+		return writ.Errorf(writ.CodeQueueUnavailable, "the queue in memory is away")
+	}
+	change(q.store)
+	return nil
+}
+
+// empty forgets everything. The caller holds the lock.
+func (s *store) empty() {
+	s.waiting = map[writ.NodeID][]*item{}
+	s.active = map[writ.NodeID][]*item{}
+	s.streams = map[queue.Stream][]entry{}
+	s.generation = ""
+}
+
+// wake lets everybody who waits look again. The caller holds the lock.
+func (s *store) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

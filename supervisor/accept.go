@@ -1,0 +1,182 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
+// Submit returns. The same submission again gets the same run and has no other effect.
+func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
+	verified, err := s.verifier().Submission(signed)
+	if err != nil {
+		return s.known(ctx, signed, err)
+	}
+	p := verified.Payload
+	if err := checkScript(p); err != nil {
+		return writ.Run{}, err
+	}
+	run := s.newRun(verified)
+	added := false
+	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		run.Accepted = tx.Now
+		run.Deadline = tx.Now.Add(p.Deadline)
+		if added, err = tx.AddRun(run, signed); err != nil || !added {
+			return err
+		}
+		if err := nextRevision(tx, p); err != nil {
+			return err
+		}
+		shown := run.Run
+		return tx.AddEvents(writ.Event{Run: &shown})
+	})
+	if err != nil {
+		return writ.Run{}, err
+	}
+	if !added {
+		return s.stored(ctx, run.ID)
+	}
+	s.Log.Info("run accepted", "run", run.ID, "signer", run.Signer, "script", run.Script, "project", run.ProjectName)
+	s.turns.post(run.ID, mail{})
+	return run.Run, nil
+}
+
+// known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.
+func (s *Supervisor) known(ctx context.Context, signed []byte, refused error) (writ.Run, error) {
+	text, _, err := identity.Split(signed)
+	if err != nil || writ.CodeOf(refused) != writ.CodeExpired {
+		return writ.Run{}, refused
+	}
+	run, err := s.stored(ctx, writ.RunIDOf(writ.DigestOf(text)))
+	if err != nil {
+		return writ.Run{}, refused
+	}
+	return run, nil
+}
+
+// stored returns a run of the journal.
+func (s *Supervisor) stored(ctx context.Context, id writ.RunID) (writ.Run, error) {
+	var run *journal.Run
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		run, err = tx.Run(id)
+		return err
+	})
+	if err == nil && run == nil {
+		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
+	}
+	if err != nil {
+		return writ.Run{}, err
+	}
+	shown := run.Run
+	shown.Output = nil
+	return shown, nil
+}
+
+func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
+	p := v.Payload
+	return &journal.Run{
+		Run: writ.Run{
+			ID: v.Run, Datacenter: s.Datacenter, Project: p.Project, ProjectName: p.ProjectName, Deployment: p.Deployment.Name,
+			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, State: writ.RunAccepted,
+		},
+		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
+		Destructive:    p.Destructive, Allow: p.Allow, MaxCalls: p.MaxCalls,
+	}
+}
+
+// nextRevision counts the revisions of a deployment. A script that was planned against another one than the newest is refused.
+func nextRevision(tx *journal.Tx, p *identity.Payload) error {
+	if p.Deployment.Name == "" {
+		return nil
+	}
+	have, err := tx.Revision(p.Project, p.Deployment.Name)
+	if err != nil {
+		return err
+	}
+	if have != p.Deployment.Base {
+		return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d", p.Deployment.Name, have, p.Deployment.Base).
+			WithHint("look at what changed and sign again")
+	}
+	return tx.SetRevision(p.Project, p.Deployment.Name, have+1)
+}
+
+// checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.
+func checkScript(p *identity.Payload) error {
+	report := scripts.Check(bundleOf(p))
+	if err := report.Err(); err != nil {
+		return err
+	}
+	filled, err := report.Params.Fill(p.Params)
+	if err != nil {
+		return err
+	}
+	if len(filled) != len(p.Params) || !cmp.Equal(filled, orEmpty(p.Params)) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the signed parameters are not all that the script has").WithHint("sign it again with this version of writ")
+	}
+	for _, operation := range report.Operations {
+		if !slices.Contains(p.Allow, operation) && !strings.HasPrefix(operation, "run.") {
+			return writ.Errorf(writ.CodeOperationNotAllowed, "the script calls %s, which its signed header does not allow", operation).
+				WithHint("sign it again with this version of writ")
+		}
+	}
+	if report.Destructive && !p.Destructive {
+		return writ.Errorf(writ.CodeDestructiveDenied, "the script destroys, but was signed with `destructive: no`").WithHint("sign it with --destructive if it is meant to")
+	}
+	return nil
+}
+
+func orEmpty(params map[string]any) map[string]any {
+	if params == nil {
+		return map[string]any{}
+	}
+	return params
+}
+
+// verifier judges signed texts by the newest roster.
+func (s *Supervisor) verifier() *identity.Verifier {
+	return &identity.Verifier{Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: time.Now, ProjectOf: s.projectOf}
+}
+
+// projectOf returns the project of a run, for statements about runs.
+func (s *Supervisor) projectOf(id writ.RunID) (writ.ProjectID, error) {
+	run, err := s.stored(context.Background(), id)
+	return run.Project, err
+}
+
+// bundleOf returns the sources of a payload.
+func bundleOf(p *identity.Payload) scripts.Bundle {
+	b := scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}
+	for _, m := range p.Modules {
+		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
+	}
+	return b
+}
+
+// wakeDeployment lets the next run of the same deployment begin.
+func (s *Supervisor) wakeDeployment(ctx context.Context, ended *journal.Run) error {
+	if ended.Deployment == "" {
+		return nil
+	}
+	var next []writ.RunID
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		next, err = tx.RunsAfter(ended.Project, ended.Deployment)
+		return err
+	})
+	for _, id := range next {
+		s.turns.post(id, mail{})
+	}
+	if err != nil {
+		return errors.Join(errors.New("wake the next run of the deployment"), err)
+	}
+	return nil
+}

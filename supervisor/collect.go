@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/queue"
+)
+
+// receiveWait is how long one look at the out streams waits; a node that joins is listened to after this at the latest.
+const receiveWait = time.Second
+
+// collect takes what nodes send: results for the runs that wait for them, beats for the fleet.
+func (s *Supervisor) collect(ctx context.Context) error {
+	for ctx.Err() == nil {
+		nodes := s.fleet.serving()
+		if len(nodes) == 0 {
+			pause(ctx, receiveWait)
+			continue
+		}
+		streams := make([]queue.Stream, len(nodes))
+		for i, node := range nodes {
+			streams[i] = queue.Stream{Node: node, Direction: queue.Out}
+		}
+		messages, err := s.Queue.Receive(ctx, receiveWait, streams...)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.Log.Warn("nodes cannot be heard", "err", err)
+			}
+			pause(ctx, receiveWait)
+			continue
+		}
+		var done []queue.Message
+		for _, m := range messages {
+			if !s.hear(ctx, m) {
+				done = append(done, m)
+			}
+		}
+		if err := s.Queue.Acknowledge(ctx, done...); err != nil && ctx.Err() == nil {
+			s.Log.Warn("beats cannot be removed from the queue", "err", err)
+		}
+	}
+	return nil
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// hear takes one message of a node. It reports true if the message must stay until results in it are on disk.
+func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
+	key := s.fleet.key(m.Stream.Node)
+	results, _, err := seal.Open[writ.Result](seal.Result, m.Body, key)
+	if err != nil { // under load results are what comes, so they are tried first
+		beats, _, err := seal.Open[writ.Beat](seal.Beat, m.Body, key)
+		if err != nil {
+			s.Log.Warn("a message of a node cannot be opened; it is thrown away", "node", m.Stream.Node, "err", err)
+		}
+		for _, b := range beats {
+			s.hearBeat(ctx, m.Stream.Node, b)
+		}
+		return false
+	}
+	digest := writ.DigestOf(m.Body)
+	for i, r := range results {
+		a := arrival{result: r, node: m.Stream.Node, sealed: m.Body, digest: digest}
+		if i == len(results)-1 {
+			a.message = m // acknowledged with its last result; the node sends again what gets lost with the others
+		}
+		s.turns.post(r.Run, mail{results: []arrival{a}})
+	}
+	return len(results) > 0
+}
+
+// hearBeat takes a beat: jobs that began, and a node that does not know our epoch or roster yet.
+func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
+	if b.Node != node {
+		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
+		return
+	}
+	started, fresh := s.fleet.beat(b, time.Now())
+	if !fresh {
+		return
+	}
+	for _, key := range started {
+		s.turns.post(key.Run, mail{started: []writ.JobKey{key}})
+	}
+	if b.Epoch < s.epoch {
+		s.control(ctx, writ.Control{Node: node, Roster: s.roster.Load().Version})
+	}
+}

@@ -1,0 +1,243 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/supervisor/journal"
+)
+
+// After so long without a beat a node is silent, or lost. Silence is counted only while the queue works.
+const (
+	silentAfter = 5 * time.Second
+	lostAfter   = 60 * time.Second
+	// maxSkew is how far a node's clock may be off before it gets no work: seals are judged by it.
+	maxSkew = 30 * time.Second
+)
+
+// fleet is what the supervisor knows of its nodes at this moment. The journal has what must survive: who they are and what was
+// decided about them.
+type fleet struct {
+	mu    sync.Mutex
+	nodes map[writ.NodeID]*member
+}
+
+// member is a node with its last beat.
+type member struct {
+	journal.Node
+	beat   writ.Beat
+	beats  int           // since this supervisor began
+	silent time.Duration // since the last beat, while the queue worked
+	active map[writ.JobKey]bool
+	told   writ.Node // as the last event had it
+}
+
+func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
+	f := &fleet{nodes: make(map[writ.NodeID]*member)}
+	err := j.Read(ctx, func(tx *journal.Tx) error {
+		nodes, err := tx.Nodes()
+		for _, n := range nodes {
+			n.Liveness = writ.LivenessSilent // until it beats
+			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load nodes: %w", err)
+	}
+	return f, nil
+}
+
+// put takes a node over from the journal, new or changed.
+func (f *fleet) put(n journal.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[n.ID]
+	if m == nil {
+		n.Liveness = writ.LivenessSilent
+		f.nodes[n.ID] = &member{Node: n, silent: silentAfter}
+		return
+	}
+	n.Liveness, n.Fault, n.LastBeat = m.Liveness, m.Fault, m.LastBeat
+	m.Node = n
+}
+
+// get returns a node, the zero value and false if there is none.
+func (f *fleet) get(id writ.NodeID) (writ.Node, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.nodes[id]
+	if !ok {
+		return writ.Node{ID: id, Liveness: writ.LivenessLost}, false
+	}
+	return m.Node.Node, true
+}
+
+// record returns a node with its keys, nil if there is none.
+func (f *fleet) record(id writ.NodeID) *journal.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.nodes[id]
+	if !ok {
+		return nil
+	}
+	n := m.Node
+	return &n
+}
+
+// byKey returns the node with this signing key, nil if there is none.
+func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if key.Equal(ed25519.PublicKey(m.PublicKey)) {
+			n := m.Node
+			return &n
+		}
+	}
+	return nil
+}
+
+// name returns what people call a node, its id if it is not known.
+func (f *fleet) name(id writ.NodeID) string {
+	if n, ok := f.get(id); ok {
+		return n.Name
+	}
+	return string(id)
+}
+
+// list returns all nodes, by name.
+func (f *fleet) list() []writ.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	nodes := make([]writ.Node, 0, len(f.nodes))
+	for _, m := range f.nodes {
+		nodes = append(nodes, m.Node.Node)
+	}
+	slices.SortFunc(nodes, func(a, b writ.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// serving returns the nodes that may take part.
+func (f *fleet) serving() []writ.NodeID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []writ.NodeID
+	for id, m := range f.nodes {
+		if m.Admission == writ.AdmissionApproved {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// key finds the key of an approved node for opening a seal.
+func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error) {
+	return func(id seal.KeyID) (ed25519.PublicKey, error) {
+		n := f.record(node)
+		if n == nil || n.Admission != writ.AdmissionApproved || seal.IDOf(n.PublicKey) != id {
+			return nil, fmt.Errorf("key %s is not the key of node %s", id, node)
+		}
+		return n.PublicKey, nil
+	}
+}
+
+// beat takes a node's beat. It returns the keys that the node did not name before, and false if the beat is an old one.
+func (f *fleet) beat(b writ.Beat, now time.Time) (started []writ.JobKey, fresh bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[b.Node]
+	if m == nil || !newer(b, m.beat) {
+		return nil, false
+	}
+	active := make(map[writ.JobKey]bool, len(b.Active))
+	for _, key := range b.Active {
+		active[key] = true
+		if !m.active[key] {
+			started = append(started, key)
+		}
+	}
+	m.beat, m.active, m.silent = b, active, 0
+	m.beats++
+	m.Liveness, m.LastBeat = writ.LivenessReady, now
+	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault
+	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
+		m.Fault = fmt.Sprintf("CLOCK_SKEW: its clock is off by %s", skew.Round(time.Second))
+	}
+	return started, true
+}
+
+// newer reports whether b was made after a. A boot id tells nothing about order, but incarnations are counted on disk.
+func newer(b, a writ.Beat) bool {
+	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
+}
+
+// tick lets time pass for all nodes, as far as the queue works. It returns the nodes that are lost since.
+func (f *fleet) tick(passed time.Duration, queueWorks bool) (lost []writ.NodeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, m := range f.nodes {
+		if queueWorks {
+			m.silent += passed
+		}
+		switch {
+		case m.silent >= lostAfter:
+			if m.Liveness != writ.LivenessLost {
+				lost = append(lost, id)
+			}
+			m.Liveness = writ.LivenessLost
+		case m.silent >= silentAfter:
+			m.Liveness = writ.LivenessSilent
+		}
+	}
+	return lost
+}
+
+// works reports what a node said last about a job: whether it works on it, and how many beats it has sent.
+func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[node]
+	if m == nil {
+		return false, false, 0
+	}
+	return m.active[key], m.Liveness == writ.LivenessReady, m.beats
+}
+
+// changes returns the nodes that look different from what was told of them last. used is what is reserved on each.
+func (f *fleet) changes(used map[writ.NodeID]writ.Capacity) []writ.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var changed []writ.Node
+	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
+		m := f.nodes[id]
+		m.Used = used[id]
+		now := m.Node.Node
+		now.LastBeat, m.told.LastBeat = time.Time{}, time.Time{}
+		if !reflect.DeepEqual(now, m.told) {
+			changed = append(changed, m.Node.Node)
+		}
+	}
+	return changed
+}
+
+// announced records that nodes were told of.
+func (f *fleet) announced(nodes []writ.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range nodes {
+		if m := f.nodes[n.ID]; m != nil {
+			m.told = n
+		}
+	}
+}

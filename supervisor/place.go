@@ -1,0 +1,260 @@
+package supervisor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// wish is what a group of calls needs of a node.
+type wish struct {
+	modules []string          // drivers
+	need    writ.Capacity     // in all
+	labels  map[string]string // that it must have
+	node    string            // name or id of the only one that will do, "" for any
+	stays   bool              // something of the group is there already: the node may be closed to new work
+}
+
+// seat is a node as placement sees it.
+type seat struct {
+	writ.Node
+	free writ.Capacity
+	open int // calls that are planned or out there
+}
+
+// verdict is the answer to a wish.
+type verdict struct {
+	node writ.NodeID // "" if there is none
+	// later says that a node would do if it were ready; otherwise none will, unless the fleet changes.
+	later bool
+	why   string // per node why not, if there is none
+}
+
+// choose finds the node for a wish: of those that will do the one with the fewest open calls, then with most memory left, then by name.
+func choose(w wish, seats []seat) verdict {
+	var fit []seat
+	var v verdict
+	var why []string
+	for _, s := range seats {
+		reason, later := refuse(w, s)
+		if reason == "" {
+			fit = append(fit, s)
+			continue
+		}
+		v.later = v.later || later
+		why = append(why, s.Name+": "+reason)
+	}
+	if len(fit) > 0 {
+		best := slices.MinFunc(fit, func(a, b seat) int {
+			return cmp.Or(cmp.Compare(a.open, b.open), cmp.Compare(b.free.MemoryMiB, a.free.MemoryMiB), cmp.Compare(a.Name, b.Name))
+		})
+		return verdict{node: best.ID}
+	}
+	if len(seats) == 0 {
+		v.later = true
+		why = []string{"the datacenter has no nodes yet"}
+	}
+	v.why = strings.Join(why, "; ")
+	return v
+}
+
+// refuse says why a node will not do, "" if it will; later says that this may pass by itself.
+func refuse(w wish, s seat) (reason string, later bool) {
+	if w.node != "" && w.node != s.Name && w.node != string(s.ID) {
+		return "not the node that was asked for", false
+	}
+	if s.Admission != writ.AdmissionApproved {
+		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending
+	}
+	for _, module := range w.modules {
+		if !slices.ContainsFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == module }) && len(s.Drivers) > 0 {
+			return "has no driver for " + module, false
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
+		if s.Labels[name] != w.labels[name] {
+			return fmt.Sprintf("has no label %s=%s", name, w.labels[name]), false
+		}
+	}
+	if s.Liveness != writ.LivenessReady {
+		return "is " + string(s.Liveness), true
+	}
+	if s.Fault != "" {
+		return "takes no work: " + s.Fault, true
+	}
+	if s.Scheduling != writ.SchedulingOpen && !w.stays {
+		return "is " + string(s.Scheduling), true
+	}
+	if !s.free.Holds(w.need) {
+		return fmt.Sprintf("has %s left, %s are needed", amount(s.free), amount(w.need)), false
+	}
+	return "", false
+}
+
+func amount(c writ.Capacity) string {
+	return fmt.Sprintf("%d CPUs, %d MiB, %d GiB", c.CPUs, c.MemoryMiB, c.DiskGiB)
+}
+
+// placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
+// something of theirs exists already they go there.
+func (t *turn) placeCalls(tx *journal.Tx) error {
+	groups := t.groups()
+	if len(groups) == 0 {
+		return nil
+	}
+	seats, err := t.seats(tx)
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := t.placeGroup(group, seats); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seats returns the nodes with what is free on them.
+func (t *turn) seats(tx *journal.Tx) ([]seat, error) {
+	used, err := tx.Used()
+	if err != nil {
+		return nil, err
+	}
+	depths, err := tx.QueueDepths()
+	if err != nil {
+		return nil, err
+	}
+	var seats []seat
+	for _, n := range t.s.fleet.list() {
+		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
+			continue
+		}
+		d := depths[n.ID]
+		seats = append(seats, seat{n, n.Capacity.Minus(used[n.ID]), d.Planned + d.Queued + d.Running})
+	}
+	return seats, nil
+}
+
+// groups returns the calls that have to be placed, those together that must be on one node. A group that another run still holds up
+// is left out.
+func (t *turn) groups() [][]*journal.Call {
+	parent := make(map[int]int)
+	find := func(seq int) int {
+		for parent[seq] != seq {
+			seq = parent[seq]
+		}
+		return seq
+	}
+	var waiting []*journal.Call
+	for _, c := range t.calls {
+		if c.State == writ.CallPlanned && !c.Ready && t.run.Stop == nil {
+			parent[c.Seq] = c.Seq
+			waiting = append(waiting, c)
+		}
+	}
+	for _, c := range waiting {
+		for _, seq := range slices.Concat(c.After, c.Orders) {
+			if _, ok := parent[seq]; ok && local(c) && local(t.call(seq)) {
+				parent[find(c.Seq)] = find(seq)
+			}
+		}
+	}
+	byRoot := make(map[int][]*journal.Call)
+	var roots []int
+	for _, c := range waiting {
+		root := find(c.Seq)
+		if byRoot[root] == nil {
+			roots = append(roots, root)
+		}
+		byRoot[root] = append(byRoot[root], c)
+	}
+	var groups [][]*journal.Call
+	for _, root := range roots {
+		group := byRoot[root]
+		if !slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed }) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// local reports whether a call is about something that others must be on the same node with.
+func local(c *journal.Call) bool { return c.Kind != "" && c.Kind != writ.KindHeroDB }
+
+// placeGroup finds a node for a group, or says why there is none.
+func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
+	var w wish
+	w.labels = make(map[string]string)
+	var pinned writ.NodeID
+	homeless := false
+	for _, c := range group {
+		op, _ := catalog.Lookup(c.Operation)
+		w.modules = append(w.modules, op.Module)
+		w.need = w.need.Plus(c.Need)
+		maps.Copy(w.labels, c.Options.Labels)
+		if c.Options.Node != "" {
+			w.node = c.Options.Node
+		}
+		homeless = homeless || c.Node == ""
+		for _, node := range t.homes(c) {
+			if pinned != "" && pinned != node {
+				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s",
+					describe(c), t.s.fleet.name(pinned), t.s.fleet.name(node)))
+			}
+			pinned = node
+		}
+	}
+	if !homeless {
+		return nil
+	}
+	if pinned != "" {
+		if w.node != "" && w.node != string(pinned) && w.node != t.s.fleet.name(pinned) {
+			return t.fail(group[0], writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
+				describe(group[0]), w.node, t.s.fleet.name(pinned)))
+		}
+		w.node, w.stays = string(pinned), true
+	}
+	v := choose(w, seats)
+	for _, c := range group {
+		switch {
+		case v.node != "":
+			t.pin(c, v.node)
+			c.Reason, c.RetryAt = "", time.Time{}
+			t.touch(c)
+		case v.later:
+			t.hold(c, "no node is ready: "+v.why)
+		default:
+			if err := t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range seats {
+		if seats[i].ID == v.node {
+			seats[i].free = seats[i].free.Minus(w.need)
+			seats[i].open += len(group)
+		}
+	}
+	return nil
+}
+
+// homes returns the nodes that a call is bound to: its own and those of the node-local things that it needs.
+func (t *turn) homes(c *journal.Call) []writ.NodeID {
+	var nodes []writ.NodeID
+	if c.Node != "" {
+		nodes = append(nodes, c.Node)
+	}
+	for _, seq := range c.After {
+		if need := t.call(seq); need != nil && need.Node != "" && local(need) && local(c) {
+			nodes = append(nodes, need.Node)
+		}
+	}
+	return nodes
+}

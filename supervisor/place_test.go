@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
+	node := func(name string, change ...func(*seat)) seat {
+		s := seat{
+			Node: writ.Node{
+				ID: writ.NodeID(name + "-id"), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+				Liveness: writ.LivenessReady, Drivers: []writ.NodeDriver{{Module: "machine"}, {Module: "volume"}},
+			},
+			free: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100},
+		}
+		for _, c := range change {
+			c(&s)
+		}
+		return s
+	}
+	small := wish{modules: []string{"machine"}, need: writ.Capacity{CPUs: 1}}
+	cordoned := func(s *seat) { s.Scheduling = writ.SchedulingCordoned }
+	for _, tt := range []struct {
+		name  string
+		wish  wish
+		seats []seat
+		want  verdict
+	}{
+		{"FewestOpenCalls", small, []seat{node("a", func(s *seat) { s.open = 2 }), node("b", func(s *seat) { s.open = 1 })}, verdict{node: "b-id"}},
+		{"MostMemoryOfThese", small, []seat{node("a"), node("b", func(s *seat) { s.free.MemoryMiB++ })}, verdict{node: "b-id"}},
+		{"NameDecidesLast", small, []seat{node("b"), node("a")}, verdict{node: "a-id"}},
+		{"OnlyTheNamedOne", wish{node: "b"}, []seat{node("a"), node("b", func(s *seat) { s.open = 9 })}, verdict{node: "b-id"}},
+		{"TheNamedOneById", wish{node: "b-id"}, []seat{node("a"), node("b")}, verdict{node: "b-id"}},
+		{"Cordoned", small, []seat{node("a", cordoned)}, verdict{later: true, why: "a: is cordoned"}},
+		{"CordonedButItIsThere", wish{node: "a", stays: true}, []seat{node("a", cordoned)}, verdict{node: "a-id"}},
+		{"Silent", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
+		{"Faulty", small, []seat{node("a", func(s *seat) { s.Fault = "disk full" })}, verdict{later: true, why: "a: takes no work: disk full"}},
+		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
+		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs, 8192 MiB, 100 GiB left, 9 CPUs, 0 MiB, 0 GiB are needed"}},
+		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
+		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},
+			verdict{later: true, why: "a: is lost; b: has 0 CPUs"}},
+		{"NoNodes", small, nil, verdict{later: true, why: "the datacenter has no nodes yet"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := choose(tt.wish, tt.seats)
+			if got.node != tt.want.node || got.later != tt.want.later || !strings.HasPrefix(got.why, tt.want.why) {
+				t.Errorf("choose = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBackoffDoublesUpToAMinuteWithJitter(t *testing.T) {
+	for try := 1; try < 12; try++ {
+		most := min(backoffFirst<<(try-1), backoffMost)
+		for range 100 {
+			if d := backoff(try); d < most/2 || d > most {
+				t.Fatalf("after try %d: %s, want %s to %s", try, d, most/2, most)
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package supervisor
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// defaultRetries is how many tries follow the first when a failure is retryable and the script says nothing.
+const defaultRetries = 5
+
+// Backoff between tries: doubling from first to most, each with jitter of half its length.
+const (
+	backoffFirst = time.Second
+	backoffMost  = time.Minute
+)
+
+// receive takes mail into the turn. It changes memory only.
+func (t *turn) receive(m mail) error {
+	for i, a := range m.results {
+		if !t.genuine[i] {
+			t.s.Log.Warn("a result answers no job that was sent; it is ignored",
+				"run", t.run.ID, "seq", a.result.Seq, "try", a.result.Try, "node", a.node)
+			continue
+		}
+		if err := t.answer(a); err != nil {
+			return err
+		}
+	}
+	for _, key := range m.started {
+		if c := t.open(key); c != nil && c.State == writ.CallQueued {
+			c.Started = t.now
+			if err := t.move(c, writ.CallRunning); err != nil {
+				return err
+			}
+		}
+	}
+	for _, key := range m.overdue {
+		if err := t.overdue(key); err != nil {
+			return err
+		}
+	}
+	for _, node := range m.lost {
+		if err := t.lose(node); err != nil {
+			return err
+		}
+	}
+	if m.stop != nil {
+		t.halt(*m.stop)
+	}
+	for _, key := range m.taken {
+		if c := t.open(key); c != nil && t.run.Stop != nil {
+			if err := t.fail(c, t.stoppedCall(), t.run.Stop); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// answer lets a call take the result of its open try. A result that comes for a call which has ended meanwhile (cancelled, given up)
+// still tells what became of the resource.
+func (t *turn) answer(a arrival) error {
+	r := a.result
+	c := t.call(r.Seq)
+	if c == nil || c.Try != r.Try || c.State == writ.CallPlanned || c.State == writ.CallSucceeded {
+		return nil // answered before: it is only to be acknowledged
+	}
+	t.rooms[a.node] = true
+	if !c.State.Sent() {
+		if r.Error == nil {
+			t.settled = append(t.settled, settlement{a, c, true})
+		}
+		return nil
+	}
+	t.settled = append(t.settled, settlement{a, c, false})
+	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
+	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
+	c.Error, c.Reason = r.Error, ""
+	if r.Error == nil {
+		c.Values = t.shown(c, r.Values)
+		return t.move(c, writ.CallSucceeded)
+	}
+	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
+		return t.fail(c, t.stoppedCall(), r.Error)
+	}
+	if err := t.move(c, writ.CallFailed); err != nil {
+		return err
+	}
+	c.Ready = false
+	if t.run.Stop == nil && r.Error.Retryable() && c.Try <= retries(c) {
+		return t.tryAgain(c)
+	}
+	return nil
+}
+
+// shown completes the values of a result with what only the supervisor knows.
+func (t *turn) shown(c *journal.Call, values map[string]any) map[string]any {
+	op, ok := catalog.Lookup(c.Operation)
+	if !ok || values == nil {
+		return values
+	}
+	if _, has := op.Result.Field("node"); has && c.NodeName != "" {
+		values["node"] = c.NodeName
+	}
+	return values
+}
+
+func retries(c *journal.Call) int {
+	if c.Options.Retries != nil {
+		return *c.Options.Retries
+	}
+	return defaultRetries
+}
+
+// tryAgain plans the next try of a call after a retryable failure.
+func (t *turn) tryAgain(c *journal.Call) error {
+	c.Reason = "tried again after " + string(c.Error.Code)
+	c.RetryAt = t.now.Add(backoff(c.Try))
+	c.Try++
+	c.Delivery = 0
+	return t.move(c, writ.CallPlanned)
+}
+
+// backoff is how long to wait after the failure of a try.
+func backoff(try int) time.Duration {
+	d := backoffMost
+	if try < 7 { // 64 s is more than the most
+		d = min(backoffFirst<<(try-1), backoffMost)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// overdue ends a call whose node did not report by its end-by.
+func (t *turn) overdue(key writ.JobKey) error {
+	c := t.open(key)
+	if c == nil {
+		return nil
+	}
+	t.rooms[c.Node] = true
+	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
+		WithHint("give it more time with the option timeout, or look at the node")
+	return t.fail(c, writ.CallExpired, err)
+}
+
+// lose gives up what a lost node had: jobs that were sent to it end, unless the script said that it waits; what was never sent may
+// go elsewhere.
+func (t *turn) lose(node writ.NodeID) error {
+	for _, c := range t.calls {
+		if c.Node != node {
+			continue
+		}
+		switch {
+		case c.State.Sent() && c.Options.OnLoss != "wait":
+			err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation).
+				WithHint("if it comes back, look at the resource; with on_loss: \"wait\" the script waits for it")
+			if err := t.fail(c, writ.CallFailed, err); err != nil {
+				return err
+			}
+		case c.State == writ.CallPlanned && c.Delivery == 0 && c.Try == 1:
+			c.Node, c.NodeName, c.Ready, c.Claimed = "", "", false, false
+			c.RetryAt = t.now
+			t.touch(c)
+		}
+	}
+	return nil
+}
+
+// halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop.
+func (t *turn) halt(why stop) {
+	if t.run.State.Ended() || t.run.Stop != nil {
+		return
+	}
+	t.run.Stop, t.run.StopState, t.run.StopBy = why.err, why.state, why.by
+	t.run.Reason = "ending: " + why.err.Message
+	t.runDirty, t.runMoved = true, true
+	for _, c := range t.calls {
+		if c.State.Sent() {
+			t.cancels[c.Node] = true
+			t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
+		}
+	}
+}
+
+// stoppedCall is the state of calls that the end of their run ends.
+func (t *turn) stoppedCall() writ.CallState {
+	if t.run.StopState == writ.RunExpired {
+		return writ.CallExpired
+	}
+	return writ.CallCancelled
+}

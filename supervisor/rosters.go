@@ -1,0 +1,144 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// loadRosters reads the rosters of the journal, checks them again against the pin, and adopts newer ones from outside.
+func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
+	var stored [][]byte
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		stored, err = tx.Rosters(0)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("load rosters: %w", err)
+	}
+	if len(stored) > 0 {
+		roster, err := identity.VerifyRosters(s.Pin, stored, time.Now())
+		if err != nil {
+			return fmt.Errorf("load rosters: %w", err)
+		}
+		s.roster.Store(roster)
+	} else if len(outside) == 0 {
+		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor has no roster").WithHint("give it the coordinator's address")
+	}
+	_, err = s.AdoptRosters(ctx, outside)
+	return err
+}
+
+// AdoptRosters adopts the rosters that come after the newest one here; others are passed over. It returns the version that is in force
+// then. Rosters before the first one are checked against the pin.
+func (s *Supervisor) AdoptRosters(ctx context.Context, signed [][]byte) (int, error) {
+	for _, text := range signed {
+		current := s.roster.Load()
+		if current == nil {
+			first, err := identity.VerifyRosters(s.Pin, [][]byte{text}, time.Now())
+			if err != nil {
+				return 0, err
+			}
+			if err := s.adopt(ctx, first, text); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if s.isKnown(ctx, text) {
+			continue
+		}
+		next, err := identity.VerifyRoster(current, text, time.Now())
+		if err != nil {
+			return current.Version, err
+		}
+		if err := s.adopt(ctx, next, text); err != nil {
+			return current.Version, err
+		}
+	}
+	if r := s.roster.Load(); r != nil {
+		return r.Version, nil
+	}
+	return 0, nil
+}
+
+// isKnown reports whether the journal has exactly this roster.
+func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
+	known := false
+	_ = s.Journal.Read(ctx, func(tx *journal.Tx) error { // an error means that it is checked, and refused, as a successor
+		stored, err := tx.Rosters(0)
+		known = slices.ContainsFunc(stored, func(b []byte) bool { return bytes.Equal(b, text) })
+		return err
+	})
+	return known
+}
+
+// adopt puts a verified roster into force. Open runs whose signer lost the right are cancelled.
+func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
+	var open []*journal.Run
+	payloads := make(map[writ.RunID][]byte)
+	err := s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		if err := tx.AddRoster(roster.Version, text); err != nil {
+			return err
+		}
+		ids, err := tx.OpenRuns()
+		if err != nil {
+			return err
+		}
+		open = open[:0]
+		for _, id := range ids {
+			run, err := tx.Run(id)
+			if err != nil {
+				return err
+			}
+			if payloads[id], err = tx.Payload(run.Payload); err != nil {
+				return err
+			}
+			open = append(open, run)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
+	}
+	s.roster.Store(roster)
+	s.Log.Info("roster adopted", "version", roster.Version)
+	s.cancelRevoked(open, payloads)
+	if s.fleet != nil {
+		for _, node := range s.fleet.serving() {
+			s.control(ctx, writ.Control{Node: node, Roster: roster.Version})
+		}
+	}
+	return nil
+}
+
+// cancelRevoked cancels the runs whose signer may not have them run any more.
+func (s *Supervisor) cancelRevoked(open []*journal.Run, payloads map[writ.RunID][]byte) {
+	for _, run := range open {
+		_, err := s.verifier().SubmissionAt(payloads[run.ID], run.Accepted)
+		switch writ.CodeOf(err) {
+		case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
+			why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
+			s.turns.post(run.ID, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
+		}
+	}
+}
+
+// inRoster reports whether the roster gives this datacenter to this supervisor's key.
+func (s *Supervisor) inRoster(r *identity.Roster) error {
+	d := r.Datacenter(s.Datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "roster %d has no datacenter %s", r.Version, s.Datacenter).WithHint("add it with `writ dc add`")
+	}
+	if !d.SupervisorKey.Equal(s.Key.Public().(ed25519.PublicKey)) {
+		return writ.Errorf(writ.CodeSignerUnknown, "the roster gives %s another supervisor key than the one here", d.Name).
+			WithHint("use the data directory that the datacenter was added with")
+	}
+	return nil
+}

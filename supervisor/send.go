@@ -1,0 +1,274 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/internal/cbor"
+	"writ/runner/queue"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+const (
+	// startWithin is how long a delivery may wait in its node's queue before the node refuses it and the next one is sent.
+	startWithin = 60 * time.Second
+	// windowPerSlot bounds the deliveries that are out at a node; the rest waits in the journal, where order and cancel are cheap.
+	windowPerSlot = 2
+	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
+	stopWithin = 30 * time.Second
+)
+
+// outgoing is a job to be sealed and pushed once its delivery is journaled.
+type outgoing struct {
+	job   writ.Job
+	endBy time.Time
+}
+
+// sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
+func (t *turn) sendCalls(tx *journal.Tx) error {
+	byNode := make(map[writ.NodeID][]*journal.Call)
+	for _, c := range t.calls {
+		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
+			continue
+		}
+		if !c.Ready {
+			c.Ready = true
+			t.touch(c)
+		}
+		if c.RetryAt.After(t.now) {
+			continue
+		}
+		byNode[c.Node] = append(byNode[c.Node], c)
+	}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		if err := t.sendTo(tx, node, byNode[node]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// met reports whether everything that the call needs has succeeded, and every earlier call on its resource has ended.
+func (t *turn) met(c *journal.Call) bool {
+	return !slices.ContainsFunc(c.After, func(seq int) bool { return t.call(seq).State != writ.CallSucceeded }) &&
+		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
+}
+
+// sendTo sends calls to one node. Older calls of other runs that wait for room there go first.
+func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
+	member, ok := t.s.fleet.get(node)
+	if !ok || member.Liveness != writ.LivenessReady {
+		for _, c := range calls {
+			t.hold(c, "waits for node "+c.NodeName+", which is "+string(member.Liveness))
+		}
+		return nil
+	}
+	sent, err := tx.CountSent(node)
+	if err != nil {
+		return err
+	}
+	room := max(member.Slots, 1)*windowPerSlot - sent
+	waiting, err := tx.SendableKeys(node, t.now, max(room, 0))
+	if err != nil {
+		return err
+	}
+	for _, key := range waiting {
+		if key.Run == t.run.ID {
+			break // ours are next
+		}
+		t.others = append(t.others, key.Run)
+		room--
+	}
+	for _, c := range calls {
+		if room <= 0 {
+			break
+		}
+		if err := t.deliver(tx, c); err != nil {
+			return err
+		}
+		if c.State == writ.CallQueued {
+			room--
+		}
+	}
+	return nil
+}
+
+// deliver journals the next delivery of a planned call and prepares its job.
+func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
+	if err := c.Move(writ.CallQueued); err != nil {
+		return err
+	}
+	c.Queued, c.Reason = t.now, ""
+	return t.addDelivery(tx, c)
+}
+
+// deliverAgain sends a call that is out, but that its node and the queue know nothing of any more.
+func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
+	c := t.open(lost.key)
+	if c == nil || c.Delivery != lost.delivery || t.run.Stop != nil && t.run.StopState != writ.RunFailed {
+		return nil
+	}
+	if c.State == writ.CallRunning {
+		if err := c.Move(writ.CallQueued); err != nil {
+			return err
+		}
+	}
+	return t.addDelivery(tx, c)
+}
+
+func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call) error {
+	op, _ := catalog.Lookup(c.Operation)
+	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
+	if err != nil {
+		return fmt.Errorf("call %d of run %s: %w", c.Seq, c.Run, err)
+	}
+	timeout := op.Timeout
+	if c.Options.Timeout > 0 {
+		timeout = time.Duration(c.Options.Timeout) * time.Millisecond
+	}
+	c.Delivery++
+	c.StartBy = earlier(t.now.Add(startWithin), t.run.Deadline)
+	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
+	t.touch(c)
+	job := writ.Job{
+		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
+		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Idempotent: c.Options.Idempotent,
+		Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(), StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(),
+	}
+	body, err := cbor.Marshal(job)
+	if err != nil {
+		return fmt.Errorf("encode job: %w", err)
+	}
+	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job, c.EndBy})
+	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
+}
+
+// ref turns a handle of a script, {"ref": seq}, into the resource that the call made or found.
+func (t *turn) ref(handle any) (any, error) {
+	m, _ := handle.(map[string]any)
+	seq, ok := m["ref"].(int64)
+	c := t.call(int(seq))
+	if !ok || c == nil {
+		return nil, fmt.Errorf("%v is no handle of this run", handle)
+	}
+	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// send seals jobs, one signature for up to 64 of a node, and pushes them. What cannot be pushed now is delivered again by the watch.
+func (s *Supervisor) send(ctx context.Context, jobs map[writ.NodeID][]outgoing) {
+	for node, all := range jobs {
+		for group := range slices.Chunk(all, seal.MaxRecords) {
+			records := make([]any, len(group))
+			tasks := make([]queue.Task, len(group))
+			for i, o := range group {
+				records[i] = o.job
+				tasks[i] = queue.Task{ID: o.job.TaskID(), EndBy: o.endBy}
+			}
+			sealed, _, err := seal.SealEach(seal.Job, s.Key, records...)
+			if err == nil {
+				for i := range tasks {
+					tasks[i].Body = sealed[i]
+				}
+				err = s.Queue.Push(ctx, node, tasks...)
+			}
+			if err != nil && ctx.Err() == nil {
+				s.Log.Warn("jobs cannot be sent; they are sent again", "node", node, "jobs", len(group), "err", err)
+			}
+		}
+	}
+}
+
+// control tells a node something besides jobs. What is lost is told again by whoever notices.
+func (s *Supervisor) control(ctx context.Context, message writ.Control) {
+	message.Epoch = s.epoch
+	sealed, err := seal.Seal(seal.Control, s.Key, message)
+	if err == nil {
+		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, sealed)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("a node cannot be told", "node", message.Node, "err", err)
+	}
+}
+
+// acknowledge tells the nodes that their results are on disk here, and the queue that the messages are done with.
+func (s *Supervisor) acknowledge(ctx context.Context, results []arrival) {
+	if len(results) == 0 {
+		return
+	}
+	keys := make(map[writ.NodeID][]writ.JobKey)
+	messages := make([]queue.Message, 0, len(results))
+	for _, a := range results {
+		keys[a.node] = append(keys[a.node], a.result.JobKey)
+		if a.message.ID != "" {
+			messages = append(messages, a.message)
+		}
+	}
+	for node, acks := range keys {
+		s.control(ctx, writ.Control{Node: node, Acks: acks})
+	}
+	if err := s.Queue.Acknowledge(ctx, messages...); err != nil && ctx.Err() == nil {
+		s.Log.Warn("results cannot be removed from the queue; they come again", "err", err)
+	}
+}
+
+// stopWork takes back what waits in the queues for a run that is being stopped, and tells nodes to stop the rest.
+func (s *Supervisor) stopWork(ctx context.Context, t *turn) {
+	for node := range t.cancels {
+		s.control(ctx, writ.Control{Node: node, Cancels: map[writ.RunID]int64{t.run.ID: t.run.Deadline.Add(time.Hour).UnixMilli()}})
+	}
+	for node, tasks := range t.withdraw {
+		ids := make([]string, len(tasks))
+		for i, task := range tasks {
+			ids[i] = fmt.Sprintf("%s-%d", task.key, task.delivery)
+		}
+		taken, err := s.Queue.Withdraw(ctx, node, ids...)
+		if err != nil && ctx.Err() == nil {
+			s.Log.Warn("jobs cannot be taken back", "node", node, "run", t.run.ID, "err", err)
+		}
+		var keys []writ.JobKey
+		for i, task := range tasks {
+			if slices.Contains(taken, ids[i]) {
+				keys = append(keys, task.key)
+			}
+		}
+		if len(keys) > 0 {
+			s.turns.post(t.run.ID, mail{taken: keys})
+		}
+	}
+}
+
+// offer lets the runs whose calls wait for room on a node have a turn, oldest first.
+func (s *Supervisor) offer(ctx context.Context, node writ.NodeID) {
+	member, ok := s.fleet.get(node)
+	if !ok {
+		return
+	}
+	var keys []writ.JobKey
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		keys, err = tx.SendableKeys(node, time.Now(), max(member.Slots, 1)*windowPerSlot)
+		return err
+	})
+	if err != nil {
+		return // the watch offers again
+	}
+	told := make(map[writ.RunID]bool)
+	for _, key := range keys {
+		if !told[key.Run] {
+			told[key.Run] = true
+			s.turns.post(key.Run, mail{})
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// settle writes the turn: what came in, what the pass asked for, and all that follows from both.
+func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
+	for _, s := range t.settled {
+		if err := t.book(tx, s); err != nil {
+			return err
+		}
+	}
+	if pass != nil {
+		if err := t.adopt(tx, pass); err != nil {
+			return err
+		}
+	}
+	for _, lost := range m.again {
+		if err := t.deliverAgain(tx, lost); err != nil {
+			return err
+		}
+	}
+	steps := []func(tx *journal.Tx) error{t.cascade, t.claimCalls, t.cascade, t.placeCalls, t.sendCalls, t.conclude, t.keep}
+	for _, step := range steps {
+		if err := step(tx); err != nil {
+			return err
+		}
+	}
+	if m.also != nil {
+		return m.also(tx)
+	}
+	return nil
+}
+
+// book keeps a result and what it did to its resource.
+func (t *turn) book(tx *journal.Tx, s settlement) error {
+	if err := tx.AddResult(s.result.JobKey, s.digest, s.sealed); err != nil {
+		return err
+	}
+	c := s.call
+	op, ok := catalog.Lookup(c.Operation)
+	if !ok || !op.Named() || s.result.Error != nil || op.Effect == catalog.Look {
+		return nil
+	}
+	have, err := tx.Resource(c.Resource())
+	if err != nil {
+		return err
+	}
+	if op.Effect == catalog.Remove {
+		if have == nil || have.UID != c.UID {
+			return nil
+		}
+		gone := have.Resource
+		gone.Deleted, gone.Run, gone.Updated = true, t.run.ID, t.now
+		t.events = append(t.events, writ.Event{Resource: shownResource(gone)})
+		return tx.RemoveResource(c.Resource())
+	}
+	if have == nil || have.UID != c.UID {
+		have = &journal.Resource{Resource: writ.Resource{
+			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
+		}}
+	}
+	if c.Options.Adopt {
+		have.Deployment = t.run.Deployment
+	}
+	have.Node, have.Driver, have.Simulated = c.Node, s.result.Driver, s.result.Simulated
+	have.Values, have.Run, have.Updated = t.shown(c, s.result.Values), t.run.ID, t.now
+	have.Need = uses(op, c.Args, have.Need)
+	if op.Effect == catalog.Make {
+		have.Args = c.Args
+	}
+	t.events = append(t.events, writ.Event{Resource: shownResource(have.Resource)})
+	return tx.PutResource(have)
+}
+
+// shownResource is a resource as it leaves the datacenter: without values.
+func shownResource(r writ.Resource) *writ.Resource {
+	r.Values = nil
+	return &r
+}
+
+// uses returns what a resource uses of its node once op was done: parts that the operation says nothing about stay as they were.
+func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ.Capacity {
+	if op.Needs == nil {
+		return before
+	}
+	after := op.Needs(args)
+	if after.CPUs == 0 {
+		after.CPUs = before.CPUs
+	}
+	if after.MemoryMiB == 0 {
+		after.MemoryMiB = before.MemoryMiB
+	}
+	if after.DiskGiB == 0 {
+		after.DiskGiB = before.DiskGiB
+	}
+	return after
+}
+
+// adopt takes over what a pass found.
+func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
+	run := t.run
+	run.Crashes, t.runDirty = 0, true
+	if run.State == writ.RunAccepted {
+		run.Started = t.now
+		if err := t.moveRun(writ.RunRunning); err != nil {
+			return err
+		}
+	}
+	for i := run.Logs; i < len(pass.Logs); i++ {
+		line := writ.LogLine{Run: run.ID, Ordinal: i + 1, Text: pass.Logs[i], Time: t.now}
+		if err := tx.AddLog(line); err != nil {
+			return err
+		}
+		t.events = append(t.events, writ.Event{Log: &line})
+	}
+	run.Logs = max(run.Logs, len(pass.Logs))
+	run.Waiting, run.Handled = pass.Waiting, pass.Handled
+	run.Completed = pass.Status == scripts.Completed
+	if run.Completed {
+		run.Output = pass.Output
+	}
+	for _, n := range pass.Calls {
+		if err := t.enlist(n); err != nil {
+			return err
+		}
+	}
+	if pass.Status == scripts.Failed {
+		run.Failure = pass.Failure
+		t.halt(stop{state: writ.RunFailed, err: &pass.Failure.Error, by: run.Deadline})
+		clear(t.cancels) // what has started may end by itself; only what was not sent is given up
+		clear(t.withdraw)
+	}
+	return nil
+}
+
+// enlist makes a journaled call of a new one.
+func (t *turn) enlist(n scripts.NewCall) error {
+	if n.Seq != len(t.calls)+1 {
+		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
+	}
+	op, ok := catalog.Lookup(n.Operation)
+	if !ok {
+		return fmt.Errorf("run %s: the catalogue has no operation %s", t.run.ID, n.Operation)
+	}
+	c := &journal.Call{
+		Call: writ.Call{
+			Run: t.run.ID, Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
+			State: writ.CallPlanned, Try: 1, After: n.After, Planned: t.now,
+		},
+		Hash: n.Hash, Project: t.run.Project, Args: n.Args, Options: n.Options,
+	}
+	t.calls = append(t.calls, c)
+	t.touch(c)
+	return nil
+}
+
+// cascade fails the calls that need a failed one, and ends what an ending run has not sent.
+func (t *turn) cascade(*journal.Tx) error {
+	for _, c := range t.calls {
+		if c.State != writ.CallPlanned {
+			continue
+		}
+		if t.run.Stop != nil {
+			if err := t.fail(c, t.stoppedCall(), t.run.Stop); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, seq := range c.After {
+			need := t.call(seq)
+			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
+				continue
+			}
+			err := writ.Errorf(writ.CodeDependencyFailed, "call %d (%s) did not succeed", seq, describe(need)).
+				WithHint("see why with `writ run show %s`", t.run.ID)
+			if err := t.fail(c, writ.CallFailed, err); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// describe names a call for people: "volume.create web-0".
+func describe(c *journal.Call) string {
+	if c.Name == "" {
+		return c.Operation
+	}
+	return c.Operation + " " + c.Name
+}
+
+// conclude ends the run if nothing more can happen.
+func (t *turn) conclude(tx *journal.Tx) error {
+	if t.run.State.Ended() {
+		return nil
+	}
+	open := slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return !c.State.Ended() })
+	switch {
+	case t.run.Stop != nil && (!open || !t.now.Before(t.run.StopBy)):
+		return t.end(tx, t.run.StopState)
+	case t.run.Stop == nil && t.run.Completed && !open:
+		if c := t.unhandled(); c != nil {
+			t.run.Failure = &writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq}
+			return t.end(tx, writ.RunFailed)
+		}
+		return t.end(tx, writ.RunSucceeded)
+	}
+	return nil
+}
+
+// unhandled returns the call that fails the run: the first that failed and whose error the script never read; a call that failed by
+// itself comes before those that only needed it.
+func (t *turn) unhandled() *journal.Call {
+	var follower *journal.Call
+	for _, c := range t.calls {
+		if c.State == writ.CallSucceeded || slices.Contains(t.run.Handled, c.Seq) {
+			continue
+		}
+		if c.Error.Code != writ.CodeDependencyFailed {
+			return c
+		}
+		if follower == nil {
+			follower = c
+		}
+	}
+	return follower
+}
+
+// end moves the run to its last state and seals what became of it.
+func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
+	run := t.run
+	for _, c := range t.calls { // only those of a stopped run whose nodes did not report in time
+		if c.State.Ended() {
+			continue
+		}
+		if err := t.fail(c, t.stoppedCall(), run.Stop); err != nil {
+			return err
+		}
+	}
+	if state != writ.RunSucceeded && run.Failure == nil {
+		run.Failure = &writ.Failure{Error: *run.Stop}
+	}
+	run.Ended, run.Reason, run.Waiting = t.now, "", nil
+	if state != writ.RunSucceeded {
+		run.Output = nil
+	}
+	if err := t.moveRun(state); err != nil {
+		return err
+	}
+	results, err := tx.ResultsDigest(run.ID)
+	if err != nil {
+		return err
+	}
+	run.Summary, err = seal.Seal(seal.Summary, t.s.Key, writ.Summary{
+		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: run.Failure, Output: run.Output,
+		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
+	})
+	return err
+}
+
+func (t *turn) moveRun(to writ.RunState) error {
+	t.runDirty, t.runMoved = true, true
+	return t.run.Move(to)
+}
+
+// keep writes the run and the calls that changed, with their events.
+func (t *turn) keep(tx *journal.Tx) error {
+	for _, c := range t.calls {
+		if !t.touched[c.Seq] {
+			continue
+		}
+		if err := tx.PutCall(c); err != nil {
+			return err
+		}
+		shown := c.Call
+		t.events = append(t.events, writ.Event{Call: &shown})
+	}
+	if t.runDirty {
+		if err := tx.PutRun(t.run); err != nil {
+			return err
+		}
+	}
+	if t.runMoved {
+		shown := t.run.Run
+		shown.Output = nil // only in the sealed summary, and from the datacenter itself
+		t.events = append(t.events, writ.Event{Run: &shown})
+	}
+	return tx.AddEvents(t.events...)
+}
+
+// afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.
+func (t *turn) afterCommit(ctx context.Context, m mail) error {
+	s := t.s
+	s.send(ctx, t.outgoing)
+	s.acknowledge(ctx, m.results)
+	s.stopWork(ctx, t)
+	for node := range t.rooms {
+		s.offer(ctx, node)
+	}
+	for _, run := range t.others {
+		s.turns.post(run, mail{})
+	}
+	switch {
+	case t.run.State.Ended() && t.runMoved:
+		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
+		s.programs.forget(t.run.ID)
+		return s.wakeDeployment(ctx, t.run)
+	case t.wantsPass():
+		s.turns.post(t.run.ID, mail{})
+	}
+	return nil
+}

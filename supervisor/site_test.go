@@ -1,0 +1,502 @@
+package supervisor_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/runner/queue"
+	"writ/runner/queue/memory"
+	"writ/scripts"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+// site is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
+type site struct {
+	t       *testing.T
+	dir     string
+	person  identity.Signer
+	key     ed25519.PrivateKey
+	roster  *identity.Roster
+	rosters [][]byte
+	queue   *memory.Queue
+	nodes   []*testNode
+
+	*supervisor.Supervisor
+	journal *journal.Journal
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+const (
+	theDatacenter = writ.DatacenterID("01920000-0000-7000-8000-000000000001")
+	theProject    = writ.ProjectID("01920000-0000-7000-8000-000000000002")
+)
+
+func newKey(t *testing.T) ed25519.PrivateKey {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// inProcess evaluates here: child processes do not work in virtual time.
+type inProcess struct{}
+
+func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	program, err := scripts.Compile(bundle)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	return program.Pass(ctx, inputs, journal)
+}
+
+// newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New()}
+	now := time.Now().UTC().Truncate(time.Second)
+	s.adopt(&identity.Roster{
+		Cluster: identity.ClusterOf(s.person.PublicKey()), Version: 1, Created: now, Expires: now.Add(identity.RosterValidity),
+		Root: s.person.PublicKey(), Threshold: 1, Operators: []string{"alice"},
+		Principals: []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: s.person.PublicKey(), State: identity.Active}}}},
+		Projects: []identity.Project{{ID: theProject, Name: "shop"}},
+		Bindings: []identity.Binding{
+			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
+			{Principal: "alice", Role: identity.Admin, Project: "*"},
+			{Principal: "alice", Role: identity.Operator, Project: "*"},
+		},
+		Datacenters: []identity.Datacenter{{
+			Datacenter:    writ.Datacenter{ID: theDatacenter, Name: "ams1", Region: "eu"},
+			SupervisorKey: s.key.Public().(ed25519.PublicKey), Enabled: true,
+		}},
+	})
+	t.Cleanup(func() { s.queue.Close() })
+	s.start()
+	return s
+}
+
+// adopt signs a roster as the next one.
+func (s *site) adopt(r *identity.Roster) {
+	s.t.Helper()
+	signed, err := identity.SignRoster(r, s.person)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.rosters = append(s.rosters, signed)
+	if s.roster, err = identity.VerifyRosters(identity.ClusterOf(s.person.PublicKey()), s.rosters, time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// start opens the journal and runs a supervisor on it.
+func (s *site) start() {
+	s.t.Helper()
+	var err error
+	if s.journal, err = journal.Open(s.t.Context(), filepath.Join(s.dir, "journal.db")); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
+		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal, Queue: s.queue,
+		Evaluator: inProcess{}, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}, s.rosters)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	ended := make(chan error, 1)
+	s.stop, s.ended = stop, ended
+	go func(sup *supervisor.Supervisor) { ended <- sup.Run(ctx) }(s.Supervisor)
+	s.t.Cleanup(s.halt)
+}
+
+// halt ends the supervisor; start begins another on the same journal.
+func (s *site) halt() {
+	if s.stop == nil {
+		return
+	}
+	s.stop()
+	if err := <-s.ended; err != nil {
+		s.t.Errorf("the supervisor ended with %v", err)
+	}
+	s.stop = nil
+	if err := s.journal.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// token lets a statement make a join token.
+func (s *site) token() identity.Token {
+	s.t.Helper()
+	token := identity.NewToken(s.Pin)
+	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second)}
+	statement := s.statement("", "")
+	grant.Statement(statement)
+	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
+
+func (s *site) statement(subject, decision string) *identity.Statement {
+	now := time.Now().UTC().Truncate(time.Second)
+	return &identity.Statement{
+		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Subject: subject, Decision: decision, Signer: "alice",
+		Created: now, Expires: now.Add(15 * time.Minute), Nonce: identity.NewNonce(),
+	}
+}
+
+func (s *site) sign(statement *identity.Statement) []byte {
+	s.t.Helper()
+	text, err := statement.Text()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	armored, err := s.person.Sign(identity.StatementNamespace, text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return identity.Join(text, armored)
+}
+
+// payload is a submission of a script, to be changed and signed.
+func (s *site) payload(script string) *identity.Payload {
+	s.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	bundle := scripts.Bundle{Main: scripts.Source{Name: "test.tengo", Text: []byte(script)}}
+	report := scripts.Check(bundle)
+	if err := report.Err(); err != nil {
+		s.t.Fatalf("%v\n%s", err, report)
+	}
+	params, err := report.Params.Fill(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &identity.Payload{
+		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Project: theProject, ProjectName: "shop", Signer: "alice",
+		Created: now, Expires: now.Add(15 * time.Minute), Deadline: time.Hour, Nonce: identity.NewNonce(), Engine: scripts.Engines()[0],
+		Allow: report.Operations, Destructive: report.Destructive, MaxCalls: 200, Params: params,
+		Script: identity.File{Name: "test.tengo", Text: []byte(script)},
+	}
+}
+
+func (s *site) signPayload(p *identity.Payload) []byte {
+	s.t.Helper()
+	text, err := p.Text()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	armored, err := s.person.Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return identity.Join(text, armored)
+}
+
+// submit signs and hands in a script.
+func (s *site) submit(script string) writ.RunID {
+	s.t.Helper()
+	run, err := s.Submit(s.t.Context(), s.signPayload(s.payload(script)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run.ID
+}
+
+// await waits until a run has ended and returns it with its calls.
+func (s *site) await(id writ.RunID) (*journal.Run, []*journal.Call) {
+	s.t.Helper()
+	var after int64
+	for {
+		events, err := s.journal.Events(s.t.Context(), after, 100)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range events {
+			after = e.Seq
+			if e.Run != nil && e.Run.ID == id && e.Run.State.Ended() {
+				return s.look(id)
+			}
+		}
+	}
+}
+
+// awaitCall waits until a call of a run has reached a state.
+func (s *site) awaitCall(id writ.RunID, seq int, state writ.CallState) {
+	s.t.Helper()
+	var after int64
+	for {
+		events, err := s.journal.Events(s.t.Context(), after, 100)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range events {
+			after = e.Seq
+			if e.Call != nil && e.Call.Run == id && e.Call.Seq == seq && e.Call.State == state {
+				return
+			}
+		}
+	}
+}
+
+// look reads a run and its calls from the journal.
+func (s *site) look(id writ.RunID) (run *journal.Run, calls []*journal.Call) {
+	s.t.Helper()
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
+		if run, err = tx.Run(id); err == nil {
+			calls, err = tx.Calls(id)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run, calls
+}
+
+// wantState fails the test unless the run ended in a state.
+func (s *site) wantState(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+	s.t.Helper()
+	run, calls := s.await(id)
+	if run.State != want {
+		s.t.Fatalf("run is %s (%+v), want %s", run.State, run.Failure, want)
+	}
+	return run, calls
+}
+
+// testNode is a node played by the test: it does what act says, once per key, and answers like a real one.
+type testNode struct {
+	site     *site
+	id       writ.NodeID
+	name     string
+	key      ed25519.PrivateKey
+	slots    int
+	capacity writ.Capacity
+	act      func(ctx context.Context, job writ.Job) writ.Result
+
+	mu       sync.Mutex
+	silent   bool
+	sequence int64
+	active   map[writ.JobKey]bool
+	done     map[writ.JobKey]*writ.Result
+	jobs     []writ.Job // each delivery
+	effects  map[writ.JobKey]int
+	acked    map[writ.JobKey]bool
+	stopped  chan struct{} // closed when the supervisor cancelled something
+}
+
+// join lets a node join with a token and serve until the test ends.
+func (s *site) join(name string, change ...func(n *testNode)) *testNode {
+	s.t.Helper()
+	n := &testNode{
+		site: s, name: name, key: newKey(s.t), slots: 4, capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, act: succeed,
+		active: make(map[writ.JobKey]bool), done: make(map[writ.JobKey]*writ.Result), effects: make(map[writ.JobKey]int),
+		acked: make(map[writ.JobKey]bool), stopped: make(chan struct{}),
+	}
+	for _, c := range change {
+		c(n)
+	}
+	welcome, err := n.claim(s.token())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if welcome.Admission != writ.AdmissionApproved {
+		s.t.Fatalf("node %s is %s", name, welcome.Admission)
+	}
+	n.id = welcome.Node
+	s.nodes = append(s.nodes, n)
+	ctx, stop := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.queue.Serve(ctx, n.id, n.slots, n.handle) })
+	running.Go(func() { n.beat(ctx) })
+	running.Go(func() { n.listen(ctx) })
+	s.t.Cleanup(func() { stop(); running.Wait() })
+	return n
+}
+
+// claim goes through the join with a token.
+func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
+	joiner := identity.Joiner{Token: token.ID, Name: n.name, Key: n.key.Public().(ed25519.PublicKey), Nonce: make([]byte, identity.NonceSize)}
+	rand.Read(joiner.Nonce)
+	hello := nodes.Hello{Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, Nonce: joiner.Nonce}
+	proof, err := n.site.Greet(n.site.t.Context(), hello)
+	if err != nil {
+		return nodes.Welcome{}, err
+	}
+	if _, _, err := identity.VerifyJoinProof(n.site.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Now()); err != nil {
+		n.site.t.Errorf("the supervisor's proof: %v", err)
+	}
+	text := identity.JoinClaimText(joiner, proof.Nonce)
+	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(n.key, text)}
+	if token.ID != "" {
+		claim.MAC = token.Prove(text)
+	}
+	return n.site.Admit(n.site.t.Context(), claim)
+}
+
+// succeed is what a node does unless the test says otherwise.
+func succeed(_ context.Context, job writ.Job) writ.Result {
+	r := writ.Result{Values: map[string]any{"name": job.Name, "uid": string(job.UID), "simulated": true}, Simulated: true, Driver: "test"}
+	if strings.HasSuffix(job.Operation, ".create") {
+		r.Change = writ.ChangeCreated
+	}
+	return r
+}
+
+// failing answers the operations on a resource with an error.
+func failing(name string, code writ.Code) func(context.Context, writ.Job) writ.Result {
+	return func(ctx context.Context, job writ.Job) writ.Result {
+		if job.Name == name {
+			return writ.Result{Error: writ.Errorf(code, "told to fail")}
+		}
+		return succeed(ctx, job)
+	}
+}
+
+func (n *testNode) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+	key := n.site.key.Public().(ed25519.PublicKey)
+	if seal.IDOf(key) != id {
+		return nil, errors.New("another key")
+	}
+	return key, nil
+}
+
+func (n *testNode) handle(ctx context.Context, task queue.Task) {
+	job, digest, err := seal.OpenOne[writ.Job](seal.Job, task.Body, n.supervisorKey)
+	if err != nil {
+		n.site.t.Errorf("open job: %v", err)
+		return
+	}
+	n.mu.Lock()
+	n.jobs = append(n.jobs, job)
+	again := n.done[job.JobKey]
+	running := n.active[job.JobKey]
+	n.active[job.JobKey] = true
+	n.mu.Unlock()
+	if running {
+		return
+	}
+	if again == nil {
+		started := time.Now()
+		r := n.act(ctx, job)
+		r.JobKey, r.Job, r.Node = job.JobKey, digest, n.id
+		r.Started, r.Ended, r.Incarnation = started.UnixMilli(), time.Now().UnixMilli(), 1
+		again = &r
+	}
+	n.mu.Lock()
+	if n.done[job.JobKey] == nil {
+		n.effects[job.JobKey]++
+	}
+	n.done[job.JobKey] = again
+	delete(n.active, job.JobKey)
+	n.mu.Unlock()
+	n.send(seal.Result, *again)
+}
+
+func (n *testNode) send(kind seal.Kind, record any) {
+	sealed, err := seal.Seal(kind, n.key, record)
+	if err != nil {
+		n.site.t.Error(err)
+		return
+	}
+	_ = n.site.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed) // a cut queue is part of tests
+}
+
+func (n *testNode) beat(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n.mu.Lock()
+		n.sequence++
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: time.Now().UnixMilli(), Slots: n.slots, Capacity: n.capacity}
+		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
+			b.Drivers = append(b.Drivers, writ.NodeDriver{Module: module, Name: "test", Simulated: true})
+		}
+		for key := range n.active {
+			b.Active = append(b.Active, key)
+		}
+		slices.SortFunc(b.Active, func(a, b writ.JobKey) int { return strings.Compare(a.String(), b.String()) })
+		silent := n.silent
+		n.mu.Unlock()
+		if !silent {
+			n.send(seal.Beat, b)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (n *testNode) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		messages, err := n.site.queue.Receive(ctx, time.Second, queue.Stream{Node: n.id, Direction: queue.In})
+		if err != nil {
+			continue
+		}
+		for _, m := range messages {
+			controls, _, err := seal.Open[writ.Control](seal.Control, m.Body, n.supervisorKey)
+			if err != nil {
+				n.site.t.Errorf("open control: %v", err)
+				continue
+			}
+			n.mu.Lock()
+			for _, c := range controls {
+				for _, key := range c.Acks {
+					n.acked[key] = true
+				}
+				if len(c.Cancels) > 0 {
+					select {
+					case <-n.stopped:
+					default:
+						close(n.stopped)
+					}
+				}
+			}
+			n.mu.Unlock()
+		}
+		n.site.queue.Acknowledge(ctx, messages...)
+	}
+}
+
+func (n *testNode) setSilent(silent bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.silent = silent
+}
+
+// wantEffects fails the test unless every key had exactly one effect, and there were so many keys on all nodes.
+func (s *site) wantEffects(want int) {
+	s.t.Helper()
+	got := 0
+	for _, n := range s.nodes {
+		n.mu.Lock()
+		for key, times := range n.effects {
+			got++
+			if times != 1 {
+				s.t.Errorf("%s took effect %d times on %s", key, times, n.name)
+			}
+		}
+		n.mu.Unlock()
+	}
+	if got != want {
+		s.t.Errorf("%d jobs took effect, want %d", got, want)
+	}
+}

@@ -1,0 +1,120 @@
+// Package supervisor is one datacenter: it verifies what people signed, evaluates scripts as durable workflows, places their calls on
+// nodes, sends sealed jobs, collects sealed results and watches over all of it. Its journal is the truth; queue, coordinators and
+// nodes are believed only as far as a signature proves it. It must not know the HTTP API for people, nor the tools on hosts.
+//
+// A run advances in turns, one at a time (turn.go): what came in for it is taken, a pass of its script says which calls come next
+// (package scripts), these are claimed (claim.go), placed (place.go) and sent (send.go), all in one transaction. The collector
+// (collect.go) and the watch (watch.go) bring what nodes say and what they do not say any more.
+package supervisor
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/identity"
+	"writ/runner/queue"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// Config is what a supervisor is made of. All fields are required unless they say otherwise.
+type Config struct {
+	Datacenter writ.DatacenterID
+	Pin        writ.ClusterID     // what its roster must descend from
+	Key        ed25519.PrivateKey // the roster names its public half
+	Journal    *journal.Journal
+	Queue      queue.Queue
+	Evaluator  scripts.Evaluator
+	// Coordinators are the addresses to keep a link to; none is possible: work that is here goes on.
+	Coordinators []string
+	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
+	ApproveByHand bool
+	Version       string // of the program
+	Log           *slog.Logger
+}
+
+// Supervisor serves one datacenter. Make it with Open, then call Run.
+type Supervisor struct {
+	Config
+	epoch    int64
+	roster   atomic.Pointer[identity.Roster]
+	fleet    *fleet
+	turns    *turns
+	programs *programs
+	greeted  *greetings
+}
+
+// Open makes a supervisor from its journal and takes a new epoch. rosters are signed rosters from outside, oldest first; they are
+// needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
+func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
+	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings()}
+	s.turns = newTurns(s.turn, config.Log)
+	if err := s.loadRosters(ctx, rosters); err != nil {
+		return nil, err
+	}
+	if err := s.inRoster(s.roster.Load()); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.epoch, err = s.Journal.BeginEpoch(ctx, time.Now()); err != nil {
+		return nil, fmt.Errorf("begin epoch: %w", err)
+	}
+	s.fleet, err = loadFleet(ctx, s.Journal)
+	return s, err
+}
+
+// Epoch returns the number that fences this supervisor off from the ones before it.
+func (s *Supervisor) Epoch() int64 { return s.epoch }
+
+// Roster returns the newest roster that the supervisor has adopted.
+func (s *Supervisor) Roster() *identity.Roster { return s.roster.Load() }
+
+// Run serves the datacenter until ctx ends; then it returns nil. Everything that is open goes on when it is run again.
+func (s *Supervisor) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.turns.run(ctx) })
+	group.Go(func() error { return s.wakeOpenRuns(ctx) })
+	group.Go(func() error { return s.collect(ctx) })
+	group.Go(func() error { return s.watch(ctx) })
+	for _, link := range s.dialers() {
+		group.Go(func() error { return link.Run(ctx) })
+	}
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// wakeOpenRuns lets every run that was open when the last supervisor ended go on. What was out at nodes is delivered again, under
+// the new epoch: nodes know what they have done.
+func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
+	var open []writ.RunID
+	var sent []*journal.Call
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if open, err = tx.OpenRuns(); err != nil {
+			return err
+		}
+		sent, err = tx.SentCalls()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list open runs: %w", err)
+	}
+	for _, c := range sent {
+		s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})
+	}
+	for _, id := range open {
+		s.turns.post(id, mail{})
+	}
+	if len(open) > 0 {
+		s.Log.Info("open runs go on", "runs", len(open), "calls_sent_again", len(sent), "epoch", s.epoch)
+	}
+	return nil
+}

@@ -1,0 +1,668 @@
+package supervisor_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/supervisor/journal"
+)
+
+// inSite runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
+func inSite(t *testing.T, test func(t *testing.T, s *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newSite(t)) })
+}
+
+const webScript = `
+volume := import("volume")
+machine := import("machine")
+run := import("run")
+root := volume.create("web-0", {size_gib: 10})
+vm := machine.create("web-0", {cpus: 2, memory_mib: 512, disks: [root]})
+run.log("made", vm.name)
+run.output({name: vm.name, disk: root.uid})
+`
+
+func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		id := s.submit(webScript)
+		run, calls := s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(2)
+
+		if len(calls) != 2 || calls[0].Operation != "volume.create" || !slices.Equal(calls[1].After, []int{1}) {
+			t.Fatalf("calls = %+v", calls)
+		}
+		if calls[1].Queued.Before(calls[0].Ended) {
+			t.Error("the machine was sent before its disk was there")
+		}
+		want := map[string]any{"name": "web-0", "disk": string(calls[0].UID)}
+		if diff := cmp.Diff(want, run.Output); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		disks := s.nodes[0].jobs[1].Args["disks"]
+		if diff := cmp.Diff([]any{map[string]any{"kind": "volume", "name": "web-0", "uid": string(calls[0].UID)}}, disks); diff != "" {
+			t.Errorf("the handle became (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTheSummaryOfARunIsSealedByItsSupervisor(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		id := s.submit(webScript)
+		run, _ := s.wantState(id, writ.RunSucceeded)
+		summaries, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, func(seal.KeyID) (ed25519.PublicKey, error) {
+			return s.roster.Datacenter(theDatacenter).SupervisorKey, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := summaries[0]
+		if got.Run != id || got.State != writ.RunSucceeded || got.Calls != 2 || got.Output["name"] != "web-0" || got.Results.IsZero() {
+			t.Errorf("summary = %+v", got)
+		}
+	})
+}
+
+func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		signed := s.signPayload(s.payload(webScript))
+		first, err := s.Submit(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(first.ID, writ.RunSucceeded)
+		for _, wait := range []time.Duration{0, 17 * time.Minute} { // also when it may not be accepted any more
+			time.Sleep(wait)
+			again, err := s.Submit(t.Context(), signed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.ID != first.ID || again.State != writ.RunSucceeded {
+				t.Errorf("again = %s %s", again.ID, again.State)
+			}
+		}
+		s.wantEffects(2)
+	})
+}
+
+func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		for _, tt := range []struct {
+			name   string
+			change func(p *identity.Payload)
+			want   writ.Code
+		}{
+			{"OtherDatacenter", func(p *identity.Payload) { p.Datacenter = "01920000-0000-7000-8000-00000000000f" }, writ.CodeWrongDatacenter},
+			{"BadScript", func(p *identity.Payload) { p.Script.Text = []byte("nonsense(") }, writ.CodeScriptInvalid},
+			{"NotAllowed", func(p *identity.Payload) { p.Allow = []string{"volume.create"} }, writ.CodeOperationNotAllowed},
+			{"ParameterMissing", func(p *identity.Payload) {
+				p.Script.Text = []byte("params := {n: {type: \"int\", default: 1}}\nrun := import(\"run\")\nrun.output({n: run.params.n})\n")
+				p.Params = nil
+			}, writ.CodeArgumentsInvalid},
+			{"Destructive", func(p *identity.Payload) {
+				p.Script.Text = []byte("volume := import(\"volume\")\nvolume.delete(\"v\")\n")
+				p.Allow = []string{"volume.delete"}
+			}, writ.CodeDestructiveDenied},
+			{"OldRevision", func(p *identity.Payload) { p.Deployment = identity.Deployment{Name: "web", Base: 3} }, writ.CodeConflict},
+		} {
+			p := s.payload(webScript)
+			tt.change(p)
+			if _, err := s.Submit(t.Context(), s.signPayload(p)); writ.CodeOf(err) != tt.want {
+				t.Errorf("%s: Submit = %v (%s), want %s", tt.name, err, writ.CodeOf(err), tt.want)
+			}
+		}
+		if err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			open, err := tx.OpenRuns()
+			if len(open) > 0 {
+				t.Errorf("%d runs were recorded", len(open))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// slowly makes every job take a while, so that something can happen meanwhile.
+func slowly(d time.Duration) func(n *testNode) {
+	return func(n *testNode) {
+		n.act = func(ctx context.Context, job writ.Job) writ.Result {
+			select {
+			case <-time.After(d):
+				return succeed(ctx, job)
+			case <-ctx.Done():
+				return writ.Result{Error: writ.Errorf(writ.CodeRunCancelled, "stopped")}
+			}
+		}
+	}
+}
+
+func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(2*time.Second))
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallQueued)
+		s.queue.Flush() // before or while the node has it
+		s.awaitCall(id, 2, writ.CallQueued)
+		s.queue.Flush()
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(2)
+	})
+}
+
+func TestASupervisorThatComesBackGoesOn(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(3*time.Second))
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallQueued)
+		epoch := s.Epoch()
+		s.halt()
+		time.Sleep(10 * time.Second) // the node finishes meanwhile
+		s.start()
+		if s.Epoch() <= epoch {
+			t.Errorf("epoch %d after %d", s.Epoch(), epoch)
+		}
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(2)
+	})
+}
+
+func TestRetryableFailuresAreTriedAgainAndOthersAreNot(t *testing.T) {
+	const script = `
+volume := import("volume")
+volume.create("v", {size_gib: 1}, {retries: 2})
+`
+	for _, tt := range []struct {
+		code writ.Code
+		want int // tries
+	}{{writ.CodeDriverFailed, 3}, {writ.CodeQuotaExceeded, 1}} {
+		t.Run(string(tt.code), func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				s.join("n1", func(n *testNode) { n.act = failing("v", tt.code) })
+				id := s.submit(script)
+				run, calls := s.wantState(id, writ.RunFailed)
+				if calls[0].Try != tt.want || run.Failure.Code != tt.code || run.Failure.Seq != 1 {
+					t.Errorf("%d tries, failure %+v", calls[0].Try, run.Failure)
+				}
+				s.wantEffects(tt.want)
+			})
+		})
+	}
+}
+
+func TestWhatNeedsAFailedCallIsNotSentAndSaysWhy(t *testing.T) {
+	const script = `
+volume := import("volume")
+machine := import("machine")
+run := import("run")
+disk := volume.create("v", {size_gib: 1})
+machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
+volume.create("w", {size_gib: 1})
+`
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
+		id := s.submit(script)
+		run, calls := s.wantState(id, writ.RunFailed)
+		if calls[1].State != writ.CallFailed || calls[1].Error.Code != writ.CodeDependencyFailed || !strings.Contains(calls[1].Error.Message, "call 1") {
+			t.Errorf("the machine: %s %+v", calls[1].State, calls[1].Error)
+		}
+		if calls[2].State != writ.CallSucceeded {
+			t.Errorf("what needs nothing of it is %s", calls[2].State)
+		}
+		if run.Failure.Seq != 1 {
+			t.Errorf("the run blames call %d", run.Failure.Seq)
+		}
+		s.wantEffects(2)
+	})
+}
+
+func TestAnErrorThatTheScriptReadsDoesNotFailTheRun(t *testing.T) {
+	const script = `
+volume := import("volume")
+run := import("run")
+disk := volume.create("v", {size_gib: 1})
+e := disk.err
+if e { run.output({code: e.code}) }
+`
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
+		run, _ := s.wantState(s.submit(script), writ.RunSucceeded)
+		if run.Output["code"] != "QUOTA_EXCEEDED" {
+			t.Errorf("output = %v", run.Output)
+		}
+	})
+}
+
+func TestAScriptErrorCancelsWhatWasNotSentAndLetsTheRestEnd(t *testing.T) {
+	const script = `
+volume := import("volume")
+run := import("run")
+a := volume.create("a", {size_gib: 1})
+b := volume.create("b", {size_gib: 1})
+c := volume.clone("c", {from: b})
+a.uid
+run.fail("enough")
+`
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name == "b" {
+					time.Sleep(5 * time.Second)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		run, calls := s.wantState(s.submit(script), writ.RunFailed)
+		states := fmt.Sprintf("%s %s %s", calls[0].State, calls[1].State, calls[2].State)
+		if states != "succeeded succeeded cancelled" {
+			t.Errorf("calls are %s", states)
+		}
+		if !strings.Contains(run.Failure.Message, "enough") || run.Failure.Position == "" {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		s.wantEffects(2)
+	})
+}
+
+func TestACancelledRunEndsAndItsNodesAreTold(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				<-n.stopped
+				return writ.Result{Error: writ.Errorf(writ.CodeRunCancelled, "stopped")}
+			}
+		})
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallRunning)
+		signed := s.sign(s.statement("run/"+string(id), "cancel"))
+		answer, err := s.Decide(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, calls := s.wantState(id, writ.RunCancelled)
+		if run.Failure.Code != writ.CodeRunCancelled || calls[0].State != writ.CallCancelled {
+			t.Errorf("failure %+v, call %s", run.Failure, calls[0].State)
+		}
+		again, err := s.Decide(t.Context(), signed)
+		if err != nil || again != answer {
+			t.Errorf("the same statement again: %+v, %v", again, err)
+		}
+		if len(n.jobs) != 1 {
+			t.Errorf("%d jobs were sent", len(n.jobs))
+		}
+	})
+}
+
+func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(20*time.Minute))
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallRunning)
+		began := time.Now()
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("run/"+string(id), "cancel"))); err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(id, writ.RunCancelled)
+		if took := time.Since(began); took > 35*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestARunNeverOutlivesItsDeadline(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) { // no node at all
+		p := s.payload(webScript)
+		p.Deadline = 2 * time.Minute
+		run, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		ended, calls := s.wantState(run.ID, writ.RunExpired)
+		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if ended.Failure.Code != writ.CodeRunExpired || calls[0].State != writ.CallExpired {
+			t.Errorf("failure %+v, call %s", ended.Failure, calls[0].State)
+		}
+	})
+}
+
+func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		id := s.submit(webScript)
+		time.Sleep(10 * time.Second)
+		if _, calls := s.look(id); len(calls) != 2 || !strings.Contains(calls[0].Reason, "no nodes yet") {
+			t.Errorf("calls = %+v", calls)
+		}
+		s.join("n1")
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
+func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(time.Hour))
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallRunning)
+		n.setSilent(true)
+		began := time.Now()
+		run, _ := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		if took := time.Since(began); took < 55*time.Second || took > 70*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestASilentNodeGetsNoNewWork(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		n.setSilent(true)
+		time.Sleep(8 * time.Second)
+		id := s.submit(webScript)
+		time.Sleep(10 * time.Second)
+		if len(n.jobs) != 0 {
+			t.Error("a silent node got work")
+		}
+		if _, calls := s.look(id); !strings.Contains(calls[0].Reason, "silent") {
+			t.Errorf("reason = %q", calls[0].Reason)
+		}
+		n.setSilent(false)
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
+func TestForgedResultsAreIgnored(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(20*time.Second))
+		other := s.join("n2")
+		other.setSilent(true)
+		id := s.submit(`volume := import("volume")` + "\n" + `volume.create("v", {size_gib: 1}, {node: "n1"})` + "\n")
+		s.awaitCall(id, 1, writ.CallRunning)
+		n.mu.Lock()
+		job := n.jobs[0]
+		n.mu.Unlock()
+		lie := writ.Result{JobKey: job.JobKey, Job: writ.DigestOf([]byte("another job")), Node: n.id, Change: writ.ChangeCreated}
+		n.send(seal.Result, lie)     // the right node, but no job that was sent
+		other.send(seal.Result, lie) // another node
+		stranger := &testNode{site: s, id: n.id, key: newKey(t)}
+		stranger.send(seal.Result, lie) // a key that nobody knows
+		time.Sleep(5 * time.Second)
+		if _, calls := s.look(id); calls[0].State != writ.CallRunning {
+			t.Errorf("a forged result was taken: the call is %s", calls[0].State)
+		}
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
+func TestNoMoreThanTwoDeliveriesPerSlotAreOut(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+node := import("node")
+for i := 0; i < 20; i++ { node.ping() }
+`)
+		s.awaitCall(id, 1, writ.CallRunning)
+		out := 0
+		_, calls := s.look(id)
+		for _, c := range calls {
+			if c.State.Sent() {
+				out++
+			}
+		}
+		if out != 4 {
+			t.Errorf("%d are out at a node with %d slots", out, n.slots)
+		}
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(20)
+	})
+}
+
+func TestConnectedThingsAreMadeOnOneNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.join("n2")
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+volume := import("volume")
+machine := import("machine")
+for i := 0; i < 6; i++ {
+	root := volume.create("d" + i, {size_gib: 1})
+	machine.create("m" + i, {cpus: 1, memory_mib: 512, disks: [root]})
+}
+`)
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		perNode := map[string]int{}
+		for i := 0; i < len(calls); i += 2 {
+			if calls[i].Node != calls[i+1].Node {
+				t.Errorf("%s is on %s, its disk on %s", calls[i+1].Name, calls[i+1].NodeName, calls[i].NodeName)
+			}
+			perNode[calls[i].NodeName]++
+		}
+		if diff := cmp.Diff(map[string]int{"n1": 3, "n2": 3}, perNode); diff != "" {
+			t.Errorf("machines are spread (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatFitsNowhereFailsWithAReasonForEachNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
+		s.join("n2")
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+machine := import("machine")
+machine.create("big", {cpus: 8, memory_mib: 512}, {labels: {disk: "ssd"}})
+`)
+		run, _ := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeNoCapacity || !strings.Contains(run.Failure.Message, "n1: has no label disk=ssd; n2: ") {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+	})
+}
+
+func TestResourcesAreFoundAgainAndBelongToTheirDeployment(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.join("n2")
+		in := func(deployment string, base int, script string) writ.RunID {
+			t.Helper()
+			p := s.payload(script)
+			p.Deployment = identity.Deployment{Name: deployment, Base: base}
+			run, err := s.Submit(t.Context(), s.signPayload(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run.ID
+		}
+		_, made := s.wantState(in("web", 0, `volume := import("volume")`+"\n"+`volume.create("data", {size_gib: 1})`+"\n"), writ.RunSucceeded)
+		const use = `
+volume := import("volume")
+machine := import("machine")
+d := volume.get("data")
+machine.create("m", {cpus: 1, memory_mib: 512, disks: [d]})
+`
+		_, used := s.wantState(in("other", 0, use), writ.RunSucceeded)
+		if used[0].UID != made[0].UID || used[1].Node != made[0].Node {
+			t.Errorf("get found %s on %s, made was %s on %s", used[0].UID, used[1].Node, made[0].UID, made[0].Node)
+		}
+		const remove = `
+volume := import("volume")
+volume.delete("data", {}%s)
+`
+		run, _ := s.wantState(in("other", 1, fmt.Sprintf(remove, "")), writ.RunFailed)
+		if run.Failure.Code != writ.CodeNotOwner {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		s.wantState(in("other", 2, fmt.Sprintf(remove, ", {adopt: true}")), writ.RunSucceeded)
+		run, _ = s.wantState(in("web", 1, use), writ.RunFailed)
+		if run.Failure.Code != writ.CodeResourceUnknown {
+			t.Errorf("after the delete: %+v", run.Failure)
+		}
+	})
+}
+
+func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(5*time.Second))
+		var ids []writ.RunID
+		for base := range 2 {
+			p := s.payload(`volume := import("volume")` + "\n" + `volume.create("data", {size_gib: 1})` + "\n")
+			p.Deployment = identity.Deployment{Name: "web", Base: base}
+			run, err := s.Submit(t.Context(), s.signPayload(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, run.ID)
+		}
+		first, _ := s.wantState(ids[0], writ.RunSucceeded)
+		second, _ := s.wantState(ids[1], writ.RunSucceeded)
+		if second.Started.Before(first.Ended) {
+			t.Error("both ran at the same time")
+		}
+	})
+}
+
+func TestTwoRunsMakeOneResourceOnce(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(3*time.Second))
+		s.join("n2", slowly(3*time.Second))
+		const script = `
+volume := import("volume")
+v := volume.create("shared", {size_gib: 1})
+v.name
+`
+		a, b := s.submit(script), s.submit(script)
+		_, callsA := s.wantState(a, writ.RunSucceeded)
+		_, callsB := s.wantState(b, writ.RunSucceeded)
+		if callsA[0].UID != callsB[0].UID || callsA[0].Node != callsB[0].Node {
+			t.Errorf("there are two: %s on %s, %s on %s", callsA[0].UID, callsA[0].NodeName, callsB[0].UID, callsB[0].NodeName)
+		}
+	})
+}
+
+func TestAJoinTokenAdmitsOneNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		token := s.token()
+		node := func(name string) *testNode { return &testNode{site: s, name: name, key: newKey(t)} }
+		first := node("n1")
+		welcome, err := first.claim(token)
+		if err != nil || welcome.Admission != writ.AdmissionApproved {
+			t.Fatalf("join = %+v, %v", welcome, err)
+		}
+		if again, err := first.claim(token); err != nil || again != welcome {
+			t.Errorf("the same key again = %+v, %v", again, err)
+		}
+		if _, err := node("n2").claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
+			t.Errorf("another key = %v", err)
+		}
+		wrong := s.token()
+		wrong.Secret[0] ^= 1
+		if _, err := node("n3").claim(wrong); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("a wrong secret = %v", err)
+		}
+		if _, err := node("n4").claim(identity.NewToken(s.Pin)); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("an unknown token = %v", err)
+		}
+		late := s.token()
+		time.Sleep(6 * time.Minute)
+		if _, err := node("n5").claim(late); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("an expired token = %v", err)
+		}
+	})
+}
+
+func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := &testNode{site: s, name: "n1", key: newKey(t)}
+		welcome, err := n.claim(identity.Token{})
+		if err != nil || welcome.Admission != writ.AdmissionPending {
+			t.Fatalf("join = %+v, %v", welcome, err)
+		}
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(welcome.Node), "approve"))); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := n.claim(identity.Token{}); err != nil || again.Admission != writ.AdmissionApproved || again.Node != welcome.Node {
+			t.Errorf("after the statement = %+v, %v", again, err)
+		}
+	})
+}
+
+func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(2*time.Minute))
+		ci := identity.NewSigner(newKey(t))
+		next, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Principals = append(next.Principals, identity.Principal{Name: "ci", Kind: identity.CI, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: ci.PublicKey(), State: identity.Active}}})
+		next.Bindings = append(next.Bindings, identity.Binding{Principal: "ci", Role: identity.Deployer, Project: theProject})
+		s.adopt(next)
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+		p := s.payload(webScript)
+		p.Signer = "ci"
+		person := s.person
+		s.person = ci
+		signed := s.signPayload(p)
+		s.person = person
+		run, err := s.Submit(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := s.submit(webScript)
+		s.awaitCall(run.ID, 1, writ.CallRunning)
+
+		next, err = s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Principal("ci").State = identity.Revoked
+		s.adopt(next)
+		if version, err := s.AdoptRosters(t.Context(), s.rosters); err != nil || version != 3 {
+			t.Fatalf("AdoptRosters = %d, %v", version, err)
+		}
+		ended, _ := s.wantState(run.ID, writ.RunCancelled)
+		if ended.Failure.Code != writ.CodeSignerRevoked {
+			t.Errorf("failure = %+v", ended.Failure)
+		}
+		s.wantState(mine, writ.RunSucceeded)
+	})
+}
+
+func TestResultsAreAcknowledged(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		s.wantState(s.submit(webScript), writ.RunSucceeded)
+		time.Sleep(2 * time.Second)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for key := range n.done {
+			if !n.acked[key] {
+				t.Errorf("%s was not acknowledged", key)
+			}
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// stop says why and how a run is to end before its script does.
+type stop struct {
+	state writ.RunState
+	err   *writ.Error
+	by    time.Time // it ends then, even if calls did not report
+}
+
+// turn is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.
+type turn struct {
+	s       *Supervisor
+	now     time.Time
+	run     *journal.Run
+	calls   []*journal.Call // by seq: calls[i].Seq == i+1
+	blocked writ.RunID      // an earlier run of the same deployment
+	genuine map[int]bool    // indexes of mail.results that answer a job which was sent
+
+	touched  map[int]bool // seqs of calls to be written
+	runDirty bool         // the run is to be written
+	runMoved bool         // and told of: its state, or what is shown of it, changed
+	settled  []settlement // results that ended a call or try
+	events   []writ.Event
+
+	outgoing map[writ.NodeID][]outgoing // jobs to send after the commit
+	cancels  map[writ.NodeID]bool       // nodes to tell that the run is cancelled
+	withdraw map[writ.NodeID][]sending  // tasks to take back
+	rooms    map[writ.NodeID]bool       // nodes where room appeared
+	others   []writ.RunID               // runs whose calls may be sent now
+}
+
+// settlement is a result that the run took, and the call as it was answered.
+type settlement struct {
+	arrival
+	call *journal.Call
+	late bool // the call had ended without it: only what it did to its resource counts
+}
+
+// turn advances a run by what came in for it. It is called for one run at a time.
+func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
+	t, err := s.load(ctx, id, m)
+	if err != nil {
+		return err
+	}
+	if t == nil { // of a journal before this one, restored from a backup: nobody waits for it any more
+		s.acknowledge(ctx, m.results)
+		return nil
+	}
+	if err := t.receive(m); err != nil {
+		return err
+	}
+	pass, err := t.evaluate(ctx)
+	if err != nil {
+		return err
+	}
+	written := t
+	fresh := true
+	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		if !fresh { // the commit failed with its group and is tried alone: begin with what the journal holds
+			again, err := s.reload(ctx, tx, id, m)
+			if err != nil {
+				return err
+			}
+			if err := again.receive(m); err != nil {
+				return err
+			}
+			written = again
+		}
+		fresh = false
+		return written.settle(tx, m, pass)
+	})
+	if err != nil {
+		return err
+	}
+	return written.afterCommit(ctx, m)
+}
+
+// load reads a run, nil if it is unknown.
+func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *turn, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		t, err = s.reload(ctx, tx, id, m)
+		return err
+	})
+	return t, err
+}
+
+func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, m mail) (*turn, error) {
+	run, err := tx.Run(id)
+	if err != nil || run == nil {
+		return nil, err
+	}
+	t := &turn{
+		s: s, now: tx.Now, run: run,
+		genuine: make(map[int]bool), touched: make(map[int]bool),
+		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]bool), withdraw: make(map[writ.NodeID][]sending),
+		rooms: make(map[writ.NodeID]bool),
+	}
+	if t.calls, err = tx.Calls(id); err != nil {
+		return nil, err
+	}
+	if run.State == writ.RunAccepted {
+		if t.blocked, err = tx.EarlierRun(run); err != nil {
+			return nil, err
+		}
+	}
+	for i, a := range m.results {
+		if t.genuine[i], err = tx.WasSent(a.result.JobKey, a.node, a.result.Job); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// call returns a call by its seq, nil if the run has none.
+func (t *turn) call(seq int) *journal.Call {
+	if seq < 1 || seq > len(t.calls) {
+		return nil
+	}
+	return t.calls[seq-1]
+}
+
+// open returns a call that is out at a node under exactly this key, nil if it is not.
+func (t *turn) open(key writ.JobKey) *journal.Call {
+	if c := t.call(key.Seq); c != nil && c.Try == key.Try && c.State.Sent() {
+		return c
+	}
+	return nil
+}
+
+// touch marks a call to be written.
+func (t *turn) touch(c *journal.Call) { t.touched[c.Seq] = true }
+
+// move changes the state of a call.
+func (t *turn) move(c *journal.Call, to writ.CallState) error {
+	t.touch(c)
+	return c.Move(to)
+}
+
+// hold lets a planned call wait, for a reason that people can read; it is looked at again every second.
+func (t *turn) hold(c *journal.Call, reason string) {
+	if c.Reason != reason {
+		c.Reason, c.RetryAt = reason, t.now
+		t.touch(c)
+	}
+}
+
+// fail ends a call for good.
+func (t *turn) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
+	c.Error, c.Ended, c.Reason, c.Ready = err, t.now, "", false
+	return t.move(c, state)
+}
+
+// wantsPass reports whether evaluating the script can bring anything new.
+func (t *turn) wantsPass() bool {
+	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed || t.blocked != "" {
+		return false
+	}
+	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
+		c := t.call(seq)
+		return c != nil && c.State.Ended()
+	})
+}
+
+// maxCrashes is how often the evaluator may die in a row over one run before the run is failed.
+const maxCrashes = 3
+
+// evaluate runs a pass of the script if there is reason to, nil if there is none. An evaluator that died is an outcome, too: after
+// maxCrashes deaths in a row it is the script's failure.
+func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
+	if !t.wantsPass() {
+		return nil, nil
+	}
+	p, err := t.s.program(ctx, t.run)
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := t.s.Evaluator.Pass(ctx, p.bundle, p.inputs, t.entries())
+	switch {
+	case err == nil:
+		t.run.Crashes = 0
+		return &outcome, nil
+	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
+		t.run.Crashes++
+		if t.run.Crashes >= maxCrashes {
+			return &scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *writ.AsError(err), Position: t.lastPosition()}}, nil
+		}
+		return nil, t.keepCrashes(ctx)
+	default:
+		return nil, fmt.Errorf("evaluate: %w", err)
+	}
+}
+
+// keepCrashes records the death of the evaluator at once, so that a script which also kills the supervisor's host cannot do so for
+// ever, and asks for another turn.
+func (t *turn) keepCrashes(ctx context.Context) error {
+	t.s.Log.Warn("the evaluator died", "run", t.run.ID, "times", t.run.Crashes)
+	crashes := t.run.Crashes
+	err := t.s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		run, err := tx.Run(t.run.ID)
+		if err != nil {
+			return err
+		}
+		run.Crashes = crashes
+		return tx.PutRun(run)
+	})
+	if err != nil {
+		return err
+	}
+	return writ.Errorf(writ.CodeEvaluatorCrashed, "evaluating the script killed its process %d times", crashes)
+}
+
+// lastPosition is where the script made its last call.
+func (t *turn) lastPosition() string {
+	if len(t.calls) == 0 {
+		return ""
+	}
+	return t.calls[len(t.calls)-1].Position
+}
+
+// entries are the calls as a pass sees them.
+func (t *turn) entries() []scripts.Entry {
+	entries := make([]scripts.Entry, len(t.calls))
+	for i, c := range t.calls {
+		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
+		switch {
+		case c.State == writ.CallSucceeded:
+			e.State, e.Values = scripts.EntrySucceeded, c.Values
+		case c.State.Ended():
+			e.State, e.Error = scripts.EntryFailed, c.Error
+		}
+		entries[i] = e
+	}
+	return entries
+}

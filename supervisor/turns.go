@@ -1,0 +1,190 @@
+package supervisor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/runner/queue"
+	"writ/supervisor/journal"
+)
+
+// maxTurns is how many runs take a turn at the same time. Turns mostly wait for a shared commit, so there are more than cores.
+const maxTurns = 64
+
+// mail is what came in for a run since its last turn.
+type mail struct {
+	results []arrival
+	started []writ.JobKey // the node works on them
+	again   []sending     // lost on the way: to be delivered again
+	overdue []writ.JobKey // past their end-by, and nobody reported
+	lost    []writ.NodeID // nodes that did not come back
+	stop    *stop
+	taken   []writ.JobKey // withdrawn from the queue before a node took them
+
+	// also is written in the transaction of the turn; done is told when that is on disk.
+	also func(tx *journal.Tx) error
+	done chan<- error
+}
+
+// arrival is a result whose seal was verified.
+type arrival struct {
+	result  writ.Result
+	node    writ.NodeID // whose key sealed it
+	sealed  []byte      // the frame, for the proof
+	digest  writ.Digest // of the frame
+	message queue.Message
+}
+
+// sending names one delivery.
+type sending struct {
+	key      writ.JobKey
+	delivery int
+}
+
+func sendingOf(c *journal.Call) sending { return sending{c.Key(), c.Delivery} }
+
+func (m *mail) add(n mail) {
+	m.results = append(m.results, n.results...)
+	m.started = append(m.started, n.started...)
+	m.again = append(m.again, n.again...)
+	m.overdue = append(m.overdue, n.overdue...)
+	m.lost = append(m.lost, n.lost...)
+	m.taken = append(m.taken, n.taken...)
+	if n.stop != nil {
+		m.stop = n.stop
+	}
+}
+
+// turns gives each run its mail, one turn at a time: mail that comes in during a turn waits for the next one and comes together.
+type turns struct {
+	take func(ctx context.Context, run writ.RunID, m mail) error
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	boxes map[writ.RunID]*box
+	ready []writ.RunID // boxes with mail whose run has no turn
+	wake  chan struct{}
+	// stalled runs could not write their turn; retry lets them try again.
+	stalled map[writ.RunID]bool
+}
+
+type box struct {
+	busy  bool
+	mails []mail
+}
+
+func newTurns(take func(ctx context.Context, run writ.RunID, m mail) error, log *slog.Logger) *turns {
+	return &turns{take: take, log: log, boxes: make(map[writ.RunID]*box), wake: make(chan struct{}, 1), stalled: make(map[writ.RunID]bool)}
+}
+
+// post gives mail to a run, which gets a turn for it. An empty mail is a plain wake-up.
+func (t *turns) post(run writ.RunID, m mail) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.boxes[run]
+	if b == nil {
+		b = &box{}
+		t.boxes[run] = b
+	}
+	b.mails = append(b.mails, m)
+	if !b.busy && !t.stalled[run] && len(b.mails) == 1 {
+		t.ready = append(t.ready, run)
+		t.signal()
+	}
+}
+
+// retry lets the runs whose last turn could not be written try again.
+func (t *turns) retry() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for run := range t.stalled {
+		delete(t.stalled, run)
+		if b := t.boxes[run]; b != nil && !b.busy {
+			t.ready = append(t.ready, run)
+		}
+	}
+	t.signal()
+}
+
+func (t *turns) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run hands out turns until ctx ends and the turns under way are over.
+func (t *turns) run(ctx context.Context) error {
+	var group errgroup.Group
+	group.SetLimit(maxTurns)
+	defer group.Wait()
+	for {
+		for run, mails, ok := t.next(); ok; run, mails, ok = t.next() {
+			group.Go(func() error {
+				t.turn(ctx, run, mails)
+				return nil
+			})
+		}
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (t *turns) next() (writ.RunID, []mail, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.ready) == 0 {
+		return "", nil, false
+	}
+	run := t.ready[0]
+	t.ready = t.ready[1:]
+	b := t.boxes[run]
+	b.busy = true
+	mails := b.mails
+	b.mails = nil
+	return run, mails, true
+}
+
+// turn takes mails in as few turns as possible: those that somebody waits for get their own, so that an error is theirs.
+func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
+	var all mail
+	plain := false
+	var failed error
+	for _, m := range mails {
+		if m.done == nil {
+			all.add(m)
+			plain = true
+			continue
+		}
+		m.done <- t.take(ctx, run, m)
+	}
+	if plain {
+		failed = t.take(ctx, run, all)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.boxes[run]
+	b.busy = false
+	if failed != nil {
+		if ctx.Err() == nil {
+			t.log.Warn("a run cannot advance; it is tried again", "run", run, "err", failed)
+		}
+		b.mails = append([]mail{all}, b.mails...)
+		t.stalled[run] = true
+		return
+	}
+	switch {
+	case len(b.mails) > 0:
+		t.ready = append(t.ready, run)
+		t.signal()
+	default:
+		delete(t.boxes, run)
+	}
+}

@@ -1,0 +1,188 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// maxLogLines bounds one answer of the verb logs.
+const maxLogLines = 1000
+
+// dialers makes the supervisor's ends of its links, one for each coordinator.
+func (s *Supervisor) dialers() []*link.Dialer {
+	var links []*link.Dialer
+	for _, url := range s.Coordinators {
+		d := &link.Dialer{URL: url, Hello: s.hello, Sign: s.signHello, Events: s.Journal, Handle: s.handle, Log: s.Log}
+		d.Welcomed = func(ctx context.Context, w link.Welcome) { s.catchUp(ctx, d, w.Roster) }
+		links = append(links, d)
+	}
+	return links
+}
+
+func (s *Supervisor) hello() link.Hello {
+	return link.Hello{
+		Datacenter: s.Datacenter, Journal: s.Journal.ID(), Version: s.Version,
+		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources},
+		Epoch: s.epoch, Roster: s.roster.Load().Version,
+	}
+}
+
+func (s *Supervisor) signHello(hello link.Hello, nonce []byte, url string) ([]byte, error) {
+	return ed25519.Sign(s.Key, identity.LinkHelloText(nonce, url, hello.Datacenter, hello.Journal)), nil
+}
+
+// catchUp fetches the rosters that a coordinator has and the supervisor lacks.
+func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, version int) {
+	have := s.roster.Load().Version
+	if version <= have {
+		return
+	}
+	var newer link.Rosters
+	err := coordinator.Request(ctx, link.VerbRoster, link.RosterVersion{Version: have}, &newer)
+	if err == nil {
+		_, err = s.AdoptRosters(ctx, newer.Signed)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("newer rosters cannot be adopted", "have", have, "coordinator", version, "err", err)
+	}
+}
+
+// handle answers what a coordinator asks.
+func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+	switch verb {
+	case link.VerbSubmit:
+		p, err := decode[link.Submit](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.Submit(ctx, p.Signed)
+	case link.VerbStatement:
+		p, err := decode[link.Statement](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.Decide(ctx, p.Signed)
+	case link.VerbRoster:
+		p, err := decode[link.Rosters](params)
+		if err != nil {
+			return nil, err
+		}
+		version, err := s.AdoptRosters(ctx, p.Signed)
+		return link.RosterVersion{Version: version}, err
+	case link.VerbLogs:
+		p, err := decode[link.Logs](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.logs(ctx, p)
+	case link.VerbValues:
+		p, err := decode[link.Values](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.values(ctx, p.Run)
+	case link.VerbQueues:
+		return s.queues(ctx)
+	case link.VerbResources:
+		p, err := decode[link.Resources](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.resources(ctx, p.Project)
+	default:
+		return nil, writ.Errorf(writ.CodeVerbUnsupported, "this supervisor does not know the verb %q", verb)
+	}
+}
+
+// decode reads the params of a verb strictly.
+func decode[T any](params json.RawMessage) (T, error) {
+	var p T
+	d := json.NewDecoder(bytes.NewReader(params))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, writ.Errorf(writ.CodeBadRequest, "the parameters of the request cannot be read: %v", err)
+	}
+	return p, nil
+}
+
+func (s *Supervisor) logs(ctx context.Context, p link.Logs) (lines []writ.LogLine, err error) {
+	if _, err := s.stored(ctx, p.Run); err != nil {
+		return nil, err
+	}
+	limit := maxLogLines
+	if p.Max > 0 {
+		limit = min(p.Max, maxLogLines)
+	}
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		lines, err = tx.Logs(p.Run, p.After, limit)
+		return err
+	})
+	return lines, err
+}
+
+func (s *Supervisor) values(ctx context.Context, id writ.RunID) (link.RunValues, error) {
+	var v link.RunValues
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		run, err := tx.Run(id)
+		if err != nil {
+			return err
+		}
+		if run == nil {
+			return writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
+		}
+		v.Run = run.Run
+		calls, err := tx.Calls(id)
+		for _, c := range calls {
+			v.Calls = append(v.Calls, link.CallValues{Call: c.Call, Args: c.Args, Values: c.Values})
+		}
+		return err
+	})
+	return v, err
+}
+
+// queues returns the depth of every node's queue, nodes without work included.
+func (s *Supervisor) queues(ctx context.Context) ([]writ.QueueDepth, error) {
+	var depths map[writ.NodeID]writ.QueueDepth
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		depths, err = tx.QueueDepths()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := []writ.QueueDepth{}
+	if d, ok := depths[""]; ok {
+		d.NodeName = "(no node yet)"
+		all = append(all, d)
+	}
+	for _, n := range s.fleet.list() {
+		d := depths[n.ID]
+		if d == (writ.QueueDepth{}) && n.Admission != writ.AdmissionApproved {
+			continue
+		}
+		d.Node, d.NodeName = n.ID, n.Name
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+func (s *Supervisor) resources(ctx context.Context, project writ.ProjectID) ([]writ.Resource, error) {
+	found := []writ.Resource{}
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		all, err := tx.Resources()
+		for _, r := range all {
+			if project == "" || r.Project == project {
+				found = append(found, r.Resource)
+			}
+		}
+		return err
+	})
+	return found, err
+}

@@ -1,0 +1,207 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+const (
+	// watchEvery is how often the supervisor looks for what does not happen.
+	watchEvery = time.Second
+	// endGrace is how long after its end-by a call is given up: the node reports by then if it lives.
+	endGrace = 5 * time.Second
+	// missedLooks is how many looks in a row must find that nobody has a job before it is delivered again: its result may be on
+	// the way.
+	missedLooks = 2
+	maxDue      = 1000
+)
+
+// watcher remembers, between two looks, which jobs nobody seemed to have.
+type watcher struct {
+	s       *Supervisor
+	last    time.Time
+	missing map[sending]int
+}
+
+// watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
+func (s *Supervisor) watch(ctx context.Context) error {
+	w := &watcher{s: s, last: time.Now(), missing: make(map[sending]int)}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+				s.Log.Warn("the watch cannot look", "err", err)
+			}
+		}
+	}
+}
+
+func (w *watcher) look(ctx context.Context) error {
+	s := w.s
+	now := time.Now()
+	passed := now.Sub(w.last) // monotonic
+	w.last = now
+	s.turns.retry()
+
+	flushed, queueErr := w.generation(ctx)
+	lost := s.fleet.tick(passed, queueErr == nil)
+	var sent []*journal.Call
+	var due []writ.JobKey
+	var overdue []writ.RunID
+	var used map[writ.NodeID]writ.Capacity
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if sent, err = tx.SentCalls(); err != nil {
+			return err
+		}
+		if due, err = tx.DueCalls(now, maxDue); err != nil {
+			return err
+		}
+		if overdue, err = tx.DueRuns(now); err != nil {
+			return err
+		}
+		used, err = tx.Used()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.endOverdue(overdue, sent, now)
+	if err := w.giveUp(ctx, lost); err != nil {
+		return err
+	}
+	if queueErr == nil {
+		if err := w.findMissing(ctx, sent, flushed); err != nil {
+			return err
+		}
+	}
+	posted := make(map[writ.RunID]bool)
+	for _, key := range due {
+		if !posted[key.Run] {
+			posted[key.Run] = true
+			s.turns.post(key.Run, mail{})
+		}
+	}
+	for _, node := range s.fleet.serving() {
+		s.offer(ctx, node)
+	}
+	return w.announce(ctx, used)
+}
+
+// generation reports whether the queue has lost everything since the last look. The mark makes the round trip through the very
+// transport that beats come by: while it fails, silence proves nothing.
+func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, watchEvery)
+	defer cancel()
+	mark := fmt.Sprint(w.s.epoch)
+	have, err := w.s.Queue.Generation(ctx)
+	if err != nil || have == mark {
+		return false, err
+	}
+	return true, w.s.Queue.SetGeneration(ctx, mark)
+}
+
+// endOverdue ends runs past their deadline and calls past their end-by.
+func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time) {
+	for _, id := range runs {
+		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
+		w.s.turns.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
+	}
+	for _, c := range sent {
+		if now.After(c.EndBy.Add(endGrace)) {
+			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
+		}
+	}
+}
+
+// giveUp tells every run with open calls on a lost node.
+func (w *watcher) giveUp(ctx context.Context, lost []writ.NodeID) error {
+	for _, node := range lost {
+		w.s.Log.Error("node is lost", "node", w.s.fleet.name(node))
+		var runs []writ.RunID
+		err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+			runs, err = tx.RunsOn(node)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range runs {
+			w.s.turns.post(id, mail{lost: []writ.NodeID{node}})
+		}
+	}
+	return nil
+}
+
+// findMissing delivers again what is neither worked on nor in the queue.
+func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed bool) error {
+	s := w.s
+	missing := make(map[sending]int)
+	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
+	for _, c := range sent {
+		active, ready, _ := s.fleet.works(c.Node, c.Key())
+		if !ready || active {
+			continue
+		}
+		if unseen[c.Node] == nil {
+			unseen[c.Node] = make(map[string]*journal.Call)
+		}
+		unseen[c.Node][fmt.Sprintf("%s-%d", c.Key(), c.Delivery)] = c
+	}
+	for node, calls := range unseen {
+		gone := make([]string, 0, len(calls))
+		for id, c := range calls {
+			if c.State == writ.CallRunning || c.StartBy.Before(w.last) {
+				w.miss(missing, c, flushed) // it began and is not worked on any more, or waited too long to be begun
+			} else {
+				gone = append(gone, id)
+			}
+		}
+		if !flushed && len(gone) > 0 {
+			var err error
+			if gone, err = s.Queue.Missing(ctx, node, gone...); err != nil {
+				return err
+			}
+		}
+		for _, id := range gone {
+			w.miss(missing, calls[id], flushed)
+		}
+	}
+	w.missing = missing
+	return nil
+}
+
+// miss counts that nobody has a job, and has it delivered again when that was so often enough, or the queue is known to be empty.
+func (w *watcher) miss(missing map[sending]int, c *journal.Call, flushed bool) {
+	job := sendingOf(c)
+	looks := w.missing[job] + 1
+	if flushed || looks >= missedLooks {
+		w.s.turns.post(c.Run, mail{again: []sending{job}})
+		return
+	}
+	missing[job] = looks
+}
+
+// announce journals an event for each node that looks different now.
+func (w *watcher) announce(ctx context.Context, used map[writ.NodeID]writ.Capacity) error {
+	changed := w.s.fleet.changes(used)
+	if len(changed) == 0 {
+		return nil
+	}
+	events := make([]writ.Event, len(changed))
+	for i := range changed {
+		events[i].Node = &changed[i]
+	}
+	err := w.s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.AddEvents(events...) })
+	if err == nil {
+		w.s.fleet.announced(changed)
+	}
+	return err
+}
