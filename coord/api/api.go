@@ -1,0 +1,48 @@
+// Package api is the HTTP interface of a coordinator: openapi.yaml, and what is generated from it: the views, the server's interface and
+// the Go client. It knows how things look on the wire, and must not know how they come about. Views that are values of the dictionary
+// are those values; the spec describes them, and a test holds the two together.
+package api
+
+import (
+	_ "embed"
+
+	"writ"
+)
+
+//go:generate go tool -modfile=../../tools/go.mod oapi-codegen -config types.cfg.yaml openapi.yaml
+//go:generate go tool -modfile=../../tools/go.mod oapi-codegen -config server.cfg.yaml openapi.yaml
+//go:generate go tool -modfile=../../tools/go.mod oapi-codegen -config client.cfg.yaml openapi.yaml
+
+// Spec is openapi.yaml.
+//
+//go:embed openapi.yaml
+var Spec []byte
+
+// SignedType is the content type of a signed text with its signature.
+const SignedType = "application/vnd.writ.signed"
+
+// ProblemType is the content type of an error.
+const ProblemType = "application/problem+json"
+
+// MaxSigned bounds a signed text with its signatures, in bytes: 512 KiB of text and room for the signatures of many operators.
+const MaxSigned = 1 << 20
+
+// LinkPath is where supervisors open their link. It is in the spec, but no generated code serves it.
+const LinkPath = "/v1/link"
+
+// Ended reports whether nothing more will happen to the run unless somebody resumes it.
+func (s RunState) Ended() bool {
+	return s != RunStateWaiting && !s.Open()
+}
+
+// Open reports whether the run's datacenter is carrying it out.
+func (s RunState) Open() bool {
+	return s == RunState(writ.RunAccepted) || s == RunState(writ.RunRunning)
+}
+
+// CallValues is a call with what it was given and what it answered.
+type CallValues struct {
+	writ.Call
+	Args   Values `json:"args,omitempty"`
+	Values Values `json:"values,omitempty"`
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+
+	"writ"
+)
+
+// Message is one message of an event stream.
+type Message struct {
+	ID    int64 // to go on after, as Last-Event-ID
+	Reset bool  // events before ID are not kept any more: read again what is shown, and go on
+	Event Event // unless Reset
+}
+
+// resetEvent is the name of the message that is not an event.
+const resetEvent = "reset"
+
+// maxMessage bounds a line of an event stream; an event with a run's summary in it is the longest.
+const maxMessage = 4 << 20
+
+// Messages reads an event stream until it ends or the caller stops. A stream that breaks off ends with an UNREACHABLE error; go on with
+// a new one after the last message's ID.
+func Messages(stream io.Reader) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		lines := bufio.NewScanner(stream)
+		lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
+		var m Message
+		var name string
+		var data []byte
+		for lines.Scan() {
+			field, value, _ := bytes.Cut(lines.Bytes(), []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch {
+			case len(lines.Bytes()) == 0:
+				if data == nil {
+					continue
+				}
+				m.Reset = name == resetEvent
+				var err error
+				if !m.Reset {
+					err = json.Unmarshal(data, &m.Event)
+				}
+				if !yield(m, err) || err != nil {
+					return
+				}
+				m, name, data = Message{ID: m.ID}, "", nil
+			case string(field) == "id":
+				if id, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+					m.ID = id
+				}
+			case string(field) == "event":
+				name = string(value)
+			case string(field) == "data":
+				data = append(data, value...)
+			}
+		}
+		yield(m, &writ.Error{Code: writ.CodeUnreachable, Message: "the event stream broke off", Err: lines.Err()})
+	}
+}
+
+// WriteTo writes the message as Messages reads it.
+func (m *Message) WriteTo(w io.Writer) (int64, error) {
+	name, data := resetEvent, []byte("{}")
+	if !m.Reset {
+		var err error
+		if data, err = json.Marshal(m.Event); err != nil {
+			return 0, fmt.Errorf("encode event: %w", err)
+		}
+		name = string(m.Event.Topic)
+	}
+	n, err := fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", m.ID, name, data)
+	return int64(n), err
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"writ"
+)
+
+// ProblemOf describes an error to a client. What is not meant for people becomes INTERNAL and keeps its text to itself.
+func ProblemOf(err error, requestID string) Problem {
+	e := writ.AsError(err)
+	info := e.Code.Info()
+	return Problem{
+		Type:      "urn:writ:code:" + string(e.Code),
+		Title:     info.Explain,
+		Status:    info.Status,
+		Detail:    e.Message,
+		Code:      e.Code,
+		Hint:      e.Hint,
+		Retryable: info.Retryable,
+		RequestID: requestID,
+	}
+}
+
+// Err returns the problem as the error that it describes. A code that this program does not know counts as INTERNAL wherever it is
+// looked up, and is shown as it is.
+func (p *Problem) Err() *writ.Error {
+	e := &writ.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
+	if e.Message == "" {
+		e.Message = p.Title
+	}
+	if p.Code == writ.CodeInternal {
+		e.Hint = fmt.Sprintf("the coordinator's log has the details under the request id %s", p.RequestID)
+	}
+	return e
+}
+
+// maxAnswer bounds an answer that is read at once: a page of the largest items stays far below.
+const maxAnswer = 64 << 20
+
+// Answer reads what a method of Client returned: the value on success, otherwise a *writ.Error with the problem's code, or UNREACHABLE
+// if there was no answer, or none of a coordinator.
+//
+//	run, err := api.Answer[api.Run](client.GetRun(ctx, id))
+func Answer[T any](response *http.Response, err error) (T, error) {
+	var answer T
+	if err := ErrorOf(response, err); err != nil {
+		return answer, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return answer, &writ.Error{Code: writ.CodeUnreachable, Message: "the answer of the coordinator was cut off", Err: err}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, &writ.Error{Code: writ.CodeUnreachable, Message: "the answer is not one of a coordinator", Hint: "check the address", Err: err}
+	}
+	return answer, nil
+}
+
+// ErrorOf returns the error of a request as Answer does, and nil if it succeeded; then the caller reads and closes the body.
+func ErrorOf(response *http.Response, err error) error {
+	if err != nil {
+		if known, ok := errors.AsType[*writ.Error](err); ok {
+			return known
+		}
+		return &writ.Error{Code: writ.CodeUnreachable, Message: "the coordinator does not answer",
+			Hint: "check the address and that it runs (`writ doctor`)", Err: err}
+	}
+	if response.StatusCode < 300 {
+		return nil
+	}
+	defer response.Body.Close()
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	var problem Problem
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil || kind != ProblemType || json.Unmarshal(body, &problem) != nil || problem.Code == "" {
+		return writ.Errorf(writ.CodeUnreachable, "the answer, %s, is not one of a coordinator", response.Status).WithHint("check the address")
+	}
+	return problem.Err()
+}
