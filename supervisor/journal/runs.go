@@ -23,6 +23,7 @@ type Run struct {
 	Logs      int           `json:"logs,omitempty"`    // lines that are journaled
 	Crashes   int           `json:"crashes,omitempty"` // of the evaluator, in a row
 
+	Revision int `json:"revision,omitempty"` // of the deployment, that the run makes
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
 	DatacenterName string `json:"datacenter_name"`
 
@@ -98,13 +99,13 @@ func (tx *Tx) AddRun(r *Run, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, accepted, due, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, revision, accepted, due, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
 func (tx *Tx) PutRun(r *Run) error {
-	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, accepted = $5, due = $6, body = $7
-		WHERE id = $1 AND state = $8`, string(r.stored))
+	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, revision = $5, accepted = $6, due = $7, body = $8
+		WHERE id = $1 AND state = $9`, string(r.stored))
 }
 
 func (tx *Tx) putRun(r *Run, query string, more ...any) error {
@@ -112,7 +113,7 @@ func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	args := append([]any{string(r.ID), string(r.State), string(r.Project), r.Deployment,
+	args := append([]any{string(r.ID), string(r.State), string(r.Project), r.Deployment, r.Revision,
 		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), body}, more...)
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
@@ -140,14 +141,13 @@ func (tx *Tx) DueRuns(now time.Time) ([]writ.RunID, error) {
 	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND due <= $1`, sqldb.Micros(now))
 }
 
-// EarlierRun returns the oldest open run of the same deployment that was accepted before r, "" if r may go on.
+// EarlierRun returns the oldest open run of an earlier revision of the same deployment, "" if r may go on.
 func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
 	if r.Deployment == "" {
 		return "", nil
 	}
 	ids, err := tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND project = $1 AND deployment = $2
-		AND (accepted < $3 OR accepted = $3 AND id < $4) ORDER BY accepted, id LIMIT 1`,
-		string(r.Project), r.Deployment, sqldb.Micros(r.Accepted), string(r.ID))
+		AND revision < $3 ORDER BY revision LIMIT 1`, string(r.Project), r.Deployment, r.Revision)
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
@@ -374,6 +374,6 @@ func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
 
 // RunsAfter returns the runs of a deployment that wait for the ones before them.
 func (tx *Tx) RunsAfter(project writ.ProjectID, deployment string) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY accepted, id`,
+	return tx.runIDs(`SELECT id FROM runs WHERE state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY revision`,
 		string(project), deployment)
 }

@@ -35,6 +35,7 @@ CREATE TABLE runs (
 	state TEXT NOT NULL,
 	project TEXT NOT NULL,
 	deployment TEXT NOT NULL,
+	revision BIGINT NOT NULL,
 	accepted BIGINT NOT NULL,
 	due BIGINT NOT NULL,
 	body BYTEA NOT NULL
