@@ -3,11 +3,10 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"writ"
 	"writ/identity"
@@ -121,7 +120,7 @@ func checkScript(p *identity.Payload) error {
 	if err != nil {
 		return err
 	}
-	if len(filled) != len(p.Params) || !cmp.Equal(filled, orEmpty(p.Params)) {
+	if !reflect.DeepEqual(filled, orEmpty(p.Params)) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the signed parameters are not all that the script has").WithHint("sign it again with this version of writ")
 	}
 	for _, operation := range report.Operations {
