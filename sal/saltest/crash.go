@@ -107,7 +107,13 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 				break
 			}
 			tried++
-			h.recovers(fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at), s, want)
+			when := fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)
+			h.goesOn(when, s, want)
+
+			replaceDir(t, h.dir, saved)
+			interrupt(h, s, at)
+			h.restart(nil)
+			h.cleansUp(when)
 			if t.Failed() {
 				return
 			}
@@ -119,28 +125,39 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 	t.Logf("disturbed %d times", tried)
 }
 
-// recovers holds a fresh driver against the contract after an operation was disturbed.
-func (h *host) recovers(when string, s Step, want sal.Observation) {
+// goesOn does the disturbed operation again.
+func (h *host) goesOn(when string, s Step, want sal.Observation) {
 	h.Helper()
-	o, _ := catalog.Lookup(s.Operation)
 	h.observe(subject)
 	h.listed(Resource(h.exam.kind(), subject))
-	if o.Repeat == catalog.Safe {
-		if _, err := h.step(s); err != nil {
-			h.Errorf("%s: it cannot be done again: %v", when, err)
-			return
-		}
-		if diff := cmp.Diff(want, h.observe(subject)); diff != "" {
-			h.Errorf("%s: done again it is not as it should be:\n%s", when, diff)
-		}
-		if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
-			h.Errorf("%s: done a third time it says %q", when, again.Change)
-		}
+	o, _ := catalog.Lookup(s.Operation)
+	if o.Repeat == catalog.Once {
+		return // the runner never asks for that
 	}
+	if _, err := h.step(s); err != nil {
+		h.Errorf("%s: it cannot be done again: %v", when, err)
+		return
+	}
+	if diff := cmp.Diff(want, h.observe(subject)); diff != "" {
+		h.Errorf("%s: done again it is not as it should be:\n%s", when, diff)
+	}
+	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
+		h.Errorf("%s: done a third time it says %q", when, again.Change)
+	}
+}
+
+// cleansUp deletes the resource right after the disturbance, and makes another one in its place.
+func (h *host) cleansUp(when string) {
+	h.Helper()
 	if _, err := h.step(h.exam.remove()); err != nil {
 		h.Errorf("%s: it cannot be deleted: %v", when, err)
+		return
 	}
 	h.absent()
+	made, err := h.do(h.Context(), h.exam.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
+	if err != nil || made.Change != writ.ChangeCreated {
+		h.Errorf("%s, then deleted: it cannot be made anew: %q, %v", when, made.Change, err)
+	}
 }
 
 // replaceDir makes to a copy of from.

@@ -1,0 +1,215 @@
+package directory
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// build makes a tree at a path below root: whole, or not at all.
+func (j *job) build(ctx context.Context, to string, into func(ctx context.Context, to string) error) error {
+	if err := j.prepare(ctx, into); err != nil {
+		return err
+	}
+	return j.place(to)
+}
+
+// prepare makes a tree at work/new, in place of whatever a crash left there.
+func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to string) error) error {
+	work := path.Join(j.at, "work")
+	j.step("clear work")
+	if err := j.root.RemoveAll(work); err != nil {
+		return err
+	}
+	j.step("make work")
+	if err := j.root.MkdirAll(work, 0o700); err != nil {
+		return err
+	}
+	for _, dir := range []string{".", "volumes", j.at} { // these may be new
+		if err := j.sync(dir); err != nil {
+			return err
+		}
+	}
+	if err := into(ctx, path.Join(work, "new")); err != nil {
+		return err
+	}
+	return errors.Join(j.sync(path.Join(work, "new")), ctx.Err())
+}
+
+// place renames work/new to its place.
+func (j *job) place(to string) error {
+	j.step("make room")
+	if err := j.root.MkdirAll(path.Dir(to), 0o700); err != nil {
+		return err
+	}
+	j.step("put it in place")
+	if err := j.root.Rename(path.Join(j.at, "work", "new"), to); err != nil {
+		return err
+	}
+	if err := j.sync(j.at); err != nil {
+		return err
+	}
+	return j.sync(path.Dir(to))
+}
+
+// sync makes sure that a directory is on disk as it is.
+func (j *job) sync(dir string) error {
+	j.step("sync " + path.Base(dir))
+	f, err := j.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// copyOf returns what copies a tree: directories, files and symbolic links with their modes, times and, if we may, owners. Sockets are
+// left out, as they mean nothing without the process behind them. A file that disappears meanwhile is left out too.
+func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
+	return func(ctx context.Context, to string) error {
+		var dirs []entry // their modes and times come last, when nothing is written into them any more
+		err := fs.WalkDir(j.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return ignoreGone(err, name, from)
+			}
+			info, err := d.Info()
+			if err != nil {
+				return ignoreGone(err, name, from)
+			}
+			e := entry{from: name, to: path.Join(to, strings.TrimPrefix(name, from)), info: info}
+			if d.IsDir() {
+				dirs = append(dirs, e)
+			}
+			return ignoreGone(j.copyEntry(ctx, e), name, from)
+		})
+		for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
+			err = j.finish(dirs[i])
+		}
+		return err
+	}
+}
+
+// ignoreGone forgives that something other than the tree's top has disappeared.
+func ignoreGone(err error, name, top string) error {
+	if name != top && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// entry is one thing in a tree.
+type entry struct {
+	from, to string
+	info     fs.FileInfo
+}
+
+func (j *job) copyEntry(ctx context.Context, e entry) error {
+	switch e.info.Mode().Type() {
+	case fs.ModeDir:
+		j.step("make " + e.info.Name())
+		return j.root.Mkdir(e.to, 0o700)
+	case fs.ModeSymlink:
+		target, err := j.root.Readlink(e.from)
+		if err != nil {
+			return err
+		}
+		j.step("link " + e.info.Name())
+		if err := j.root.Symlink(target, e.to); err != nil {
+			return err
+		}
+		return j.own(e)
+	case fs.ModeSocket:
+		return nil
+	case 0:
+		source, err := j.root.Open(e.from)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		if err := j.writeFile(ctx, e.to, 0o600, source); err != nil {
+			return err
+		}
+		return j.finish(e)
+	default:
+		return fmt.Errorf("%s is neither file, directory nor link", e.from)
+	}
+}
+
+// finish gives a file or directory the owner, mode and time of what it was copied from.
+func (j *job) finish(e entry) error {
+	if err := j.own(e); err != nil {
+		return err
+	}
+	if err := j.root.Chmod(e.to, e.info.Mode()); err != nil {
+		return err
+	}
+	if err := j.root.Chtimes(e.to, time.Time{}, e.info.ModTime()); err != nil {
+		return err
+	}
+	if !e.info.IsDir() {
+		return nil
+	}
+	return j.sync(e.to)
+}
+
+// own gives it the owner, which only root may do.
+func (j *job) own(e entry) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	switch from := e.info.Sys().(type) {
+	case *syscall.Stat_t:
+		return j.root.Lchown(e.to, int(from.Uid), int(from.Gid))
+	case *tar.Header:
+		return j.root.Lchown(e.to, from.Uid, from.Gid)
+	default:
+		return nil
+	}
+}
+
+// chunk is how much is copied between two looks at the context: some milliseconds of a slow disk.
+const chunk = 4 << 20
+
+// writeFile writes a new file and returns when it is on disk.
+func (j *job) writeFile(ctx context.Context, to string, mode fs.FileMode, source io.Reader) (err error) {
+	j.step("write " + path.Base(to))
+	f, err := j.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := j.copyBytes(ctx, f, source); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// copyBytes copies until the end of source or of ctx and tells how far it is.
+func (j *job) copyBytes(ctx context.Context, to io.Writer, source io.Reader) error {
+	const tell = 64 // chunks between two words about progress: 256 MiB
+	for n := 1; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		_, err := io.CopyN(to, source, chunk)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n%tell == 0 {
+			j.Progress(fmt.Sprintf("%d MiB copied", n*chunk>>20))
+		}
+	}
+}
