@@ -14,6 +14,7 @@ const receiveWait = time.Second
 
 // collect takes what nodes send: results for the runs that wait for them, beats for the fleet.
 func (s *Supervisor) collect(ctx context.Context) error {
+	away := false // said once, not at every look
 	for ctx.Err() == nil {
 		nodes := s.fleet.serving()
 		if len(nodes) == 0 {
@@ -26,11 +27,16 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		}
 		messages, err := s.Queue.Receive(ctx, receiveWait, streams...)
 		if err != nil {
-			if ctx.Err() == nil {
-				s.Log.Warn("nodes cannot be heard", "err", err)
+			if ctx.Err() == nil && !away {
+				s.Log.Warn("the queue is away: nodes cannot be heard", "err", err)
+				away = true
 			}
 			pause(ctx, receiveWait)
 			continue
+		}
+		if away {
+			s.Log.Info("the queue is back")
+			away = false
 		}
 		var done []queue.Message
 		for _, m := range messages {

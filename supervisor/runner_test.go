@@ -1,0 +1,171 @@
+package supervisor_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/runner"
+	runnerjournal "writ/runner/journal"
+	"writ/sal"
+	"writ/sal/host"
+	"writ/sal/simulated"
+)
+
+// realNode is a node with a real runner and simulated drivers, on a directory that survives it.
+type realNode struct {
+	site  *site
+	dir   string
+	name  string
+	token string
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// realNode joins the site and serves until the test ends.
+func (s *site) realNode(name string) *realNode {
+	n := &realNode{site: s, dir: s.t.TempDir(), name: name, token: s.token().String()}
+	n.start()
+	s.t.Cleanup(n.halt)
+	return n
+}
+
+func (n *realNode) start() {
+	t := n.site.t
+	t.Helper()
+	var drivers []sal.Driver
+	about := func() []writ.NodeDriver { return nil }
+	for _, module := range simulated.Modules {
+		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drivers = append(drivers, d)
+	}
+	drivers = append(drivers, &host.Driver{Dir: n.dir, Drivers: about})
+	journal, err := runnerjournal.Open(t.Context(), filepath.Join(n.dir, "runner.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, Door: n.site, Token: n.token, Name: n.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner.Runner{
+		Member: member, Door: n.site, Queue: n.site.queue, Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
+		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	n.stop, n.ended = stop, make(chan error, 1)
+	go func() {
+		err := r.Run(ctx)
+		journal.Close()
+		n.ended <- err
+	}()
+}
+
+// halt cuts the runner off in whatever it does; start lets the next one go on with what is on disk.
+func (n *realNode) halt() {
+	if n.stop == nil {
+		return
+	}
+	n.stop()
+	if err := <-n.ended; err != nil {
+		n.site.t.Errorf("the runner ended with %v", err)
+	}
+	n.stop = nil
+}
+
+// wantEffectsOnce fails the test unless so many jobs took effect, each once.
+func (n *realNode) wantEffectsOnce(want int) {
+	t := n.site.t
+	t.Helper()
+	effects, err := simulated.ReadEffects(filepath.Join(n.dir, "sim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := make(map[string]int)
+	for _, e := range effects {
+		times[e.Key]++
+	}
+	for key, n := range times {
+		if n != 1 {
+			t.Errorf("%s took effect %d times", key, n)
+		}
+	}
+	if len(times) != want {
+		t.Errorf("%d jobs took effect, want %d", len(times), want)
+	}
+}
+
+const wholeScript = `
+image := import("image")
+volume := import("volume")
+machine := import("machine")
+herodb := import("herodb")
+node := import("node")
+run := import("run")
+debian := image.fetch("debian-12", {url: "https://images.example/debian-12.raw", sha256: "` +
+	`0000000000000000000000000000000000000000000000000000000000000000` + `", format: "raw"})
+db := herodb.create("store", {memory_mib: 512, persist: true})
+root := volume.create("web-0", {size_gib: 10, image: debian})
+vm := machine.create("web-0", {cpus: 2, memory_mib: 512, disks: [root], env: {DB: db.address}})
+node.ping()
+run.output({address: db.address, simulated: vm.simulated})
+`
+
+func TestTheWholeWayWithARealRunner(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.realNode("n1")
+		run, calls := s.wantState(s.submit(wholeScript), writ.RunSucceeded)
+		if len(calls) != 5 || run.Output["address"] == "" || run.Output["simulated"] != true {
+			t.Errorf("%d calls, output %v", len(calls), run.Output)
+		}
+		n.wantEffectsOnce(4)
+
+		// the same again changes nothing
+		_, calls = s.wantState(s.submit(wholeScript), writ.RunSucceeded)
+		for _, c := range calls[:4] {
+			if c.Change != writ.ChangeUnchanged || !c.Simulated {
+				t.Errorf("%s %s: %q by %s", c.Operation, c.Name, c.Change, c.Driver)
+			}
+		}
+		n.wantEffectsOnce(4)
+	})
+}
+
+func TestWhateverIsKilledTheRunEndsAndEachEffectIsThere(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		kill func(s *site, n *realNode)
+	}{
+		{"Runner", func(s *site, n *realNode) { n.halt(); time.Sleep(3 * time.Second); n.start() }},
+		{"Supervisor", func(s *site, n *realNode) { s.halt(); time.Sleep(3 * time.Second); s.start() }},
+		{"Queue", func(s *site, n *realNode) { s.queue.Flush() }},
+		{"QueueAway", func(s *site, n *realNode) { s.queue.Cut(true); time.Sleep(90 * time.Second); s.queue.Cut(false) }},
+		{"All", func(s *site, n *realNode) {
+			n.halt()
+			s.halt()
+			s.queue.Flush()
+			time.Sleep(time.Minute)
+			s.start()
+			n.start()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				n := s.realNode("n1")
+				id := s.submit(wholeScript)
+				for seq := 1; seq <= 4; seq++ {
+					s.awaitCall(id, seq, writ.CallQueued)
+					time.Sleep(100 * time.Millisecond) // into the middle of the work
+					tt.kill(s, n)
+				}
+				s.wantState(id, writ.RunSucceeded)
+				n.wantEffectsOnce(4)
+			})
+		})
+	}
+}
