@@ -22,7 +22,7 @@ type Record[T any] struct {
 	UID       writ.UID        `json:"uid"`
 	Operation string          `json:"operation"` // the one that made it
 	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time
-	// Generation counts what was done to the resource.
+	// Generation counts the changes that the driver has finished.
 	Generation int64 `json:"generation"`
 	Own        T     `json:"own"`
 }

@@ -281,6 +281,51 @@ func TestValuesReverseDecode(t *testing.T) {
 	})
 }
 
+// Jobs come sealed, but a driver must be safe from a supervisor of another version too.
+func TestDecodeTakesNothingForGranted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
+		args := map[string]any{"stray": drawAnything(t, 3)}
+		for _, name := range o.Args.Names() {
+			args[name] = drawAnything(t, 3)
+		}
+		if _, err := o.Decode(args); writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+			t.Fatalf("%s %v: %v", o.Name(), args, err)
+		}
+		o.Args.Changed(args, o.Args.Fill(args))
+		o.Args.Named(args)
+	})
+}
+
+func drawAnything(t *rapid.T, depth int) any {
+	switch n := rapid.IntRange(0, 11).Draw(t, "sort"); {
+	case n == 0:
+		return nil
+	case n == 1:
+		return 1.5
+	case n == 2:
+		return Unknown{}
+	case n == 3:
+		return writ.Ref{Kind: "volume", Name: rapid.String().Draw(t, "name")}
+	case n == 4:
+		return rapid.Bool().Draw(t, "bool")
+	case n <= 6:
+		return rapid.Int64().Draw(t, "int")
+	case n <= 8 || depth == 0:
+		return rapid.String().Draw(t, "string")
+	case n == 9:
+		return map[string]any{"kind": drawAnything(t, 0), "name": drawAnything(t, 0), "uid": "u"}
+	case n == 10:
+		list := make([]any, rapid.IntRange(0, 3).Draw(t, "length"))
+		for i := range list {
+			list[i] = drawAnything(t, depth-1)
+		}
+		return list
+	default:
+		return map[string]any{rapid.String().Draw(t, "key"): drawAnything(t, depth-1)}
+	}
+}
+
 // examples are values that fit the forms.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",

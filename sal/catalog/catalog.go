@@ -7,6 +7,8 @@
 package catalog
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -50,6 +52,7 @@ type Operation struct {
 	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
 	Needs   func(args map[string]any) writ.Capacity
 	newArgs func() any // a pointer to a zero argument struct
+	structs map[reflect.Type]Schema
 }
 
 // Name is "module.verb".
@@ -75,6 +78,15 @@ var byName = func() map[string]*Operation {
 	m := make(map[string]*Operation, len(operations))
 	for _, o := range operations {
 		m[o.Name()] = o
+	}
+	return m
+}()
+
+// byType finds the schema of an argument or result struct.
+var byType = func() map[reflect.Type]Schema {
+	m := map[reflect.Type]Schema{}
+	for _, o := range operations {
+		maps.Copy(m, o.structs)
 	}
 	return m
 }()
@@ -115,6 +127,7 @@ func Of(module string) []*Operation {
 func declare[A, R any](o Operation) *Operation {
 	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
 	o.newArgs = func() any { return new(A) }
+	o.structs = map[reflect.Type]Schema{reflect.TypeFor[A](): o.Args, reflect.TypeFor[R](): o.Result}
 	if o.Args.uses() {
 		o.Needs = o.Args.needs
 	}

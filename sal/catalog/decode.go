@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -67,10 +68,14 @@ func (f *Field) decode(to reflect.Value, v any) {
 }
 
 // Values turns an argument struct, a result struct, or a pointer to one, into the map that travels: the reverse of Decode. A field that
-// is zero is left out unless it is required or has a default. Values panics if v is not a struct of this package's making.
+// is zero is left out unless it is required or has a default. Values panics if v is not an argument or result struct of the catalogue.
 func Values(v any) map[string]any {
 	from := reflect.Indirect(reflect.ValueOf(v))
-	return structSchema(from.Type(), nil).values(from)
+	s, ok := byType[from.Type()]
+	if !ok {
+		panic(fmt.Sprintf("catalog.Values of a %T", v))
+	}
+	return s.values(from)
 }
 
 func (s Schema) values(from reflect.Value) map[string]any {
