@@ -39,6 +39,8 @@ type member struct {
 	silent time.Duration // since the last beat, while the queue worked
 	active map[writ.JobKey]bool
 	told   writ.Node // as the last event had it
+	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
+	backlog bool
 }
 
 func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
@@ -47,7 +49,7 @@ func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
 		nodes, err := tx.Nodes()
 		for _, n := range nodes {
 			n.Liveness = writ.LivenessSilent // until it beats
-			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter}
+			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter, backlog: true}
 		}
 		return err
 	})
@@ -212,6 +214,23 @@ func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, be
 		return false, false, 0
 	}
 	return m.active[key], m.Liveness == writ.LivenessReady, m.beats
+}
+
+// setBacklog records whether calls wait for room on a node.
+func (f *fleet) setBacklog(id writ.NodeID, backlog bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.nodes[id]; m != nil {
+		m.backlog = backlog
+	}
+}
+
+// hasBacklog reports whether calls may wait for room on a node.
+func (f *fleet) hasBacklog(id writ.NodeID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[id]
+	return m != nil && m.backlog
 }
 
 // changes returns the nodes that look different from what was told of them last. used is what is reserved on each.

@@ -74,27 +74,28 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 		return err
 	}
 	room := max(member.Slots, 1)*windowPerSlot - sent
-	waiting, err := tx.SendableKeys(node, t.now, max(room, 0))
-	if err != nil {
-		return err
-	}
-	for _, key := range waiting {
-		if key.Run == t.run.ID {
-			break // ours are next
+	if t.s.fleet.hasBacklog(node) {
+		waiting, err := tx.SendableKeys(node, t.now, max(room, 0))
+		if err != nil {
+			return err
 		}
-		t.others = append(t.others, key.Run)
-		room--
+		for _, key := range waiting {
+			if key.Run == t.run.ID {
+				break // ours are next
+			}
+			t.others = append(t.others, key.Run)
+			room--
+		}
 	}
 	for _, c := range calls {
 		if room <= 0 {
+			t.s.fleet.setBacklog(node, true)
 			break
 		}
 		if err := t.deliver(tx, c); err != nil {
 			return err
 		}
-		if c.State == writ.CallQueued {
-			room--
-		}
+		room--
 	}
 	return nil
 }
@@ -257,13 +258,15 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID) {
 		return
 	}
 	var keys []writ.JobKey
+	most := max(member.Slots, 1) * windowPerSlot
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		keys, err = tx.SendableKeys(node, time.Now(), max(member.Slots, 1)*windowPerSlot)
+		keys, err = tx.SendableKeys(node, time.Now(), most)
 		return err
 	})
 	if err != nil {
 		return // the watch offers again
 	}
+	s.fleet.setBacklog(node, len(keys) > 0)
 	told := make(map[writ.RunID]bool)
 	for _, key := range keys {
 		if !told[key.Run] {

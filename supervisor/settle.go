@@ -64,7 +64,10 @@ func (t *turn) book(tx *journal.Tx, s settlement) error {
 		t.events = append(t.events, writ.Event{Resource: shownResource(gone)})
 		return tx.RemoveResource(c.Resource())
 	}
-	if have == nil || have.UID != c.UID {
+	if have != nil && have.UID != c.UID {
+		return nil // a late word on a resource that was made anew meanwhile
+	}
+	if have == nil {
 		have = &journal.Resource{Resource: writ.Resource{
 			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
 		}}
@@ -306,7 +309,9 @@ func (t *turn) afterCommit(ctx context.Context, m mail) error {
 	s.acknowledge(ctx, m.results)
 	s.stopWork(ctx, t)
 	for node := range t.rooms {
-		s.offer(ctx, node)
+		if s.fleet.hasBacklog(node) {
+			s.offer(ctx, node)
+		}
 	}
 	for _, run := range t.others {
 		s.turns.post(run, mail{})

@@ -26,7 +26,7 @@ import (
 
 // site is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
 type site struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	person  identity.Signer
 	key     ed25519.PrivateKey
@@ -46,7 +46,7 @@ const (
 	theProject    = writ.ProjectID("01920000-0000-7000-8000-000000000002")
 )
 
-func newKey(t *testing.T) ed25519.PrivateKey {
+func newKey(t testing.TB) ed25519.PrivateKey {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -67,7 +67,7 @@ func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts
 }
 
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New()}
 	now := time.Now().UTC().Truncate(time.Second)

@@ -47,7 +47,7 @@ func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT node, CAST(SUM(cpus) AS BIGINT), CAST(SUM(memory_mib) AS BIGINT), CAST(SUM(disk_gib) AS BIGINT) FROM (
 		SELECT node, cpus, memory_mib, disk_gib FROM resources
 		UNION ALL
-		SELECT node, cpus, memory_mib, disk_gib FROM calls WHERE state IN ('planned', 'queued', 'running')
+		SELECT node, cpus, memory_mib, disk_gib FROM calls WHERE open
 	) AS reserved WHERE node <> '' GROUP BY node`)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
 
 // OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.
 func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
-	ids, err := tx.runIDs(`SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND state IN ('planned', 'queued', 'running')
+	ids, err := tx.runIDs(`SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open
 		AND claimed AND run <> $4 ORDER BY planned LIMIT 1`, string(id.Project), string(id.Kind), id.Name, string(except))
 	if err != nil || len(ids) == 0 {
 		return "", err

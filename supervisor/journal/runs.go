@@ -99,13 +99,14 @@ func (tx *Tx) AddRun(r *Run, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, project, deployment, revision, accepted, due, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
 func (tx *Tx) PutRun(r *Run) error {
-	return tx.putRun(r, `UPDATE runs SET state = $2, project = $3, deployment = $4, revision = $5, accepted = $6, due = $7, body = $8
-		WHERE id = $1 AND state = $9`, string(r.stored))
+	return tx.putRun(r, `UPDATE runs SET state = $2, open = $3, project = $4, deployment = $5, revision = $6, accepted = $7, due = $8, body = $9
+		WHERE id = $1 AND state = $10`, string(r.stored))
 }
 
 func (tx *Tx) putRun(r *Run, query string, more ...any) error {
@@ -113,7 +114,7 @@ func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	args := append([]any{string(r.ID), string(r.State), string(r.Project), r.Deployment, r.Revision,
+	args := append([]any{string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment, r.Revision,
 		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), body}, more...)
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
@@ -133,12 +134,12 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 
 // OpenRuns returns the ids of the runs that have not ended, oldest first.
 func (tx *Tx) OpenRuns() ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') ORDER BY accepted, id`)
+	return tx.runIDs(`SELECT id FROM runs WHERE open ORDER BY accepted, id`)
 }
 
 // DueRuns returns the open runs whose deadline, or the time that they have for ending, is over.
 func (tx *Tx) DueRuns(now time.Time) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND due <= $1`, sqldb.Micros(now))
+	return tx.runIDs(`SELECT id FROM runs WHERE open AND due <= $1`, sqldb.Micros(now))
 }
 
 // EarlierRun returns the oldest open run of an earlier revision of the same deployment, "" if r may go on.
@@ -146,7 +147,7 @@ func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
 	if r.Deployment == "" {
 		return "", nil
 	}
-	ids, err := tx.runIDs(`SELECT id FROM runs WHERE state IN ('accepted', 'running') AND project = $1 AND deployment = $2
+	ids, err := tx.runIDs(`SELECT id FROM runs WHERE open AND project = $1 AND deployment = $2
 		AND revision < $3 ORDER BY revision LIMIT 1`, string(r.Project), r.Deployment, r.Revision)
 	if err != nil || len(ids) == 0 {
 		return "", err
@@ -200,17 +201,17 @@ func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision in
 
 // PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT.
 func (tx *Tx) PutCall(c *Call) error {
-	query := `UPDATE calls SET state = $3, node = $4, project = $5, kind = $6, name = $7, claimed = $8, ready = $9, retry_at = $10, planned = $11,
-		cpus = $12, memory_mib = $13, disk_gib = $14, body = $15 WHERE run = $1 AND seq = $2 AND state = $16`
+	query := `UPDATE calls SET state = $3, open = $4, node = $5, project = $6, kind = $7, name = $8, claimed = $9, ready = $10, retry_at = $11,
+		planned = $12, cpus = $13, memory_mib = $14, disk_gib = $15, body = $16 WHERE run = $1 AND seq = $2 AND state = $17`
 	if c.stored == "" {
-		query = `INSERT INTO calls (run, seq, state, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
-			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 WHERE $16 = '' ON CONFLICT (run, seq) DO NOTHING`
+		query = `INSERT INTO calls (run, seq, state, open, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
+			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 WHERE $17 = '' ON CONFLICT (run, seq) DO NOTHING`
 	}
 	body, err := cbor.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("encode call: %w", err)
 	}
-	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), string(c.Node), string(c.Project), string(c.Kind), c.Name,
+	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), !c.State.Ended(), string(c.Node), string(c.Project), string(c.Kind), c.Name,
 		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored))
 	if err == nil && !found {
 		err = writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored)
@@ -233,25 +234,25 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 
 // SentCalls returns every call that is out at a node.
 func (tx *Tx) SentCalls() ([]*Call, error) {
-	return tx.calls(`SELECT body FROM calls WHERE state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
+	return tx.calls(`SELECT body FROM calls WHERE open AND state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
 }
 
 // CountSent returns how many calls are out at a node.
 func (tx *Tx) CountSent(node writ.NodeID) (int, error) {
 	var n int
-	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM calls WHERE node = $1 AND state IN ('queued', 'running')`, string(node)).Scan(&n)
+	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM calls WHERE open AND node = $1 AND state IN ('queued', 'running')`, string(node)).Scan(&n)
 	return n, err
 }
 
 // SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
 func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {
-	return tx.keys(`SELECT run, seq FROM calls WHERE node = $1 AND state = 'planned' AND ready AND retry_at <= $2
+	return tx.keys(`SELECT run, seq FROM calls WHERE open AND node = $1 AND state = 'planned' AND ready AND retry_at <= $2
 		ORDER BY planned, run, seq LIMIT $3`, string(node), sqldb.Micros(now), max)
 }
 
 // DueCalls returns the runs and seqs of planned calls whose waiting for a node or for the next try is over, oldest first.
 func (tx *Tx) DueCalls(now time.Time, max int) ([]writ.JobKey, error) {
-	return tx.keys(`SELECT run, seq FROM calls WHERE state = 'planned' AND retry_at > 0 AND retry_at <= $1
+	return tx.keys(`SELECT run, seq FROM calls WHERE open AND state = 'planned' AND retry_at > 0 AND retry_at <= $1
 		ORDER BY planned, run, seq LIMIT $2`, sqldb.Micros(now), max)
 }
 
@@ -274,7 +275,7 @@ func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
 
 // QueueDepths counts the open calls of each node.
 func (tx *Tx) QueueDepths() (map[writ.NodeID]writ.QueueDepth, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT node, state, COUNT(*) FROM calls WHERE state IN ('planned', 'queued', 'running') GROUP BY node, state`)
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, state, COUNT(*) FROM calls WHERE open GROUP BY node, state`)
 	if err != nil {
 		return nil, err
 	}
@@ -369,11 +370,11 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 
 // RunsOn returns the runs with open calls on a node.
 func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE node = $1 AND state IN ('planned', 'queued', 'running')`, string(node))
+	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE open AND node = $1`, string(node))
 }
 
 // RunsAfter returns the runs of a deployment that wait for the ones before them.
 func (tx *Tx) RunsAfter(project writ.ProjectID, deployment string) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY revision`,
+	return tx.runIDs(`SELECT id FROM runs WHERE open AND state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY revision`,
 		string(project), deployment)
 }

@@ -1,4 +1,5 @@
 -- +goose Up
+-- open is a column of its own because an index over part of a table serves a query only if both say the same words.
 -- Everything that one datacenter knows for sure. Columns hold what is searched; body is the record itself, in deterministic CBOR.
 
 CREATE TABLE meta (
@@ -33,6 +34,7 @@ CREATE TABLE statements (
 CREATE TABLE runs (
 	id TEXT NOT NULL PRIMARY KEY,
 	state TEXT NOT NULL,
+	open BOOLEAN NOT NULL,
 	project TEXT NOT NULL,
 	deployment TEXT NOT NULL,
 	revision BIGINT NOT NULL,
@@ -40,12 +42,14 @@ CREATE TABLE runs (
 	due BIGINT NOT NULL,
 	body BYTEA NOT NULL
 );
-CREATE INDEX runs_open ON runs (accepted) WHERE state IN ('accepted', 'running');
+CREATE INDEX runs_open ON runs (accepted, id) WHERE open;
+CREATE INDEX runs_deployment ON runs (project, deployment, revision) WHERE open;
 
 CREATE TABLE calls (
 	run TEXT NOT NULL,
 	seq BIGINT NOT NULL,
 	state TEXT NOT NULL,
+	open BOOLEAN NOT NULL,
 	node TEXT NOT NULL,
 	project TEXT NOT NULL,
 	kind TEXT NOT NULL,
@@ -60,8 +64,9 @@ CREATE TABLE calls (
 	body BYTEA NOT NULL,
 	PRIMARY KEY (run, seq)
 );
-CREATE INDEX calls_open ON calls (node, state, planned) WHERE state IN ('planned', 'queued', 'running');
-CREATE INDEX calls_resource ON calls (project, kind, name) WHERE state IN ('planned', 'queued', 'running');
+CREATE INDEX calls_open ON calls (node, state, planned) WHERE open;
+CREATE INDEX calls_due ON calls (retry_at) WHERE open;
+CREATE INDEX calls_resource ON calls (project, kind, name) WHERE open;
 
 CREATE TABLE deliveries (
 	run TEXT NOT NULL,
