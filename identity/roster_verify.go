@@ -103,10 +103,8 @@ func (r *textReader) datacenters(o *Roster) {
 		f := r.fields(line, 6)
 		d := Datacenter{Enabled: f[3] == "enabled"}
 		d.ID, d.Name, d.Region = writ.DatacenterID(f[0]), f[1], f[2]
-		if key := r.key(f[4:6]); key != nil {
-			if c, ok := key.(ssh.CryptoPublicKey); ok && key.Type() == ssh.KeyAlgoED25519 {
-				d.SupervisorKey = c.CryptoPublicKey().(ed25519.PublicKey)
-			}
+		if key, ok := r.key(f[4:6]).(ssh.CryptoPublicKey); ok { // a certificate is none
+			d.SupervisorKey, _ = key.CryptoPublicKey().(ed25519.PublicKey)
 		}
 		for _, label := range f[6:] {
 			k, v, _ := strings.Cut(label, "=")
@@ -234,7 +232,7 @@ func (r *Roster) operatorsAmong(keys []ssh.PublicKey) int {
 	signed := map[string]bool{}
 	for _, key := range keys {
 		o := owners[string(key.Marshal())]
-		if o.principal != nil && o.state == Active && o.principal.State == Active && slices.Contains(r.Operators, o.principal.Name) {
+		if o.principal != nil && o.state == Active && slices.Contains(r.Operators, o.principal.Name) {
 			signed[o.principal.Name] = true
 		}
 	}

@@ -262,11 +262,7 @@ func unarmor(armored []byte) ([]byte, error) {
 	if len(armored) > maxArmor {
 		return nil, tooLarge(len(armored), maxArmor)
 	}
-	text, begun := strings.CutPrefix(string(armored), armorBegin)
-	text, ended := strings.CutSuffix(text, armorEnd)
-	if !begun || !ended {
-		return nil, malformedSignature("the SSH signature has no proper first and last line")
-	}
+	text := strings.TrimSuffix(strings.TrimPrefix(string(armored), armorBegin), armorEnd)
 	blob, err := base64.StdEncoding.Strict().DecodeString(strings.ReplaceAll(text, "\n", ""))
 	if err != nil || !bytes.Equal(armorBlob(blob), armored) {
 		return nil, malformedSignature("the SSH signature is not armored as ssh-keygen does it")

@@ -254,6 +254,7 @@ func TestVerifySignatureRefuses(t *testing.T) {
 		"namespace prefix": {forged(text, func(b *sshsigBlob, _ *ssh.Signature) { b.Namespace = "writ-script-v1x" }), writ.CodeSignatureNamespace},
 		"rest":             {forged(text, func(_ *sshsigBlob, s *ssh.Signature) { s.Rest = []byte{0} }), writ.CodeSignatureMalformed},
 		"two signatures":   {forged(text, func(b *sshsigBlob, _ *ssh.Signature) { b.Signature = "x" }), writ.CodeSignatureMalformed},
+		"inner cut off":    {innerCutOff(testPublic("alice")), writ.CodeSignatureMalformed},
 		"format":           {forged(text, func(_ *sshsigBlob, s *ssh.Signature) { s.Format = "ssh-rsa" }), writ.CodeSignatureAlgorithm},
 		"ecdsa key": {forged(text, func(b *sshsigBlob, _ *ssh.Signature) { b.PublicKey = string(ecdsaPublic.Marshal()) }),
 			writ.CodeSignatureAlgorithm},
@@ -268,6 +269,28 @@ func TestVerifySignatureRefuses(t *testing.T) {
 			wantCode(t, err, tt.want)
 		})
 	}
+}
+
+func innerCutOff(key ssh.PublicKey) []byte {
+	inner := ssh.Marshal(&ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: make([]byte, ed25519.SignatureSize)})
+	return armorBlob(ssh.Marshal(sshsigBlob{
+		[6]byte([]byte(sshsigMagic)), 1, string(key.Marshal()), string(ScriptNamespace), "", sshsigHash, string(inner[:len(inner)-1]),
+	}))
+}
+
+// Package ssh reads an empty string inside the value of an extension as no value; only one of the two may name the certificate.
+func TestACertificateHasOneForm(t *testing.T) {
+	cert := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.Extensions = map[string]string{"aa": "x"} }).PublicKey().Marshal()
+	if _, err := parseKeyBlob(cert); err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Replace(cert, []byte("\x00\x00\x00\x0f\x00\x00\x00\x02aa\x00\x00\x00\x05\x00\x00\x00\x01x"),
+		[]byte("\x00\x00\x00\x0e\x00\x00\x00\x02aa\x00\x00\x00\x04\x00\x00\x00\x00"), 1)
+	if _, err := ssh.ParsePublicKey(bad); err != nil || bytes.Equal(bad, cert) {
+		t.Fatalf("the case is none: %v", err)
+	}
+	_, err := parseKeyBlob(bad)
+	wantCode(t, err, writ.CodeSignatureMalformed)
 }
 
 // Our wire code against an implementation by others, both ways.

@@ -219,7 +219,7 @@ func checkCertificate(cert *ssh.Certificate, at time.Time) error {
 		return unknownSigner("the certificate is not one for users")
 	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody
 		return unknownSigner("the certificate names no principal")
-	case cert.ValidBefore < cert.ValidAfter || cert.ValidBefore-cert.ValidAfter > uint64(maxCertificateLife/time.Second):
+	case cert.ValidBefore-cert.ValidAfter > uint64(maxCertificateLife/time.Second): // huge also if the one is before the other
 		return unknownSigner("the certificate is valid for more than %s", maxCertificateLife)
 	case at.Unix() < int64(cert.ValidAfter):
 		return writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet")

@@ -198,6 +198,18 @@ func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
 	}
 }
 
+// A roster that was built and never parsed may name somebody whom it does not have.
+func TestVerifierRefusesACertificateForNobody(t *testing.T) {
+	v := testVerifier(t)
+	v.Roster = testRoster()
+	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
+	p := testPayload()
+	p.Signer = "ci/ghost"
+	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
+	_, err := v.Submission(signText(t, s, ScriptNamespace, p))
+	wantCode(t, err, writ.CodeSignerUnknown)
+}
+
 // What changes between acceptance and the moment when a node looks again.
 func TestVerifierLater(t *testing.T) {
 	accepted := noon.Add(10 * time.Minute)

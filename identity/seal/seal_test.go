@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -104,8 +105,11 @@ func TestRecordsThatTravelAlone(t *testing.T) {
 		}
 	}
 	if len(o.order) != 1 {
-		t.Errorf("%d signatures were verified, want 1", len(o.order))
+		t.Fatalf("%d signatures were verified, want 1", len(o.order))
 	}
+	o.verified[o.order[0]] = nil // if the Opener believes this, it did not look at the signature again
+	_, _, err = OpenWith[writ.Result](o, Job, sealed[0])
+	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -132,6 +136,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	indefinite := append(append([]byte{0x9f}, mustMarshal(t, result(1))...), 0xff)
 	many := make([]any, MaxRecords+1)
+	long := list{Digests: slices.Repeat([][]byte{make([]byte, sha256.Size)}, MaxRecords+1)}
 	for name, tt := range map[string]struct {
 		kind   Kind
 		sealed []byte
@@ -144,6 +149,8 @@ func TestOpenRefuses(t *testing.T) {
 		"other kind":      {Beat, sealed, node, writ.CodeSignatureInvalid},
 		"unknown key":     {Result, sealed, Only(public("other")), writ.CodeSignerUnknown},
 		"key for another": {Result, sealed, func(KeyID) (ed25519.PublicKey, error) { return public("other"), nil }, writ.CodeSignatureInvalid},
+		"another's name": {Result, spoil(sealed, func(e *envelope) { id := idBytes(testKey("other")); e.Key = id[:] }),
+			func(KeyID) (ed25519.PublicKey, error) { return public("node"), nil }, writ.CodeSignatureInvalid},
 		"no key, no error": {Result, spoil(sealed, func(e *envelope) { none := sha256.Sum256(nil); e.Key = none[:] }),
 			func(KeyID) (ed25519.PublicKey, error) { return nil, nil }, writ.CodeSignatureInvalid},
 		"short key id":     {Result, spoil(sealed, func(e *envelope) { e.Key = e.Key[1:] }), node, writ.CodeSignatureMalformed},
@@ -179,7 +186,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no record":         {spoil(each[0], func(e *envelope) { e.Record = nil }), node, writ.CodeSignatureInvalid},
 		"unknown key":       {each[0], Only(), writ.CodeSignerUnknown},
 		"short digest":      {resign(each[0], list{Digests: [][]byte{{1}}}), node, writ.CodeSignatureMalformed},
-		"too long a list":   {resign(each[0], list{Digests: make([][]byte, MaxRecords+1)}), node, writ.CodeSignatureMalformed},
+		"too long a list":   {resign(each[0], long), node, writ.CodeSignatureMalformed},
 		"record of no form": {mustSealEach(t, "text")[0], node, writ.CodeSignatureMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
