@@ -33,7 +33,10 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 		before, err = insert(tx, job, digest, incarnation)
 		return err
 	})
-	return before, err
+	if err != nil { // the change may still be under way, and write the variable
+		return nil, err
+	}
+	return before, nil
 }
 
 // Finish records the result of a job that was started.
@@ -47,24 +50,30 @@ func (j *Journal) Finish(ctx context.Context, result *writ.Result) error {
 	})
 }
 
-// Refuse records a job that is answered without being started, in one step. If it has a result already it changes nothing
-// and returns that entry; if it was only started before, it ends now.
-func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, result *writ.Result) (*Entry, error) {
-	encoded, err := cbor.Marshal(result)
-	if err != nil {
-		return nil, fmt.Errorf("encode the result of %s: %w", result.JobKey, err)
-	}
-	var before *Entry
-	err = j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		var err error
-		before, err = insert(tx, job, digest, result.Incarnation)
-		if err != nil || before != nil && before.Result != nil {
+// Refuse records a job that is answered without acting, in one step, and returns the result that now stands: an earlier one if there
+// is one, else that of answer. It gets the entry of a job that was started and not ended, nil if there is none, and may be called twice.
+func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
+	var stands *writ.Result
+	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		before, err := insert(tx, job, digest, incarnation)
+		if err != nil {
 			return err
 		}
-		before = nil
+		if before != nil && before.Result != nil {
+			stands = before.Result
+			return nil
+		}
+		stands = answer(before)
+		encoded, err := cbor.Marshal(stands)
+		if err != nil {
+			return fmt.Errorf("encode the result of %s: %w", job.JobKey, err)
+		}
 		return finish(tx, job.JobKey, encoded)
 	})
-	return before, err
+	if err != nil {
+		return nil, err
+	}
+	return stands, nil
 }
 
 // Acknowledge records that the supervisor has the results of these jobs.

@@ -88,7 +88,10 @@ func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		return tx.QueryRow("UPDATE node SET incarnation = incarnation + 1 RETURNING incarnation").Scan(&incarnation)
 	})
-	return incarnation, err
+	if err != nil { // the change may still be under way, and write the variable
+		return 0, err
+	}
+	return incarnation, nil
 }
 
 // Probe writes something without meaning, to learn whether the store can be written.

@@ -72,9 +72,11 @@ func TestTheFirstResultStays(t *testing.T) {
 	must(t, err)
 	must(t, j.Finish(t.Context(), answer(one.JobKey, "first")))
 	must(t, j.Finish(t.Context(), answer(one.JobKey, "second")))
-	refused, err := j.Refuse(t.Context(), one, writ.Digest{}, answer(one.JobKey, "third"))
+	stands, err := j.Refuse(t.Context(), one, writ.Digest{}, 2, func(*journal.Entry) *writ.Result {
+		return answer(one.JobKey, "third")
+	})
 	must(t, err)
-	if diff := cmp.Diff(answer(one.JobKey, "first"), refused.Result); diff != "" {
+	if diff := cmp.Diff(answer(one.JobKey, "first"), stands); diff != "" {
 		t.Error(diff)
 	}
 	if err := j.Finish(t.Context(), answer(job(2, time.Now()).JobKey, "never started")); err == nil {
@@ -90,9 +92,14 @@ func TestARefusalEndsAJobThatWasOnlyStarted(t *testing.T) {
 			_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
 			must(t, err)
 		}
-		before, err := j.Refuse(t.Context(), one, writ.Digest{}, answer(one.JobKey, "refused"))
-		if err != nil || before != nil {
-			t.Fatalf("seq %d: the refusal found %+v, %v", seq, before, err)
+		var before *journal.Entry
+		_, err := j.Refuse(t.Context(), one, writ.Digest{}, 2, func(entry *journal.Entry) *writ.Result {
+			before = entry
+			return answer(one.JobKey, "refused")
+		})
+		must(t, err)
+		if started := before != nil && before.Incarnation == 1; started != (seq == 1) {
+			t.Errorf("seq %d: the refusal was told of %+v", seq, before)
 		}
 		entry, err := j.Find(t.Context(), one.JobKey)
 		must(t, err)
