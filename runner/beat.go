@@ -1,0 +1,39 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+)
+
+// beatEvery is how often a node says that it lives; the supervisor takes five missing beats for silence.
+const beatEvery = time.Second
+
+// beat sends a beat every second until ctx ends. A beat that cannot be sent is lost; the next one says more.
+func (n *incarnation) beat(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for sequence := int64(1); ; sequence++ {
+		if n.store.get() != nil {
+			_ = n.noteStore(ctx, n.journal.Probe(context.WithoutCancel(ctx))) // noted
+		}
+		_ = n.send(ctx, seal.Beat, n.state(sequence)) // noted
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// state is what the node says of itself.
+func (n *incarnation) state(sequence int64) *writ.Beat {
+	now := time.Now()
+	return &writ.Beat{
+		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
+		Active: n.desk.keys(func(*work) bool { return true }), Slots: n.slots, Capacity: n.capacity, Drivers: n.about,
+		Version: n.version, Fault: n.faultText(now),
+	}
+}

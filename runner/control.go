@@ -1,0 +1,92 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/queue"
+)
+
+// receiveFor is how long one look at the stream of control messages waits for some.
+const receiveFor = time.Second
+
+// listen takes control messages from the supervisor until ctx ends.
+func (n *incarnation) listen(ctx context.Context) {
+	in := queue.Stream{Node: n.node, Direction: queue.In}
+	for ctx.Err() == nil {
+		messages, err := n.queue.Receive(ctx, receiveFor, in)
+		n.noteTransit(ctx, err)
+		if err != nil {
+			sleep(ctx, retryAfter)
+			continue
+		}
+		if len(messages) == 0 {
+			continue
+		}
+		if err := n.obey(ctx, messages); err != nil {
+			continue // they come again when the runner starts the next time; the supervisor repeats what it needs
+		}
+		n.noteTransit(ctx, n.queue.Acknowledge(ctx, messages...))
+	}
+}
+
+// obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case.
+func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
+	var acks []writ.JobKey
+	cancels := map[writ.RunID]time.Time{}
+	var epoch int64
+	for _, m := range messages {
+		controls, err := n.openControl(m.Body)
+		if err != nil {
+			n.drop(ctx, "control message", m.ID, err)
+			continue
+		}
+		for _, c := range controls {
+			epoch = max(epoch, c.Epoch)
+			acks = append(acks, c.Acks...)
+			for run, until := range c.Cancels {
+				if at := time.UnixMilli(until); at.After(cancels[run]) {
+					cancels[run] = at
+				}
+			}
+			if c.Roster > 0 {
+				n.rosters.want(int64(c.Roster))
+			}
+		}
+	}
+	n.outbox.acknowledge(acks)
+	n.desk.cancel(cancels)
+	if err := n.raiseEpoch(ctx, epoch); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if len(cancels) > 0 {
+		if err := n.noteStore(ctx, n.journal.Cancel(ctx, cancels)); err != nil {
+			return err
+		}
+	}
+	if len(acks) > 0 {
+		return n.noteStore(ctx, n.journal.Acknowledge(ctx, acks...))
+	}
+	return nil
+}
+
+// openControl opens a control message: sealed by the supervisor, for this node, and not of an epoch that is over.
+func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
+	controls, _, err := seal.Open[writ.Control](seal.Control, body, n.supervisorKey)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range controls {
+		if c.Node != n.node {
+			return nil, fmt.Errorf("it is for node %s", c.Node)
+		}
+		if epoch := n.epoch.Load(); c.Epoch < epoch {
+			return nil, fmt.Errorf("its epoch is %d, the node has seen %d", c.Epoch, epoch)
+		}
+	}
+	return controls, nil
+}

@@ -1,0 +1,209 @@
+package runner_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/runner"
+	"writ/runner/queue"
+	"writ/sal"
+)
+
+// The steps of a job after which a process can be killed.
+const (
+	afterStarted  = "started"  // it is recorded, nothing was done
+	afterActed    = "acted"    // the effect is there, the runner does not know
+	afterFinished = "finished" // the result is recorded, nobody has it
+	afterSent     = "sent"     // the transport has it, the supervisor did not acknowledge it
+)
+
+// killedAt lets a fresh node take a job, and returns what is on its disk when the job has reached a step. From then on the runner
+// does nothing that anybody sees: it is as good as killed.
+func killedAt(t *testing.T, s *site, h *host, step string, job *writ.Job) (dir string) {
+	t.Helper()
+	n := s.fresh(func(r *runner.Runner) {
+		r.Drivers = h.drivers()
+		r.Grace = time.Nanosecond
+		if step == afterFinished {
+			r.Queue = silent{r.Queue}
+		}
+	})
+	h.setPause(func(ctx context.Context, at string, _ sal.Request) error {
+		if step == afterStarted && at == begun || step == afterActed && at == acted {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	n.push(job)
+	quiet(time.Second)
+	dir = n.disk()
+	n.stop()
+	h.setPause(func(context.Context, string, sal.Request) error { return nil })
+	return dir
+}
+
+// silent is a queue that sends nothing.
+type silent struct{ queue.Queue }
+
+func (silent) Send(ctx context.Context, _ queue.Stream, _ []byte) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
+	steps := []string{afterStarted, afterActed, afterFinished, afterSent}
+	for _, tt := range []struct {
+		name       string
+		operation  string
+		resource   string
+		idempotent bool
+		want       map[string]writ.Code // by step
+		effects    map[string]int
+	}{
+		{
+			name: "make it so", operation: "volume.create", resource: "data",
+			effects: map[string]int{afterStarted: 1, afterActed: 1, afterFinished: 1, afterSent: 1},
+		},
+		{
+			name: "at most once", operation: "container.exec", resource: "web",
+			want:    map[string]writ.Code{afterStarted: writ.CodeOutcomeUnknown, afterActed: writ.CodeOutcomeUnknown},
+			effects: map[string]int{afterStarted: 0, afterActed: 1, afterFinished: 1, afterSent: 1},
+		},
+		{
+			name: "declared as harmless", operation: "container.exec", resource: "web", idempotent: true,
+			effects: map[string]int{afterStarted: 1, afterActed: 2, afterFinished: 1, afterSent: 1},
+		},
+	} {
+		for _, step := range steps {
+			t.Run(tt.name+" "+step, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, h := newSite(t), newHost()
+					job := s.job(1, tt.operation, tt.resource, func(j *writ.Job) { j.Idempotent = tt.idempotent })
+					dir := killedAt(t, s, h, step, job)
+
+					n := s.start(dir, h, nil)
+					quiet(time.Second)
+					recorded := step == afterFinished || step == afterSent
+					if got := len(n.got(job.JobKey)) > 0; got != recorded {
+						t.Errorf("the next incarnation reports without being asked: %v, want %v", got, recorded)
+					}
+					job.Node, job.Delivery = n.member.Node(), 2
+					n.push(job)
+					got := n.await(job.JobKey)
+					if codeOf(got) != tt.want[step] {
+						t.Errorf("result = %+v, want %q", got.Error, tt.want[step])
+					}
+					if got.Error != nil && !strings.Contains(got.Error.Message, "container web does not exist now") {
+						t.Errorf("message = %q, want one that says what is there now", got.Error.Message)
+					}
+					if got := h.count(job.JobKey.String()); got != tt.effects[step] {
+						t.Errorf("%d effects, want %d", got, tt.effects[step])
+					}
+					if recorded && got.Incarnation != 1 || !recorded && got.Incarnation != 2 {
+						t.Errorf("answered by incarnation %d", got.Incarnation)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A job that must not be repeated and was begun before a crash stays unknown whatever stands in its way afterwards: an answer that
+// invites another try would do it twice.
+func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newSite(t), newHost()
+		job := s.job(1, "container.exec", "web", nil)
+		dir := killedAt(t, s, h, afterActed, job)
+		n := s.start(dir, h, nil)
+		release := make(chan struct{})
+		defer close(release)
+		blocks := n.job(2, "container.exec", "web", func(j *writ.Job) { j.EndBy = time.Now().Add(10 * time.Minute).UnixMilli() })
+		h.setPause(func(ctx context.Context, _ string, r sal.Request) error {
+			if r.Key == blocks.JobKey.String() {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		n.push(blocks)
+		quiet(time.Second)
+		job.Node, job.Delivery = n.member.Node(), 2
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeOutcomeUnknown {
+			t.Errorf("behind a busy resource it was answered with %+v, want %s", got.Error, writ.CodeOutcomeUnknown)
+		}
+	})
+}
+
+func TestShutdownLetsJobsEndWithinItsGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
+			if step == begun {
+				time.Sleep(5 * time.Second)
+			}
+			return ctx.Err()
+		})
+		job := n.job(1, "volume.create", "data", nil)
+		n.push(job)
+		quiet(time.Second)
+		n.cancel()
+		quiet(2 * time.Second)
+		late := n.job(2, "volume.create", "other", nil)
+		n.push(late)
+		if fault := n.lastBeat().Fault; fault == "" {
+			t.Error("a runner that stops does not say that it takes no work")
+		}
+		if got := n.await(job.JobKey); got.Error != nil {
+			t.Errorf("result = %+v, want success", got.Error)
+		}
+		n.stop()
+		if n.host.total() != 1 {
+			t.Errorf("%d effects, want that of the job that ran", n.host.total())
+		}
+	})
+}
+
+func TestAJobThatShutdownCutGoesOnAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
+			if step == begun {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		})
+		job := n.job(1, "volume.create", "data", func(j *writ.Job) { j.EndBy = time.Now().Add(time.Hour).UnixMilli() })
+		waits := n.job(2, "volume.create", "data", nil)
+		n.push(job)
+		quiet(time.Second)
+		n.push(waits)
+		quiet(time.Second)
+		begin := time.Now()
+		n.stop()
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("stopping took %s", took)
+		}
+		if len(n.got(job.JobKey))+len(n.got(waits.JobKey)) != 0 {
+			t.Error("a job that was cut, or that only waited, was answered")
+		}
+		n.host.setPause(func(context.Context, string, sal.Request) error { return nil })
+		n = n.again()
+		for _, j := range []*writ.Job{job, waits} {
+			j.Delivery, j.StartBy = 2, time.Now().Add(time.Second).UnixMilli()
+			n.push(j)
+			if got := n.await(j.JobKey); got.Error != nil || got.Incarnation != 2 {
+				t.Errorf("result = %+v of incarnation %d, want success of the second", got.Error, got.Incarnation)
+			}
+		}
+		if n.host.total() != 1 {
+			t.Errorf("%d effects, want 1", n.host.total())
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// work is one job in the runner's hands.
+type work struct {
+	job    *writ.Job
+	digest writ.Digest // of the job's record
+	taken  time.Time
+
+	ctx    context.Context // ends when the run is cancelled or the runner must stop, with the reason as its cause
+	cancel context.CancelCauseFunc
+
+	operation *catalog.Operation // nil if the node does not know it
+	args      any
+	driver    sal.Driver
+	about     writ.NodeDriver // what the driver says of itself
+	turn      *turn
+
+	stray bool // its answer is recorded, but the driver still works on it
+}
+
+// repeatable reports whether the job may be carried out again when nobody knows whether it was.
+func (w *work) repeatable() bool {
+	return w.job.Idempotent || w.operation != nil && w.operation.Repeat == catalog.Safe
+}
+
+// resource is what the job acts on, zero if its operation names none.
+func (w *work) resource() writ.ResourceID {
+	if w.operation == nil || !w.operation.Named() {
+		return writ.ResourceID{}
+	}
+	return writ.ResourceID{Project: w.job.Project, Kind: w.operation.Kind, Name: w.job.Name}
+}
+
+// desk holds the jobs that the runner works on, and the runs that were cancelled.
+type desk struct {
+	mu        sync.Mutex
+	active    map[writ.JobKey]*work
+	cancelled map[writ.RunID]time.Time // until when jobs of the run are refused
+}
+
+// enter registers a job, whose context ends with parent. It returns nil if the same job is there already.
+func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest) *work {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.active[job.JobKey] != nil {
+		return nil
+	}
+	w := &work{job: job, digest: digest, taken: time.Now()}
+	w.ctx, w.cancel = context.WithCancelCause(parent)
+	if until, ok := d.cancelled[job.Run]; ok && w.taken.Before(until) {
+		w.cancel(errCancelled)
+	}
+	d.active[job.JobKey] = w
+	return w
+}
+
+// leave ends a job's time on the desk.
+func (d *desk) leave(w *work) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.cancel(nil)
+	delete(d.active, w.job.JobKey)
+}
+
+// cancel ends the jobs of runs and refuses later ones until a time.
+func (d *desk) cancel(runs map[writ.RunID]time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for run, until := range runs {
+		if until.After(d.cancelled[run]) {
+			d.cancelled[run] = until
+		}
+	}
+	for key, w := range d.active {
+		if _, ok := runs[key.Run]; ok {
+			w.cancel(errCancelled)
+		}
+	}
+}
+
+// forget drops cancelled runs whose time is over.
+func (d *desk) forget(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, until time.Time) bool { return until.Before(now) })
+}
+
+// markStray notes that the job's handler gave up waiting for its driver, and returns how many such jobs there are.
+func (d *desk) markStray(w *work) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.stray = true
+}
+
+// strays returns the jobs whose drivers ignore that their time is over.
+func (d *desk) strays() []writ.JobKey {
+	return d.keys(func(w *work) bool { return w.stray })
+}
+
+// keys returns the keys of the active jobs that are wanted, in order.
+func (d *desk) keys(want func(*work) bool) []writ.JobKey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var keys []writ.JobKey
+	for key, w := range d.active {
+		if want(w) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b writ.JobKey) int {
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Try, b.Try))
+	})
+	return keys
+}

@@ -1,0 +1,191 @@
+package runner
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/journal"
+	"writ/runner/queue"
+	"writ/sal/catalog"
+)
+
+// Why a job's context ends.
+var (
+	errCancelled = writ.Errorf(writ.CodeRunCancelled, "the run was cancelled")
+	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end in its time")
+	errStartBy   = errors.New("the job could not begin by its start-by") // never an answer: another delivery may be on its way
+)
+
+// handle takes a delivery from the queue. It returns when the answer is recorded and the transport has it; a later beat, in which
+// the job is not active any more, then comes behind its result.
+func (n *incarnation) handle(taking context.Context, task queue.Task) {
+	job, digest, err := n.open(task.Body, time.Now())
+	if err != nil {
+		n.drop(taking, "delivery", task.ID, err)
+		return
+	}
+	w := n.desk.enter(n.working, job, digest)
+	if w == nil {
+		n.counts.repeated.Add(1)
+		return // it is being worked on; that answers this delivery too
+	}
+	defer func() {
+		if !w.stray {
+			n.desk.leave(w)
+		}
+	}()
+	if result := n.carryOut(taking, w); result != nil {
+		select {
+		case <-n.outbox.post(result, time.UnixMilli(job.EndBy)):
+		case <-n.working.Done(): // it is recorded; the next incarnation sends it
+		}
+	}
+}
+
+// open opens the seal of a job and checks everything that can be checked before its entry is looked up: who sealed it, for whom, and
+// when. A job that comes too late is left to the supervisor, who knows whether another delivery is on its way.
+func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
+	job, digest, err := seal.OpenWith[writ.Job](n.opener, seal.Job, body)
+	if err != nil {
+		return nil, digest, err
+	}
+	switch epoch := n.epoch.Load(); {
+	case job.Node != n.node || job.Datacenter != n.member.Datacenter() || job.Cluster != n.member.Roster().Cluster:
+		err = fmt.Errorf("it is for node %s of datacenter %s", job.Node, job.Datacenter)
+	case job.Epoch < epoch:
+		err = fmt.Errorf("its epoch is %d, the node has seen %d", job.Epoch, epoch)
+	case !job.Run.Valid() || job.Seq < 1 || job.Try < 1 || job.Delivery < 1:
+		err = fmt.Errorf("%s is not the key of a job", job.TaskID())
+	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
+		err = fmt.Errorf("it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
+	}
+	return &job, digest, err
+}
+
+// carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
+func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
+	defer func() {
+		if !w.stray {
+			w.turn.leave()
+		}
+	}()
+	if w.job.Delivery > 1 { // only to save the way: what follows would find the entry too
+		entry, err := n.journal.Find(taking, w.job.JobKey)
+		if err == nil && entry != nil && entry.Result != nil {
+			n.counts.repeated.Add(1)
+			return entry.Result
+		}
+	}
+	before, err := n.prepare(taking, w)
+	switch {
+	case err == nil && before == nil:
+	case err == nil && before.Result != nil:
+		n.counts.repeated.Add(1)
+		return before.Result
+	case err == nil && before.Incarnation < n.number:
+		n.log.InfoContext(taking, "goes on with a job that an earlier incarnation began",
+			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+		if !w.repeatable() {
+			return n.refuse(taking, w, n.outcomeUnknown(w))
+		}
+	case err != nil:
+		return n.refuse(taking, w, err)
+	}
+	return n.act(w)
+}
+
+// prepare does everything that comes before acting: decode, wait for the resource, see the permit, record. It returns the entry
+// that was there before, nil if there was none.
+func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Entry, error) {
+	if strays := n.desk.strays(); len(strays) >= n.slots {
+		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])
+	}
+	if err := n.raiseEpoch(taking, w.job.Epoch); err != nil {
+		return nil, err
+	}
+	if err := n.decode(w); err != nil {
+		return nil, err
+	}
+	early, stop := context.WithDeadlineCause(w.ctx, time.UnixMilli(w.job.StartBy), errStartBy)
+	defer stop()
+	early, cut := context.WithCancelCause(early)
+	defer cut(nil)
+	defer context.AfterFunc(taking, func() { cut(errShutdown) })()
+
+	if resource := w.resource(); resource != (writ.ResourceID{}) {
+		w.turn = n.turns.join(resource, w.job.JobKey)
+		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
+			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", w.turn.holder(), resource)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if w.operation.Destructive {
+		if err := n.permits.check(early, w.job, w.operation); err != nil {
+			if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
+				return nil, cause
+			}
+			return nil, err
+		}
+	}
+	if taking.Err() != nil {
+		return nil, errShutdown
+	}
+	if early.Err() != nil {
+		return nil, context.Cause(early)
+	}
+	before, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number)
+	return before, n.noteStore(taking, err)
+}
+
+// raiseEpoch keeps the epoch of an authentic message if it is higher than all before.
+func (n *incarnation) raiseEpoch(ctx context.Context, epoch int64) error {
+	if epoch <= n.epoch.Load() {
+		return nil
+	}
+	if err := n.noteStore(ctx, n.journal.RaiseEpoch(context.WithoutCancel(ctx), epoch)); err != nil {
+		return err
+	}
+	for {
+		known := n.epoch.Load()
+		if epoch <= known || n.epoch.CompareAndSwap(known, epoch) {
+			return nil
+		}
+	}
+}
+
+// supervisorKey finds the key of a seal. One that is not known may be that of a roster which the node does not have yet.
+func (n *incarnation) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+	key, err := n.member.supervisorKey(id)
+	if err != nil {
+		n.rosters.want(0)
+	}
+	return key, err
+}
+
+// decode finds operation and driver of a job and decodes its arguments.
+func (n *incarnation) decode(w *work) error {
+	operation, ok := catalog.Lookup(w.job.Operation)
+	if !ok {
+		return writ.Errorf(writ.CodeDriverMissing, "the node does not know the operation %q", w.job.Operation)
+	}
+	w.operation = operation
+	if w.driver = n.drivers[operation.Module]; w.driver == nil {
+		return writ.Errorf(writ.CodeDriverMissing, "the node has no driver for %s", operation.Name())
+	}
+	w.about = w.driver.Describe()
+	switch {
+	case operation.Named() != (w.job.Name != ""):
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s and the name %q do not fit together", operation.Name(), w.job.Name)
+	case operation.Named() && !(writ.ValidName(w.job.Name) && writ.ValidUUID(string(w.job.Project)) && writ.ValidUUID(string(w.job.UID))):
+		return writ.Errorf(writ.CodeArgumentsInvalid, "project, name and uid do not name a resource")
+	}
+	var err error
+	w.args, err = operation.Decode(w.job.Args)
+	return err
+}

@@ -1,0 +1,227 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/journal"
+	"writ/runner/queue"
+	"writ/sal"
+)
+
+// pruneEvery is how often what is too old is forgotten.
+const pruneEvery = 10 * time.Minute
+
+// incarnation is one start of a runner: everything that it holds in memory.
+type incarnation struct {
+	member  *Member
+	node    writ.NodeID
+	queue   queue.Queue
+	journal *journal.Journal
+	drivers map[string]sal.Driver
+	about   []writ.NodeDriver
+	slots   int
+	grace   time.Duration
+	log     *slog.Logger
+	counts  *counts
+
+	number   int64 // counts the starts, from 1
+	boot     string
+	capacity writ.Capacity
+	version  string
+
+	opener   *seal.Opener // of jobs
+	epoch    atomic.Int64 // the highest that was seen
+	desk     desk
+	turns    turns
+	outbox   *outbox
+	permits  *permits
+	rosters  *rosterWatch
+	store    fault // of the journal
+	transit  fault // of the queue
+	stopping atomic.Bool
+
+	working  context.Context // of all jobs
+	stopWork context.CancelCauseFunc
+}
+
+// begin reads what earlier incarnations left.
+func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *slog.Logger) (*incarnation, error) {
+	n := &incarnation{
+		member: r.Member, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
+		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
+		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door),
+	}
+	n.log = log.With("dc", r.Member.Datacenter(), "node", n.node)
+	n.opener = &seal.Opener{Keys: n.supervisorKey}
+	n.outbox = newOutbox(n.sendResults)
+	n.permits = &permits{member: r.Member, door: r.Door, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
+	for _, d := range drivers {
+		n.about = append(n.about, d.Describe())
+	}
+	slices.SortFunc(n.about, func(a, b writ.NodeDriver) int { return cmp.Compare(a.Module, b.Module) })
+	var err error
+	if n.capacity, err = capacity(r.Member.dir, r.Capacity); err != nil {
+		return nil, fmt.Errorf("measure the host: %w", err)
+	}
+	if n.number, err = n.journal.Begin(ctx); err != nil {
+		return nil, fmt.Errorf("count the start: %w", err)
+	}
+	epoch, err := n.journal.Epoch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the epoch: %w", err)
+	}
+	n.epoch.Store(max(epoch, r.Member.state().Epoch))
+	n.desk.active = map[writ.JobKey]*work{}
+	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
+		return nil, fmt.Errorf("read the cancelled runs: %w", err)
+	}
+	open, err := n.journal.Unacknowledged(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the results that were not acknowledged: %w", err)
+	}
+	for _, u := range open {
+		n.outbox.post(u.Result, u.EndBy)
+	}
+	n.working, n.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
+	return n, nil
+}
+
+// sendResults seals results once and sends them as one message.
+func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) error {
+	records := make([]any, len(results))
+	for i, r := range results {
+		records[i] = r
+	}
+	return n.send(ctx, seal.Result, records...)
+}
+
+// send seals records and sends them to the supervisor.
+func (n *incarnation) send(ctx context.Context, kind seal.Kind, records ...any) error {
+	sealed, err := seal.Seal(kind, n.member.key, records...)
+	if err != nil {
+		return fmt.Errorf("seal %d records: %w", len(records), err)
+	}
+	err = n.queue.Send(ctx, queue.Stream{Node: n.node, Direction: queue.Out}, sealed)
+	n.noteTransit(ctx, err)
+	return err
+}
+
+// noteTransit logs when the queue goes away and when it is back, not every attempt.
+func (n *incarnation) noteTransit(ctx context.Context, err error) {
+	if ctx.Err() != nil || !n.transit.set(err) {
+		return
+	}
+	if err != nil {
+		n.log.WarnContext(ctx, "the queue is away; results wait", "err", err)
+	} else {
+		n.log.InfoContext(ctx, "the queue is back")
+	}
+}
+
+// noteStore keeps whether the journal can be written, logs changes, and returns err as NODE_STORE_UNAVAILABLE.
+func (n *incarnation) noteStore(ctx context.Context, err error) error {
+	changed := n.store.set(err)
+	switch {
+	case changed && err != nil:
+		n.log.ErrorContext(ctx, "the node's journal cannot be written; jobs are refused", "err", err)
+	case changed:
+		n.log.InfoContext(ctx, "the node's journal can be written again")
+	}
+	if err == nil {
+		return nil
+	}
+	return &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
+}
+
+// drop counts and logs what is ignored.
+func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
+	n.counts.dropped.Add(1)
+	n.log.WarnContext(ctx, "dropped a "+what, "id", id, "err", err)
+}
+
+// faultText says why the node refuses work at the moment, "" if it does not.
+func (n *incarnation) faultText(now time.Time) string {
+	if n.stopping.Load() {
+		return errShutdown.Error()
+	}
+	if _, err := n.member.trusted(now); err != nil {
+		return err.Error()
+	}
+	if n.store.get() != nil {
+		return "the node's journal cannot be written"
+	}
+	if strays := n.desk.strays(); len(strays) >= n.slots {
+		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])
+	}
+	return ""
+}
+
+// prune forgets what nobody will ask for, now and then.
+func (n *incarnation) prune(ctx context.Context) {
+	for {
+		now := time.Now()
+		n.desk.forget(now)
+		_ = n.noteStore(ctx, n.journal.Prune(context.WithoutCancel(ctx), now)) // tried again; noted
+		if !sleep(ctx, pruneEvery) {
+			return
+		}
+	}
+}
+
+// fault remembers an error that lasts.
+type fault struct {
+	mu  sync.Mutex
+	err error
+}
+
+// set reports whether the fault began or ended.
+func (f *fault) set(err error) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed := (f.err == nil) != (err == nil)
+	f.err = err
+	return changed
+}
+
+func (f *fault) get() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// bootID returns the kernel's id of this boot, or one for this process where there is none.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return writ.NewUUID()
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// capacity completes what the node offers with what the host has.
+func capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
+	if given.CPUs != 0 && given.MemoryMiB != 0 && given.DiskGiB != 0 {
+		return given, nil
+	}
+	memoryMiB, diskGiB, err := measure(dir)
+	if err != nil {
+		return given, err
+	}
+	return writ.Capacity{
+		CPUs:      cmp.Or(given.CPUs, int64(runtime.NumCPU())),
+		MemoryMiB: cmp.Or(given.MemoryMiB, memoryMiB),
+		DiskGiB:   cmp.Or(given.DiskGiB, diskGiB),
+	}, nil
+}

@@ -1,0 +1,243 @@
+package runner
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/sal"
+)
+
+// The files of a member in its data directory.
+const (
+	keyFile    = "node.key"
+	ageFile    = "age.key"
+	memberFile = "member.json"
+)
+
+// Member is a node as a member of its datacenter: its keys, who it is there, and the rosters that it has verified. All of it lies in
+// its data directory; what is changed is on disk before it counts. Join makes one.
+type Member struct {
+	dir     string
+	key     ed25519.PrivateKey
+	age     *age.X25519Identity
+	token   *identity.Token // of this process's Join, nil if it had none
+	version string          // of the program
+
+	mu     sync.Mutex
+	record record
+	roster *identity.Roster // the newest of the record
+}
+
+// record is what member.json holds.
+type record struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Node       writ.NodeID       `json:"node"`
+	Name       string            `json:"name"`
+	Admission  writ.Admission    `json:"admission"`
+	Epoch      int64             `json:"epoch"`   // of the supervisor when the node was admitted
+	Rosters    [][]byte          `json:"rosters"` // signed texts, version 1 first
+}
+
+// openMember reads the data directory and makes keys if there are none. The member's node id is "" if it never joined.
+func openMember(dir string) (*Member, error) {
+	if err := sal.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	m := &Member{dir: dir}
+	var err error
+	if m.key, err = loadKey(filepath.Join(dir, keyFile)); err != nil {
+		return nil, fmt.Errorf("load the node's key: %w", err)
+	}
+	if m.age, err = loadAge(filepath.Join(dir, ageFile)); err != nil {
+		return nil, fmt.Errorf("load the node's age key: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, memberFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the membership: %w", err)
+	}
+	if err := json.Unmarshal(text, &m.record); err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, memberFile), err)
+	}
+	// They were valid when they were stored; whether the newest still is, is asked at every seal.
+	m.roster, err = identity.VerifyRosters(m.record.Cluster, m.record.Rosters, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("verify the stored rosters: %w", err)
+	}
+	return m, nil
+}
+
+// Node returns the node's id.
+func (m *Member) Node() writ.NodeID { return m.state().Node }
+
+// Name returns the name that the node has in its datacenter.
+func (m *Member) Name() string { return m.state().Name }
+
+// Datacenter returns the datacenter that the node belongs to.
+func (m *Member) Datacenter() writ.DatacenterID { return m.state().Datacenter }
+
+// Admission says whether the datacenter has admitted the node, as far as the node knows.
+func (m *Member) Admission() writ.Admission { return m.state().Admission }
+
+// PublicKey returns the key with which the node seals.
+func (m *Member) PublicKey() ed25519.PublicKey { return m.key.Public().(ed25519.PublicKey) }
+
+func (m *Member) state() record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.record
+}
+
+// Roster returns the newest roster that the node has verified.
+func (m *Member) Roster() *identity.Roster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.roster
+}
+
+// supervisorKey finds the key of a seal: only that of the datacenter's supervisor in the newest roster will do.
+func (m *Member) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+	datacenter, err := m.trusted(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if got := seal.IDOf(datacenter.SupervisorKey); got != id {
+		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key %s is not that of the datacenter's supervisor", id)
+	}
+	return datacenter.SupervisorKey, nil
+}
+
+// trusted returns the node's datacenter as the newest roster has it. It must not have expired, so that withholding newer ones from a
+// node does not keep an old key alive.
+func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
+	roster, id := m.Roster(), m.Datacenter()
+	if now.After(roster.Expires) {
+		return nil, writ.Errorf(writ.CodeRosterTooOld, "the newest roster that the node has, version %d, expired %s",
+			roster.Version, roster.Expires.UTC().Format(time.RFC3339))
+	}
+	datacenter := roster.Datacenter(id)
+	if datacenter == nil {
+		return nil, writ.Errorf(writ.CodeRosterInvalid, "roster %d does not have the node's datacenter %s any more", roster.Version, id)
+	}
+	return datacenter, nil
+}
+
+// adopt verifies rosters that follow those the node has and stores them. One caller at a time.
+func (m *Member) adopt(following [][]byte, now time.Time) error {
+	if len(following) == 0 {
+		return nil
+	}
+	next := m.state()
+	next.Rosters = append(next.Rosters[:len(next.Rosters):len(next.Rosters)], following...)
+	roster, err := identity.VerifyRosters(next.Cluster, next.Rosters, now)
+	if err != nil {
+		return fmt.Errorf("verify the rosters after version %d: %w", m.Roster().Version, err)
+	}
+	return m.store(next, roster)
+}
+
+// store writes the record and makes it count.
+func (m *Member) store(next record, roster *identity.Roster) error {
+	text, err := json.MarshalIndent(next, "", "\t")
+	if err != nil {
+		return fmt.Errorf("encode the membership: %w", err)
+	}
+	if err := writeFile(filepath.Join(m.dir, memberFile), text); err != nil {
+		return fmt.Errorf("store the membership: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record, m.roster = next, roster
+	return nil
+}
+
+const pemKey = "PRIVATE KEY"
+
+// loadKey reads an ed25519 key, and makes one if there is none.
+func loadKey(path string) (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		return key, writeFile(path, pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}))
+	}
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != pemKey {
+		return nil, fmt.Errorf("%s is not a PEM file with a private key", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an ed25519 key", path)
+	}
+	return key, nil
+}
+
+// loadAge reads the key to which secrets are encrypted, and makes one if there is none.
+func loadAge(path string) (*age.X25519Identity, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err := age.GenerateX25519Identity()
+		if err != nil {
+			return nil, err
+		}
+		return key, writeFile(path, []byte(key.String()+"\n"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, nil
+}
+
+// writeFile replaces a file as a whole: whatever happens meanwhile, the old text or the new one is there, readable by its owner only.
+func writeFile(path string, text []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return sal.SyncDir(filepath.Dir(path))
+}

@@ -1,0 +1,256 @@
+package runner_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner"
+	"writ/runner/journal"
+	"writ/runner/queue"
+	"writ/runner/queue/memory"
+)
+
+// node is one runner at work, and the supervisor's end of its queue.
+type node struct {
+	*site
+	dir    string
+	member *runner.Member
+	runner *runner.Runner
+	queue  *memory.Queue
+	host   *host
+	cancel context.CancelFunc
+	ended  chan error
+
+	journal   *journal.Journal
+	listening sync.WaitGroup
+	deaf      context.CancelFunc
+
+	mu       sync.Mutex
+	results  []writ.Result // as they came, repetitions too
+	messages int           // that carried them
+	beats    []writ.Beat
+}
+
+// start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
+// here takes no time. change may be nil.
+func (s *site) start(dir string, h *host, change func(r *runner.Runner)) *node {
+	s.Helper()
+	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, Door: s})
+	must(s.TB, err)
+	j, err := journal.Open(s.Context(), filepath.Join(dir, "runner.db"))
+	must(s.TB, err)
+	n := &node{site: s, dir: dir, member: m, queue: memory.New(), host: h, journal: j, ended: make(chan error, 1)}
+	n.queue.Log = logger(s.TB)
+	n.runner = &runner.Runner{
+		Member: m, Door: s, Queue: n.queue, Journal: j, Drivers: h.drivers(), Slots: 4, Version: "test", Log: logger(s.TB),
+		Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024},
+	}
+	if change != nil {
+		change(n.runner)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	n.cancel = cancel
+	go func() { n.ended <- n.runner.Run(ctx) }()
+	hearing, deaf := context.WithCancel(context.WithoutCancel(s.Context()))
+	n.deaf = deaf
+	n.listening.Go(func() { n.hear(hearing) })
+	s.Cleanup(n.stop)
+	return n
+}
+
+// logger shows what the runner says when a test fails.
+func logger(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// fresh joins and starts a node in a new directory.
+func (s *site) fresh(change func(r *runner.Runner)) *node {
+	s.Helper()
+	dir := s.TempDir()
+	s.join(dir)
+	return s.start(dir, newHost(), change)
+}
+
+// again starts another incarnation on the same directory and host, once n was stopped.
+func (n *node) again() *node {
+	n.Helper()
+	n.stop()
+	return n.site.start(n.dir, n.host, nil)
+}
+
+// stop ends the runner and waits for it. It may be called twice.
+func (n *node) stop() {
+	n.Helper()
+	if n.cancel == nil {
+		return
+	}
+	n.cancel()
+	if err := <-n.ended; err != nil {
+		n.Errorf("the runner ended with %v", err)
+	}
+	n.deaf()
+	n.listening.Wait()
+	must(n.TB, n.queue.Close())
+	must(n.TB, n.journal.Close())
+	n.cancel = nil
+}
+
+// hear collects what comes from the node.
+func (n *node) hear(ctx context.Context) {
+	for ctx.Err() == nil {
+		messages, err := n.queue.Receive(ctx, time.Second, queue.Stream{Node: n.member.Node(), Direction: queue.Out})
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, m := range messages {
+			n.take(m.Body)
+		}
+		_ = n.queue.Acknowledge(ctx, messages...)
+	}
+}
+
+func (n *node) take(body []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	keys := seal.Only(n.member.PublicKey())
+	if results, _, err := seal.Open[writ.Result](seal.Result, body, keys); err == nil {
+		n.results = append(n.results, results...)
+		n.messages++
+		return
+	}
+	beats, _, err := seal.Open[writ.Beat](seal.Beat, body, keys)
+	if err != nil {
+		n.Errorf("the node sent %d bytes that are neither results nor a beat: %v", len(body), err)
+	}
+	n.beats = append(n.beats, beats...)
+}
+
+// job makes a job of a run that alice signed. Jobs with the same sequence number have the same key.
+func (s *site) job(seq int, operation, name string, change func(j *writ.Job)) *writ.Job {
+	now := time.Now()
+	payload := writ.DigestOf([]byte("a payload that nobody asks for"))
+	j := &writ.Job{
+		JobKey: writ.JobKey{Run: writ.RunIDOf(payload), Seq: seq, Try: 1}, Cluster: s.roster.Cluster, Datacenter: s.datacenter,
+		Delivery: 1, Epoch: 1, Operation: operation, Project: s.project, Name: name, Payload: payload, Accepted: now.UnixMilli(),
+		StartBy: now.Add(30 * time.Second).UnixMilli(), EndBy: now.Add(time.Minute).UnixMilli(),
+	}
+	if name != "" {
+		j.UID = "0192f6c2-0000-7000-8000-0000000000aa"
+	}
+	if operation == "volume.create" {
+		j.Args = map[string]any{"size_gib": int64(1)}
+	}
+	if operation == "container.exec" {
+		j.Args = map[string]any{"command": []any{"true"}}
+	}
+	if change != nil {
+		change(j)
+	}
+	return j
+}
+
+// push seals a job with the supervisor's key and puts it into the node's queue.
+func (n *node) push(j *writ.Job) {
+	n.Helper()
+	j.Node = cmp.Or(j.Node, n.member.Node())
+	n.pushSealed(n.supervisor, seal.Job, j)
+}
+
+func (n *node) pushSealed(key ed25519.PrivateKey, kind seal.Kind, j *writ.Job) {
+	n.Helper()
+	sealed, _, err := seal.SealEach(kind, key, j)
+	must(n.TB, err)
+	n.pushBytes(j.TaskID(), sealed[0])
+}
+
+func (n *node) pushBytes(id string, body []byte) {
+	n.Helper()
+	must(n.TB, n.queue.Push(n.Context(), n.member.Node(), queue.Task{ID: id, Body: body, EndBy: time.Now().Add(time.Hour)}))
+}
+
+// tell sends control messages under one seal.
+func (n *node) tell(c writ.Control) {
+	n.Helper()
+	c.Node = cmp.Or(c.Node, n.member.Node())
+	c.Epoch = cmp.Or(c.Epoch, 1)
+	sealed, err := seal.Seal(seal.Control, n.supervisor, c)
+	must(n.TB, err)
+	must(n.TB, n.queue.Send(n.Context(), queue.Stream{Node: n.member.Node(), Direction: queue.In}, sealed))
+	synctest.Wait()
+}
+
+// got returns the results of a job so far, repetitions too.
+func (n *node) got(key writ.JobKey) []writ.Result {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var results []writ.Result
+	for _, r := range n.results {
+		if r.JobKey == key {
+			results = append(results, r)
+		}
+	}
+	return results
+}
+
+// await returns the first result of a job and fails the test if none comes within two minutes.
+func (n *node) await(key writ.JobKey) writ.Result {
+	n.Helper()
+	for range 1200 {
+		synctest.Wait()
+		if got := n.got(key); len(got) > 0 {
+			return got[0]
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	n.Fatalf("no result of %s came", key)
+	return writ.Result{}
+}
+
+// quiet lets time pass and everything settle.
+func quiet(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// lastBeat returns the newest beat.
+func (n *node) lastBeat() writ.Beat {
+	n.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.beats) == 0 {
+		n.Fatal("the node never said that it lives")
+	}
+	return n.beats[len(n.beats)-1]
+}
+
+// active reports whether the node's newest beat names a job.
+func (n *node) active(key writ.JobKey) bool {
+	n.Helper()
+	return slices.Contains(n.lastBeat().Active, key)
+}
+
+func codeOf(r writ.Result) writ.Code {
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Code
+}
+
+// disk copies what a data directory holds at this moment: what a process finds that starts after this one was killed.
+func (n *node) disk() string {
+	n.Helper()
+	dir := filepath.Join(n.TempDir(), "disk")
+	must(n.TB, os.CopyFS(dir, os.DirFS(n.dir)))
+	return dir
+}

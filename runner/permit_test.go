@@ -1,0 +1,257 @@
+package runner_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/runner"
+	"writ/supervisor/nodes"
+)
+
+// destroy makes a job that deletes a volume in the name of a payload.
+func (s *site) destroy(seq int, payload writ.Digest, change func(j *writ.Job)) *writ.Job {
+	return s.job(seq, "volume.delete", "data", func(j *writ.Job) {
+		j.Payload, j.Run = payload, writ.RunIDOf(payload)
+		if change != nil {
+			change(j)
+		}
+	})
+}
+
+func TestOnlyASignatureDestroys(t *testing.T) {
+	for name, tt := range map[string]struct {
+		submit func(s *site) writ.Digest
+		change func(s *site, j *writ.Job)
+		want   writ.Code
+	}{
+		"signed for": {submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) }},
+		"destructive: no": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) { p.Destructive = false })
+			},
+			want: writ.CodeDestructiveDenied,
+		},
+		"allowed for other operations": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) { p.Allow = []string{"volume.create"} })
+			},
+			want: writ.CodeOperationNotAllowed,
+		},
+		"signer without the flag": {
+			submit: func(s *site) writ.Digest { return s.submission(s.bob, nil) },
+			want:   writ.CodeDestructiveDenied,
+		},
+		"signer revoked since": {
+			submit: func(s *site) writ.Digest {
+				digest := s.submission(s.alice, nil)
+				s.amend(func(r *identity.Roster) {
+					r.Principals[1].State, r.Operators, r.Principals[0].State = identity.Active, []string{"bob"}, identity.Revoked
+				})
+				return digest
+			},
+			want: writ.CodeSignerRevoked,
+		},
+		"signed by nobody we know": {
+			submit: func(s *site) writ.Digest { return s.submission(identity.NewSigner(newKey()), nil) },
+			want:   writ.CodeSignerUnknown,
+		},
+		"for another project": {
+			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *site, j *writ.Job) { j.Project = labProject },
+			want:   writ.CodeRoleMissing,
+		},
+		"in the name of another run": {
+			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *site, j *writ.Job) { j.Run = writ.RunIDOf(writ.DigestOf([]byte("another"))) },
+			want:   writ.CodeOperationNotAllowed,
+		},
+		"accepted after it expired": {
+			submit: func(s *site) writ.Digest {
+				digest := s.submission(s.alice, func(p *identity.Payload) { p.Expires = p.Created.Add(time.Minute) })
+				quiet(3 * time.Minute)
+				return digest
+			},
+			want: writ.CodeExpired,
+		},
+		"after the run's deadline": {
+			submit: func(s *site) writ.Digest {
+				digest := s.submission(s.alice, func(p *identity.Payload) { p.Deadline = time.Minute })
+				quiet(3 * time.Minute)
+				return digest
+			},
+			change: func(_ *site, j *writ.Job) { j.Accepted = time.Now().Add(-3 * time.Minute).UnixMilli() },
+			want:   writ.CodeRunExpired,
+		},
+		"a payload that nobody has": {
+			submit: func(*site) writ.Digest { return writ.DigestOf([]byte("nothing")) },
+			want:   writ.CodeNotFound,
+		},
+		"another payload than asked for": {
+			submit: func(s *site) writ.Digest {
+				asked := s.submission(s.alice, func(p *identity.Payload) { p.Destructive = false })
+				s.payloads[asked] = s.payloads[s.submission(s.alice, nil)]
+				return asked
+			},
+			want: writ.CodeSignatureInvalid,
+		},
+		"a payload changed on its way": {
+			submit: func(s *site) writ.Digest {
+				digest := s.submission(s.alice, nil)
+				s.payloads[digest][30] ^= 1
+				return digest
+			},
+			want: writ.CodeSignatureInvalid,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				n := s.fresh(nil)
+				volume := n.job(100, "volume.create", "data", nil)
+				n.push(volume)
+				n.await(volume.JobKey)
+				job := s.destroy(1, tt.submit(s), nil)
+				if tt.change != nil {
+					tt.change(s, job)
+				}
+				if len(s.rosters) > 1 {
+					n.tell(writ.Control{Roster: 2})
+					quiet(2 * time.Second)
+				}
+				n.push(job)
+				got := n.await(job.JobKey)
+				if codeOf(got) != tt.want {
+					t.Errorf("result = %+v, want %q", got.Error, tt.want)
+				}
+				if acted := n.host.count(job.JobKey.String()) == 1; acted != (tt.want == "") {
+					t.Errorf("it was destroyed: %v", acted)
+				}
+			})
+		})
+	}
+}
+
+func TestDestructionWaitsForTheDoorAndGivesUpRetryably(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		quiet(time.Second)
+		s.closeDoor(3)
+		soon := s.destroy(1, s.submission(s.alice, nil), nil)
+		n.push(soon)
+		if got := n.await(soon.JobKey); got.Error != nil {
+			t.Errorf("result = %+v, want success once the door is open", got.Error)
+		}
+		s.closeDoor(1000)
+		never := s.destroy(2, s.submission(s.alice, nil), nil)
+		n.push(never)
+		if got := n.await(never.JobKey); codeOf(got) != writ.CodeUnreachable || !got.Error.Retryable() {
+			t.Errorf("result = %+v, want a retryable %s", got.Error, writ.CodeUnreachable)
+		}
+		s.closeDoor(0)
+	})
+}
+
+// A payload is verified once, but for what changes: the roster, and the time.
+func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(n *node)
+		change    func(j *writ.Job)
+		want      writ.Code
+	}{
+		"nothing happens": {meanwhile: func(*node) {}},
+		"the right is taken": {
+			meanwhile: func(n *node) {
+				n.amend(func(r *identity.Roster) { r.Bindings = r.Bindings[1:] })
+				n.tell(writ.Control{Roster: 2})
+				quiet(2 * time.Second)
+			},
+			want: writ.CodeRoleMissing,
+		},
+		"the deadline passes": {meanwhile: func(*node) { quiet(5 * time.Minute) }, want: writ.CodeRunExpired},
+		"the supervisor says that it accepted the run later": {
+			meanwhile: func(*node) { quiet(5 * time.Minute) },
+			change:    func(j *writ.Job) { j.Accepted = time.Now().UnixMilli() },
+			want:      writ.CodeExpired,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				n := s.fresh(nil)
+				digest := s.submission(s.alice, func(p *identity.Payload) {
+					p.Expires, p.Deadline = p.Created.Add(time.Minute), 2*time.Minute
+				})
+				first := s.destroy(1, digest, nil)
+				n.push(first)
+				if got := n.await(first.JobKey); got.Error != nil {
+					t.Fatalf("result = %+v", got.Error)
+				}
+				asked := s.asked
+				tt.meanwhile(n)
+				second := s.destroy(2, digest, func(j *writ.Job) { j.Accepted = first.Accepted })
+				if tt.change != nil {
+					tt.change(second)
+				}
+				n.push(second)
+				if got := n.await(second.JobKey); codeOf(got) != tt.want {
+					t.Errorf("result = %+v, want %q", got.Error, tt.want)
+				}
+				if tt.want == "" && s.asked != asked {
+					t.Error("the payload was fetched again for nothing")
+				}
+			})
+		})
+	}
+}
+
+// The signer may know a newer roster than the node: then the node must get it first.
+func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		quiet(5 * time.Second)
+		s.amend(func(r *identity.Roster) {})
+		job := s.destroy(1, s.submission(s.alice, nil), nil)
+		n.push(job)
+		if got := n.await(job.JobKey); got.Error != nil || n.member.Roster().Version != 2 {
+			t.Errorf("result = %+v with roster %d, want success with roster 2", got.Error, n.member.Roster().Version)
+		}
+	})
+}
+
+// hangingDoor never gives a payload.
+type hangingDoor struct{ nodes.Backend }
+
+func (hangingDoor) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestADoorThatHangsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(func(r *runner.Runner) { r.Door = hangingDoor{s} })
+		job := s.destroy(1, s.submission(s.alice, nil), nil)
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeUnreachable {
+			t.Errorf("result = %+v, want %s by its start-by", got.Error, writ.CodeUnreachable)
+		}
+		job.Try = 2
+		job.StartBy, job.EndBy = time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(2*time.Minute).UnixMilli()
+		n.push(job)
+		quiet(time.Second)
+		begin := time.Now()
+		n.stop()
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("stopping took %s with a job that had not begun", took)
+		}
+		if got := n.got(job.JobKey); len(got) != 0 {
+			t.Errorf("the job was answered with %+v", got[0].Error)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"writ/supervisor/nodes"
+)
+
+// refreshEvery is how often a node asks for newer rosters without being told of one: an announcement can be lost with the queue.
+const refreshEvery = 10 * time.Minute
+
+// rosterWatch keeps a member's rosters up to date.
+type rosterWatch struct {
+	member *Member
+	door   nodes.Backend
+	turn   chan struct{} // holds one token: one refresh at a time
+	wake   chan struct{} // holds one token
+	wanted atomic.Int64  // the highest version that the supervisor announced
+}
+
+func newRosterWatch(member *Member, door nodes.Backend) *rosterWatch {
+	return &rosterWatch{member: member, door: door, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+}
+
+// want asks for a version, 0 for any that is newer.
+func (w *rosterWatch) want(version int64) {
+	for {
+		wanted := w.wanted.Load()
+		if version <= wanted || w.wanted.CompareAndSwap(wanted, version) {
+			break
+		}
+	}
+	if version != 0 && int64(w.member.Roster().Version) >= version {
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refresh fetches, verifies and stores what is newer than what the member has.
+func (w *rosterWatch) refresh(ctx context.Context) error {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	following, err := w.door.Rosters(ctx, w.member.Roster().Version)
+	if err != nil {
+		return fmt.Errorf("fetch rosters: %w", err)
+	}
+	return w.member.adopt(following, time.Now())
+}
+
+// followRosters refreshes at the start, when a newer roster is announced or missed, and now and then.
+func (n *incarnation) followRosters(ctx context.Context) {
+	failing := false
+	for {
+		before := n.member.Roster().Version
+		err := n.rosters.refresh(ctx)
+		version := n.member.Roster().Version
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			n.log.WarnContext(ctx, "cannot get rosters, and try again", "roster", version, "err", err)
+		case err == nil && version > before:
+			n.log.InfoContext(ctx, "adopted a roster", "roster", version)
+		}
+		failing = err != nil
+		pause, wake := refreshEvery, n.rosters.wake
+		if failing || n.rosters.wanted.Load() > int64(version) {
+			pause, wake = askEvery, nil
+		} else if !sleep(ctx, retryAfter) { // whoever sends garbage must not make the node ask all the time
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-wake:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}

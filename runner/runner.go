@@ -1,0 +1,145 @@
+// Package runner is one node: it takes sealed jobs from its queue, verifies them, remembers them, acts through drivers, and reports.
+// It trusts nobody on the way: a job counts by the seal of its datacenter's supervisor in the newest roster that leads back to the
+// cluster's root, and what destroys data counts by the signature of a person besides. It knows its own node only, no scripts and no
+// tenants.
+//
+// The life of a job here: open the seal, find or make its entry in the journal (`started`, on disk), act, record the result (on
+// disk), send it, and send it again until the supervisor acknowledges it. A crash at any point leaves an entry that tells the next
+// incarnation what may still be done.
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/runner/journal"
+	"writ/runner/queue"
+	"writ/sal"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// DefaultSlots is how many jobs run at a time unless Runner says otherwise. It also bounds how many results share a commit.
+	DefaultSlots = 64
+	// DefaultGrace is how long running jobs may go on after the runner was told to stop.
+	DefaultGrace = 10 * time.Second
+)
+
+// Runner serves one node. Fill it in and call Run once.
+type Runner struct {
+	Member  *Member          // from Join
+	Door    nodes.Backend    // of the datacenter's supervisor
+	Queue   queue.Queue      // of the datacenter
+	Journal *journal.Journal // of this node
+	Drivers []sal.Driver     // at most one for each module
+	Slots   int              // jobs at a time; DefaultSlots if 0
+	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs and the memory of the host, and the size of the disk
+	// that holds the data directory.
+	Capacity writ.Capacity
+	Grace    time.Duration // DefaultGrace if 0
+	Version  string        // of the program
+	Log      *slog.Logger  // nothing is logged if nil
+
+	counts counts
+}
+
+// Counts says how often something happened since the runner was made.
+type Counts struct {
+	Acted    int64 // operations that were carried out
+	Repeated int64 // deliveries that were answered from the journal
+	Refused  int64 // jobs that were answered without acting
+	Dropped  int64 // deliveries and messages that were not authentic, not for this node, or too late
+}
+
+type counts struct{ acted, repeated, refused, dropped atomic.Int64 }
+
+// Counts returns the counters.
+func (r *Runner) Counts() Counts {
+	return Counts{r.counts.acted.Load(), r.counts.repeated.Load(), r.counts.refused.Load(), r.counts.dropped.Load()}
+}
+
+// errShutdown ends what the runner cuts because it is told to stop. What it cuts is not failed: the next incarnation goes on.
+var errShutdown = errors.New("the runner is being stopped")
+
+// Run serves until ctx ends, and returns nil then. It waits first until the node is approved. When ctx ends it takes no more jobs,
+// gives running ones Grace, then ends their contexts; those stay `started` in the journal. It returns an error only if it cannot
+// serve at all.
+func (r *Runner) Run(ctx context.Context) error {
+	drivers, err := r.validate()
+	if err != nil {
+		return err
+	}
+	log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
+	err = r.Member.awaitApproval(ctx, r.Door, log)
+	var n *incarnation
+	if err == nil {
+		n, err = r.begin(ctx, drivers, log)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return n.run(ctx)
+}
+
+func (r *Runner) validate() (map[string]sal.Driver, error) {
+	if r.Member == nil || r.Door == nil || r.Queue == nil || r.Journal == nil {
+		return nil, errors.New("a runner needs a member, a door, a queue and a journal")
+	}
+	drivers := make(map[string]sal.Driver, len(r.Drivers))
+	for _, d := range r.Drivers {
+		about := d.Describe()
+		if drivers[about.Module] != nil {
+			return nil, fmt.Errorf("the module %s has two drivers, %s and %s", about.Module, drivers[about.Module].Describe().Name, about.Name)
+		}
+		drivers[about.Module] = d
+	}
+	return drivers, nil
+}
+
+// run serves until ctx ends, and then stops in two steps: no more jobs, then no more time for those that run.
+func (n *incarnation) run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var services sync.WaitGroup
+	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.followRosters, n.prune} {
+		services.Go(func() { service(background) })
+	}
+	served := make(chan error, 1)
+	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots, n.handle) })
+	n.log.InfoContext(ctx, "serving", "incarnation", n.number, "slots", n.slots)
+
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		n.stopping.Store(true)
+		grace := time.NewTimer(n.grace)
+		defer grace.Stop()
+		select {
+		case err = <-served:
+		case <-grace.C:
+			n.stopWork(errShutdown)
+			err = <-served
+		}
+	}
+	n.stopWork(errShutdown)
+	stop()
+	services.Wait()
+	for _, key := range n.desk.strays() {
+		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", key.Run, "seq", key.Seq)
+	}
+	if err != nil {
+		return fmt.Errorf("serve the node's queue: %w", err)
+	}
+	return nil
+}

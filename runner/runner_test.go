@@ -1,0 +1,552 @@
+package runner_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/runner"
+	"writ/sal"
+)
+
+func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		working := make(chan struct{})
+		n.host.setPause(func(_ context.Context, step string, _ sal.Request) error {
+			if step == begun {
+				<-working
+			}
+			return nil
+		})
+		job := n.job(1, "volume.create", "data", nil)
+		for job.Delivery = 1; job.Delivery <= 3; job.Delivery++ { // while it runs
+			n.push(job)
+			quiet(time.Second)
+		}
+		if !n.active(job.JobKey) || len(n.got(job.JobKey)) != 0 {
+			t.Fatal("the job does not run")
+		}
+		close(working)
+		first := n.await(job.JobKey)
+		if first.Change != writ.ChangeCreated || first.Error != nil || first.Driver != "test-volume" || !first.Simulated {
+			t.Errorf("result = %+v", first)
+		}
+		quiet(time.Second)
+		for _, job.Delivery = range []int{1, 4, 5} { // after it ended, the first one being the queue's own repetition
+			n.push(job)
+			quiet(time.Second)
+		}
+		if n.active(job.JobKey) {
+			t.Error("the job is still called active")
+		}
+		for _, r := range n.got(job.JobKey) {
+			if diff := cmp.Diff(first, r); diff != "" {
+				t.Errorf("a repeated delivery was answered differently:\n%s", diff)
+			}
+		}
+		if got := n.host.count(job.JobKey.String()); got != 1 {
+			t.Errorf("%d effects, want 1", got)
+		}
+		if c := n.runner.Counts(); c.Acted != 1 || c.Repeated != 5 {
+			t.Errorf("counts = %+v, want 1 acted and 5 repeated", c)
+		}
+	})
+}
+
+func TestAnotherTryIsAnotherPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		fails := writ.Errorf(writ.CodeDriverFailed, "the disk is \xff asleep")
+		n.host.setPause(func(_ context.Context, step string, r sal.Request) error {
+			if step == begun && strings.HasSuffix(r.Key, "-1") {
+				return fails
+			}
+			return nil
+		})
+		job := n.job(1, "volume.create", "data", nil)
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeDriverFailed || got.Error.Message != "the disk is \uFFFD asleep" {
+			t.Errorf("first try: %+v, want the driver's error", got.Error)
+		}
+		job.Try = 2
+		n.push(job)
+		if got := n.await(job.JobKey); got.Error != nil || got.Change != writ.ChangeCreated {
+			t.Errorf("second try: %+v, want it created", got)
+		}
+	})
+}
+
+func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		stranger := newKey()
+		at := func(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
+		sealed := func(j *writ.Job) []byte {
+			j.Node = n.member.Node()
+			all, _, err := seal.SealEach(seal.Job, n.supervisor, j)
+			must(t, err)
+			return all[0]
+		}
+		changed := func(change func(j *writ.Job)) func(j *writ.Job) {
+			return func(j *writ.Job) { change(j); n.push(j) }
+		}
+		attacks := map[string]func(j *writ.Job){
+			"sealed by a stranger": func(j *writ.Job) {
+				j.Node = n.member.Node()
+				n.pushSealed(stranger, seal.Job, j)
+			},
+			"sealed as something else": func(j *writ.Job) {
+				j.Node = n.member.Node()
+				n.pushSealed(n.supervisor, seal.Control, j)
+			},
+			"a byte changed": func(j *writ.Job) {
+				body := sealed(j)
+				body[len(body)-10] ^= 1
+				n.pushBytes(j.TaskID(), body)
+			},
+			"cut off":             func(j *writ.Job) { body := sealed(j); n.pushBytes(j.TaskID(), body[:len(body)/2]) },
+			"nothing":             func(j *writ.Job) { n.pushBytes(j.TaskID(), nil) },
+			"for another node":    changed(func(j *writ.Job) { j.Node = writ.NodeID(writ.NewUUID()) }),
+			"another datacenter":  changed(func(j *writ.Job) { j.Datacenter = writ.DatacenterID(writ.NewUUID()) }),
+			"another cluster":     changed(func(j *writ.Job) { j.Cluster = writ.ClusterID(strings.Repeat("a", 64)) }),
+			"past its start-by":   changed(func(j *writ.Job) { j.StartBy = at(-time.Second) }),
+			"past its end-by":     changed(func(j *writ.Job) { j.EndBy = at(-time.Second) }),
+			"without times":       changed(func(j *writ.Job) { j.StartBy, j.EndBy = 0, 0 }),
+			"of an epoch gone by": changed(func(j *writ.Job) { j.Epoch = 0 }),
+			"without a key":       changed(func(j *writ.Job) { j.Try = 0 }),
+		}
+		seq := 0
+		for name, attack := range attacks {
+			seq++
+			before := n.runner.Counts().Dropped
+			j := n.job(seq, "volume.create", fmt.Sprintf("v%d", seq), nil)
+			attack(j)
+			quiet(time.Second)
+			if got := n.runner.Counts(); got.Dropped != before+1 || got.Acted != 0 {
+				t.Errorf("%s: counts = %+v", name, got)
+			}
+			if got := n.got(j.JobKey); len(got) != 0 {
+				t.Errorf("%s: answered with %+v", name, got)
+			}
+		}
+		if n.host.total() != 0 {
+			t.Error("something happened on the host")
+		}
+	})
+}
+
+func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		refused := func(n *node, seq int, epoch int64) {
+			t.Helper()
+			before := n.runner.Counts().Dropped
+			n.push(n.job(seq, "volume.create", "data", func(j *writ.Job) { j.Epoch = epoch }))
+			quiet(time.Second)
+			if got := n.runner.Counts(); got.Dropped != before+1 {
+				t.Errorf("epoch %d: counts = %+v, want it dropped", epoch, got)
+			}
+		}
+		five := n.job(1, "volume.create", "data", func(j *writ.Job) { j.Epoch = 5 })
+		n.push(five)
+		n.await(five.JobKey)
+		refused(n, 2, 4)
+
+		n = n.again()
+		refused(n, 3, 4)
+		n.tell(writ.Control{Epoch: 7}) // a supervisor announces itself before it sends
+		refused(n, 4, 6)
+		quiet(time.Second)
+		if got := n.lastBeat().Epoch; got != 7 {
+			t.Errorf("the beat says epoch %d, want 7", got)
+		}
+
+		n = n.again()
+		refused(n, 5, 6)
+		before := n.runner.Counts().Dropped
+		n.tell(writ.Control{Epoch: 6, Cancels: map[writ.RunID]int64{five.Run: time.Now().Add(time.Hour).UnixMilli()}})
+		seven := n.job(6, "volume.create", "data", func(j *writ.Job) { j.Epoch = 7 })
+		n.push(seven)
+		if got := n.await(seven.JobKey); got.Error != nil || n.runner.Counts().Dropped != before+1 {
+			t.Errorf("a supervisor whose time is over cancelled a run: %+v", got.Error)
+		}
+	})
+}
+
+func TestArgumentsAreCheckedAgainOnTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		for seq, tt := range []struct {
+			operation, name string
+			change          func(j *writ.Job)
+			want            writ.Code
+		}{
+			{"volume.create", "data", func(j *writ.Job) { j.Args["sise_gib"] = int64(1) }, writ.CodeArgumentsInvalid},
+			{"volume.create", "data", func(j *writ.Job) { j.Args["size_gib"] = "1" }, writ.CodeArgumentsInvalid},
+			{"volume.create", "data", func(j *writ.Job) { j.Args = nil }, writ.CodeArgumentsInvalid},
+			{"volume.create", "", nil, writ.CodeArgumentsInvalid},
+			{"volume.create", "../etc", nil, writ.CodeArgumentsInvalid},
+			{"volume.create", "data", func(j *writ.Job) { j.Project = "../x" }, writ.CodeArgumentsInvalid},
+			{"volume.create", "data", func(j *writ.Job) { j.UID = "" }, writ.CodeArgumentsInvalid},
+			{"node.ping", "data", nil, writ.CodeArgumentsInvalid},
+			{"machine.stop", "web", nil, writ.CodeDriverMissing},
+			{"volume.melt", "data", nil, writ.CodeDriverMissing},
+		} {
+			job := n.job(seq+1, tt.operation, tt.name, tt.change)
+			n.push(job)
+			if got := n.await(job.JobKey); codeOf(got) != tt.want {
+				t.Errorf("%s %q: %+v, want %s", tt.operation, tt.name, got.Error, tt.want)
+			}
+		}
+		if n.host.total() != 0 {
+			t.Error("something happened on the host")
+		}
+	})
+}
+
+func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		job := n.job(1, "node.ping", "", nil)
+		n.push(job)
+		n.await(job.JobKey)
+		quiet(6*time.Second + 500*time.Millisecond)
+		if got := len(n.got(job.JobKey)); got != 4 {
+			t.Errorf("sent %d times in 6 seconds, want 4", got)
+		}
+
+		n = n.again() // it must come at once, without a delivery, though nobody pushes anything
+		quiet(time.Second)
+		if got := len(n.got(job.JobKey)); got != 1 {
+			t.Errorf("sent %d times in the first second after a restart, want 1", got)
+		}
+		n.tell(writ.Control{Acks: []writ.JobKey{job.JobKey}})
+		quiet(time.Minute)
+		if got := len(n.got(job.JobKey)); got != 1 {
+			t.Errorf("sent %d times although it was acknowledged, want 1", got)
+		}
+
+		n = n.again()
+		quiet(time.Minute)
+		if got := len(n.got(job.JobKey)); got != 0 {
+			t.Errorf("sent %d times although an earlier incarnation was told that it came", got)
+		}
+	})
+}
+
+func TestResultsWaitWhileTheQueueIsAwayAndShareSeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 200 })
+		release := make(chan struct{})
+		n.host.setPause(func(context.Context, string, sal.Request) error { <-release; return nil })
+		for seq := 1; seq <= 130; seq++ {
+			n.push(n.job(seq, "node.ping", "", nil))
+		}
+		quiet(time.Second)
+		n.queue.Cut(true)
+		close(release)
+		quiet(10 * time.Second)
+		n.queue.Cut(false)
+		quiet(1500 * time.Millisecond) // less than it takes until they are sent again
+		if len(n.results) != 130 || n.messages != 3 {
+			t.Errorf("%d results came in %d messages, want 130 in 3", len(n.results), n.messages)
+		}
+	})
+}
+
+func TestJobsOnOneResourceTakeTurnsInOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {
+			if step == begun {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		})
+		var want []string
+		for seq := 1; seq <= 3; seq++ {
+			job := n.job(seq, "container.exec", "web", nil)
+			want = append(want, job.JobKey.String())
+			n.push(job)
+			synctest.Wait()
+		}
+		other := n.job(4, "container.exec", "db", nil)
+		n.push(other)
+		n.await(other.JobKey)
+		if got := n.host.total(); got != 2 {
+			t.Errorf("%d jobs had acted when the one on the other resource had, want 2", got)
+		}
+		first := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Delivery = 2 })
+		before := len(n.got(first.JobKey))
+		n.push(first)
+		synctest.Wait()
+		if got := len(n.got(first.JobKey)); got != before+1 {
+			t.Error("a repeated delivery of a job that has ended waits for the resource")
+		}
+		quiet(10 * time.Second)
+		order := slices.DeleteFunc(slices.Clone(n.host.order), func(key string) bool { return key == other.JobKey.String() })
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Errorf("order of the jobs on one resource: %s", diff)
+		}
+		if n.host.most != 1 {
+			t.Errorf("%d jobs worked on one resource at once", n.host.most)
+		}
+	})
+}
+
+func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 2 })
+		release := make(chan struct{})
+		stuck := n.job(1, "volume.create", "data", func(j *writ.Job) { j.EndBy = time.Now().Add(10 * time.Second).UnixMilli() })
+		n.host.setPause(func(_ context.Context, _ string, r sal.Request) error {
+			if r.Key == stuck.JobKey.String() {
+				<-release
+			}
+			return nil
+		})
+		n.push(stuck)
+		quiet(9 * time.Second)
+		if len(n.got(stuck.JobKey)) != 0 {
+			t.Error("answered before its end-by")
+		}
+		if got := n.await(stuck.JobKey); codeOf(got) != writ.CodeDeadlineExceeded {
+			t.Errorf("result = %+v, want %s", got, writ.CodeDeadlineExceeded)
+		}
+
+		behind := n.job(2, "volume.create", "data", func(j *writ.Job) { j.StartBy = time.Now().Add(5 * time.Second).UnixMilli() })
+		elsewhere := []*writ.Job{n.job(3, "volume.create", "a", nil), n.job(4, "volume.create", "b", nil)}
+		n.push(behind)
+		for _, j := range elsewhere { // one of two slots waits for the resource, the stuck job has none
+			n.push(j)
+			if got := n.await(j.JobKey); got.Error != nil {
+				t.Errorf("a job on another resource: %+v", got.Error)
+			}
+		}
+		got := n.await(behind.JobKey)
+		if codeOf(got) != writ.CodeResourceBusy || !got.Error.Retryable() || !strings.Contains(got.Error.Message, stuck.JobKey.String()) {
+			t.Errorf("the job behind it: %+v, want %s that names %s", got.Error, writ.CodeResourceBusy, stuck.JobKey)
+		}
+		quiet(time.Second)
+		if !n.active(stuck.JobKey) {
+			t.Error("the beat does not name the job that still works")
+		}
+
+		close(release)
+		quiet(2 * time.Second)
+		if n.active(stuck.JobKey) {
+			t.Error("the beat names a job that is done")
+		}
+		behind.Try, behind.StartBy = 2, time.Now().Add(time.Second).UnixMilli()
+		n.push(behind)
+		if got := n.await(behind.JobKey); got.Error != nil {
+			t.Errorf("the resource is not free: %+v", got.Error)
+		}
+	})
+}
+
+func TestANodeFullOfStuckDriversSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 1 })
+		release := make(chan struct{})
+		n.host.setPause(func(context.Context, string, sal.Request) error { <-release; return nil })
+		stuck := n.job(1, "volume.create", "data", nil)
+		n.push(stuck)
+		n.await(stuck.JobKey)
+		next := n.job(2, "volume.create", "other", nil)
+		n.push(next)
+		if got := n.await(next.JobKey); codeOf(got) != writ.CodeResourceBusy {
+			t.Errorf("result = %+v, want %s", got, writ.CodeResourceBusy)
+		}
+		quiet(time.Second)
+		if fault := n.lastBeat().Fault; !strings.Contains(fault, stuck.JobKey.String()) {
+			t.Errorf("fault = %q, want one that names the stuck job", fault)
+		}
+		close(release)
+		quiet(time.Second)
+		if fault := n.lastBeat().Fault; fault != "" {
+			t.Errorf("fault = %q after all is well", fault)
+		}
+	})
+}
+
+func TestADriversMistakesEndWithItsJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		for seq, tt := range []struct {
+			mistake func() (sal.Outcome, error)
+			want    writ.Code
+		}{
+			{func() (sal.Outcome, error) { panic("nil map") }, writ.CodeInternal},
+			{func() (sal.Outcome, error) { return sal.Outcome{}, errors.New("secret of the host") }, writ.CodeInternal},
+			{func() (sal.Outcome, error) { return sal.Outcome{Values: map[string]any{"n": 1}}, nil }, writ.CodeInternal},
+			{func() (sal.Outcome, error) { return sal.Outcome{Values: map[string]any{"s": "\xff"}}, nil }, writ.CodeInternal},
+			{func() (sal.Outcome, error) {
+				return sal.Outcome{Values: map[string]any{"log": strings.Repeat("x", 70<<10)}}, nil
+			}, writ.CodeScriptLimit},
+		} {
+			n.stop()
+			n = n.site.start(n.dir, n.host, func(r *runner.Runner) { r.Drivers = []sal.Driver{mistaken{tt.mistake}} })
+			job := n.job(seq+1, "node.ping", "", nil)
+			n.push(job)
+			got := n.await(job.JobKey)
+			if codeOf(got) != tt.want || strings.Contains(got.Error.Message, "secret") {
+				t.Errorf("mistake %d: %+v, want %s", seq, got.Error, tt.want)
+			}
+		}
+	})
+}
+
+type mistaken struct {
+	mistake func() (sal.Outcome, error)
+}
+
+func (mistaken) Describe() writ.NodeDriver { return writ.NodeDriver{Module: "node", Name: "mistaken"} }
+
+func (m mistaken) Do(context.Context, sal.Request) (sal.Outcome, error) { return m.mistake() }
+
+func (mistaken) Observe(context.Context, writ.ResourceID) (sal.Observation, error) {
+	return sal.Observation{}, nil
+}
+
+func (mistaken) List(context.Context) ([]writ.ResourceID, error) { return nil, nil }
+
+func TestBeatsTellTheStateOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		quiet(3*time.Second + 500*time.Millisecond)
+		got := n.lastBeat()
+		want := writ.Beat{
+			Node: n.member.Node(), Boot: got.Boot, Incarnation: 1, Sequence: 4, Clock: time.Now().Truncate(time.Second).UnixMilli(), Epoch: 1,
+			Slots: 4, Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024, DiskGiB: got.Capacity.DiskGiB}, Version: "test",
+			Drivers: []writ.NodeDriver{
+				{Module: "container", Name: "test-container", Simulated: true},
+				{Module: "node", Name: "test-node"},
+				{Module: "volume", Name: "test-volume", Simulated: true},
+			},
+		}
+		if diff := cmp.Diff(want, got); diff != "" || got.Boot == "" {
+			t.Error(diff)
+		}
+		n = n.again()
+		quiet(time.Second)
+		if got := n.lastBeat(); got.Incarnation != 2 {
+			t.Errorf("the second start beats as incarnation %d", got.Incarnation)
+		}
+	})
+}
+
+func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		old, next := n.supervisor, newKey()
+		n.amend(func(r *identity.Roster) { r.Datacenters[0].SupervisorKey = next.Public().(ed25519.PublicKey) })
+		n.tell(writ.Control{Roster: 2})
+		quiet(2 * time.Second)
+		if got := n.member.Roster().Version; got != 2 {
+			t.Fatalf("the node has roster %d, want 2", got)
+		}
+		obeys := func(n *node, seq int, key ed25519.PrivateKey, want bool) {
+			t.Helper()
+			n.site.supervisor = key
+			job := n.job(seq, "node.ping", "", nil)
+			n.push(job)
+			quiet(time.Second)
+			if got := len(n.got(job.JobKey)) > 0; got != want {
+				t.Errorf("job %d was answered: %v, want %v", seq, got, want)
+			}
+		}
+		obeys(n, 1, old, false)
+		obeys(n, 2, next, true)
+		n = n.again()
+		obeys(n, 3, old, false)
+		obeys(n, 4, next, true)
+	})
+}
+
+func TestANodeThatMissedARosterFindsOutByTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		quiet(5 * time.Second)
+		next := newKey()
+		n.amend(func(r *identity.Roster) { r.Datacenters[0].SupervisorKey = next.Public().(ed25519.PublicKey) })
+		n.site.supervisor = next
+		job := n.job(1, "node.ping", "", nil)
+		n.push(job)
+		quiet(2 * time.Second)
+		job.Delivery = 2
+		n.push(job)
+		n.await(job.JobKey)
+	})
+}
+
+func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.amend(func(r *identity.Roster) { r.Expires = r.Created.Add(time.Minute) })
+		n := s.fresh(nil)
+		quiet(time.Minute + 2*time.Second)
+		job := n.job(1, "node.ping", "", nil)
+		n.push(job)
+		quiet(2 * time.Second)
+		if len(n.got(job.JobKey)) != 0 {
+			t.Error("the node acted on the word of a roster that has expired")
+		}
+		if fault := n.lastBeat().Fault; !strings.Contains(fault, "expired") {
+			t.Errorf("fault = %q", fault)
+		}
+		n.amend(func(*identity.Roster) {})
+		quiet(11 * time.Minute) // nobody tells the node; it asks by itself
+		job = n.job(2, "node.ping", "", nil)
+		n.push(job)
+		n.await(job.JobKey)
+	})
+}
+
+func TestANodeServesOnceItIsApproved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSite(t), t.TempDir()
+		s.setAdmission(writ.AdmissionPending)
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+		must(t, err)
+		n := s.start(dir, newHost(), nil)
+		job := n.job(1, "node.ping", "", nil)
+		n.push(job)
+		quiet(10 * time.Second)
+		if len(n.got(job.JobKey)) != 0 || len(n.beats) != 0 {
+			t.Error("a node that is not approved does something")
+		}
+		s.setAdmission(writ.AdmissionApproved)
+		n.await(job.JobKey)
+		if n = n.again(); n.member.Admission() != writ.AdmissionApproved {
+			t.Error("the approval was forgotten")
+		}
+	})
+}
+
+func TestARejectedNodeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSite(t), t.TempDir()
+		s.setAdmission(writ.AdmissionPending)
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+		must(t, err)
+		n := s.start(dir, newHost(), nil)
+		s.setAdmission(writ.AdmissionRejected)
+		if err := <-n.ended; writ.CodeOf(err) != writ.CodeNodeRejected {
+			t.Errorf("Run = %v, want %s", err, writ.CodeNodeRejected)
+		}
+		n.ended <- nil
+	})
+}

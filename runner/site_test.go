@@ -1,0 +1,246 @@
+package runner_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"os/signal"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/identity"
+	"writ/runner"
+	"writ/supervisor/nodes"
+)
+
+func TestMain(m *testing.M) {
+	signal.Ignore(unix.SIGXFSZ) // for tests that fill a disk; not later, as the first use of package signal must be outside of a bubble
+	goleak.VerifyTestMain(m)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newKey() ed25519.PrivateKey {
+	_, key, _ := ed25519.GenerateKey(nil) // crypto/rand never fails
+	return key
+}
+
+// site is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and seals.
+type site struct {
+	testing.TB
+	root, alice, bob identity.Signer // bob has no destructive flag
+	supervisor       ed25519.PrivateKey
+	project          writ.ProjectID
+	datacenter       writ.DatacenterID
+
+	mu        sync.Mutex
+	roster    *identity.Roster
+	rosters   [][]byte // signed, version 1 first
+	tokens    map[string]identity.TokenKey
+	admission writ.Admission // of whoever joins
+	members   map[string]nodes.Welcome
+	claims    []nodes.Claim
+	payloads  map[writ.Digest][]byte
+	asked     int // for payloads
+	away      int // so many more requests find the door closed
+}
+
+const (
+	shopProject  = writ.ProjectID("0192f6c2-0000-7000-8000-000000000001")
+	labProject   = writ.ProjectID("0192f6c2-0000-7000-8000-000000000002")
+	datacenterID = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000d")
+)
+
+func newSite(t testing.TB) *site {
+	s := &site{
+		TB: t, root: identity.NewSigner(newKey()), alice: identity.NewSigner(newKey()), bob: identity.NewSigner(newKey()),
+		supervisor: newKey(), project: shopProject, datacenter: datacenterID,
+		tokens: map[string]identity.TokenKey{}, admission: writ.AdmissionApproved, members: map[string]nodes.Welcome{},
+		payloads: map[writ.Digest][]byte{},
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	key := func(signer identity.Signer) []identity.PrincipalKey {
+		return []identity.PrincipalKey{{Key: signer.PublicKey(), State: identity.Active}}
+	}
+	s.roster = &identity.Roster{
+		Cluster: identity.ClusterOf(s.root.PublicKey()), Version: 1, Created: now, Expires: now.Add(identity.RosterValidity),
+		Root: s.root.PublicKey(), Threshold: 1, Operators: []string{"alice"},
+		Principals: []identity.Principal{
+			{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: key(s.alice)},
+			{Name: "bob", Kind: identity.Person, State: identity.Active, Keys: key(s.bob)},
+		},
+		Projects: []identity.Project{{ID: shopProject, Name: "shop"}, {ID: labProject, Name: "lab"}},
+		Bindings: []identity.Binding{
+			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
+			{Principal: "bob", Role: identity.Deployer, Project: "*"},
+		},
+		Datacenters: []identity.Datacenter{{
+			Datacenter:    writ.Datacenter{ID: s.datacenter, Name: "home", Region: "here"},
+			SupervisorKey: s.supervisor.Public().(ed25519.PublicKey), Enabled: true,
+		}},
+	}
+	s.sign(s.roster)
+	return s
+}
+
+// sign adds a roster that is ready to the chain.
+func (s *site) sign(r *identity.Roster) {
+	s.Helper()
+	signed, err := identity.SignRoster(r, s.root)
+	must(s.TB, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.roster, s.rosters = r, append(s.rosters, signed)
+}
+
+// amend signs the next version of the roster.
+func (s *site) amend(change func(r *identity.Roster)) {
+	s.Helper()
+	next, err := s.roster.Successor(time.Now())
+	must(s.TB, err)
+	change(next)
+	s.sign(next)
+}
+
+// token makes a join token.
+func (s *site) token() string {
+	token := identity.NewToken(s.roster.Cluster)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[token.ID] = token.Key()
+	return token.String()
+}
+
+// Site is the door of its supervisor.
+var _ nodes.Backend = (*site)(nil)
+
+// open reports whether the door answers this time.
+func (s *site) open() error {
+	if s.away > 0 {
+		s.away--
+		return writ.Errorf(writ.CodeUnreachable, "nobody answers")
+	}
+	return nil
+}
+
+func (s *site) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nodes.Proof{}, err
+	}
+	nonce := make([]byte, identity.NonceSize)
+	_, _ = rand.Read(nonce)
+	text := identity.JoinProofText(joinerOf(hello), nonce)
+	return nodes.Proof{Rosters: slices.Clone(s.rosters), Nonce: nonce, Signature: ed25519.Sign(s.supervisor, text)}, nil
+}
+
+func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims = append(s.claims, claim)
+	if err := identity.VerifyJoinClaim(joinerOf(claim.Hello), claim.Nonce, s.tokens[claim.Hello.Token], claim.MAC, claim.Signature); err != nil {
+		return nodes.Welcome{}, err
+	}
+	welcome, known := s.members[string(claim.Hello.Key)]
+	if !known {
+		welcome = nodes.Welcome{
+			Node: writ.NodeID(writ.NewUUID()), Name: claim.Hello.Name, Cluster: s.roster.Cluster, Datacenter: s.datacenter, Epoch: 1,
+		}
+	}
+	welcome.Admission = s.admission
+	s.members[string(claim.Hello.Key)] = welcome
+	return welcome, s.open() // a door that closes here admits, and its answer is lost
+}
+
+func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.rosters[min(after, len(s.rosters)):]), s.open()
+}
+
+func (s *site) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	s.asked++
+	signed, ok := s.payloads[digest]
+	if !ok {
+		return nil, writ.Errorf(writ.CodeNotFound, "there is no payload %s", digest)
+	}
+	return signed, nil
+}
+
+func joinerOf(h nodes.Hello) identity.Joiner {
+	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce}
+}
+
+func (s *site) setAdmission(a writ.Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admission = a
+}
+
+func (s *site) setRosters(signed [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rosters = signed
+}
+
+// closeDoor lets the next requests find nobody.
+func (s *site) closeDoor(requests int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = requests
+}
+
+// join makes a member with a token.
+func (s *site) join(dir string) *runner.Member {
+	s.Helper()
+	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, Door: s, Token: s.token(), Name: "n1", Version: "test"})
+	must(s.TB, err)
+	return m
+}
+
+// submission signs a script and returns its digest; the run that it makes is writ.RunIDOf of that.
+func (s *site) submission(signer identity.Signer, change func(p *identity.Payload)) writ.Digest {
+	s.Helper()
+	name := "alice"
+	if signer == s.bob {
+		name = "bob"
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	p := &identity.Payload{
+		Cluster: s.roster.Cluster, Datacenter: s.datacenter, Roster: s.roster.Version, Project: shopProject, ProjectName: "shop",
+		Signer: name, Created: now, Expires: now.Add(15 * time.Minute), Deadline: time.Hour, Nonce: identity.NewNonce(),
+		Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create", "volume.delete"}, Destructive: true, MaxCalls: 10,
+		Script: identity.File{Name: "test.tengo", Text: []byte("// nothing\n")},
+	}
+	if change != nil {
+		change(p)
+	}
+	text, err := p.Text()
+	must(s.TB, err)
+	armored, err := signer.Sign(identity.ScriptNamespace, text)
+	must(s.TB, err)
+	digest := writ.DigestOf(text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.payloads[digest] = identity.Join(text, armored)
+	return digest
+}
+
+func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
