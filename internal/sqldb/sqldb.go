@@ -28,22 +28,27 @@ import (
 // waits. Half a millisecond was the best of 0, 0.5 and 2 ms at 50 runs in flight.
 const groupWindow = 500 * time.Microsecond
 
+// idleConnections are kept for readers: opening one costs more than most queries.
+const idleConnections = 8
+
 // maxGroup bounds the changes of one commit.
 const maxGroup = 512
 
 // Tx is one transaction. All changes of a group share Now.
 type Tx struct {
 	*sql.Tx
-	Now time.Time
+	Now      time.Time
+	prepared *prepared
 }
 
 // DB is an open store with one writer. Close it.
 type DB struct {
-	sql     *sql.DB
-	changes chan *change
-	stop    chan struct{} // closed to end the writer
-	stopped chan struct{} // closed when the writer has answered its last group
-	closing sync.Once
+	sql      *sql.DB
+	prepared *prepared
+	changes  chan *change
+	stop     chan struct{} // closed to end the writer
+	stopped  chan struct{} // closed when the writer has answered its last group
+	closing  sync.Once
 }
 
 type change struct {
@@ -70,12 +75,18 @@ func Open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
 		pool.SetMaxOpenConns(1) // a shared cache locks whole tables; one connection never waits for itself
 		pool.SetConnMaxLifetime(0)
 		pool.SetMaxIdleConns(1)
+	} else {
+		pool.SetMaxIdleConns(idleConnections)
 	}
 	if err := migrate(ctx, pool, migrations); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("bring %s up to date: %w", path, storeError(err))
 	}
-	db := &DB{sql: pool, changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
+	kept := &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
+	if path == ":memory:" {
+		kept = nil // preparing needs a second connection
+	}
+	db := &DB{sql: pool, prepared: kept, changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
 	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
 	return db, nil
 }
@@ -133,7 +144,7 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 		return storeError(err)
 	}
 	defer tx.Rollback()
-	return storeError(do(&Tx{Tx: tx, Now: now()}))
+	return storeError(do(&Tx{Tx: tx, Now: now(), prepared: db.prepared}))
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
@@ -199,7 +210,7 @@ func (db *DB) commit(group []*change) {
 	tx, err := db.sql.BeginTx(context.Background(), nil)
 	var errs []error
 	if err == nil {
-		errs, err = transact(tx, group)
+		errs, err = transact(&Tx{Tx: tx, Now: now(), prepared: db.prepared}, group)
 		tx.Rollback()
 	}
 	if err != nil && tx != nil && len(group) > 1 {
@@ -219,8 +230,7 @@ func (db *DB) commit(group []*change) {
 
 // transact runs the changes of a group in one transaction, each behind a savepoint of its own. It returns the error of each change,
 // or the error that made the whole transaction fail. The caller rolls back.
-func transact(tx *sql.Tx, group []*change) ([]error, error) {
-	shared := &Tx{Tx: tx, Now: now()}
+func transact(tx *Tx, group []*change) ([]error, error) {
 	errs := make([]error, len(group))
 	for i, c := range group {
 		if c.ctx.Err() != nil {
@@ -230,7 +240,7 @@ func transact(tx *sql.Tx, group []*change) ([]error, error) {
 		if _, err := tx.Exec("SAVEPOINT change"); err != nil {
 			return nil, err
 		}
-		errs[i] = run(c, shared)
+		errs[i] = run(c, tx)
 		end := "RELEASE change"
 		if errs[i] != nil {
 			if isUnavailable(errs[i]) {
