@@ -94,3 +94,33 @@ func writeMoves[S ~string](b *strings.Builder, title, about string, table []writ
 		fmt.Fprintf(b, "| %s | %s | %s |\n", m.From, m.To, m.Cause)
 	}
 }
+
+// A script that README.md shows is one of the examples, which are checked and run by tests of their own.
+func TestScriptsInTheReadmeAreExamples(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob("scripts/examples/*.tengo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]bool{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples[string(text)] = true
+	}
+	shown := strings.Split(string(readme), "```tengo\n")[1:]
+	if len(shown) == 0 {
+		t.Error("README.md shows no script")
+	}
+	for _, rest := range shown {
+		script, _, _ := strings.Cut(rest, "```")
+		if !examples[script] {
+			t.Errorf("README.md shows a script that is not in scripts/examples:\n%s", script)
+		}
+	}
+}

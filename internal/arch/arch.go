@@ -1,0 +1,198 @@
+// Package arch holds the house to its plan: the tables "Rooms" and "Outside" of docs/architecture.md are read as law and compared
+// with the imports of every Go file, whatever its build constraints. Besides, it bounds files, asks packages for their comment, and
+// follows the links of documents to files and to the tests that prove a promise. It knows the form of all these, and nothing of what the rooms do.
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// The bounds of a file in lines, and of the dictionary as a whole. A file that outgrows its bound is two things.
+const (
+	maxSource    = 800
+	maxTest      = 1500
+	maxGenerated = 10000
+	maxRoot      = 1500
+)
+
+// topLevel are the folders at the top that hold no room.
+var topLevel = []string{"docs", "deploy", "tools"}
+
+// Check reads the module at the top of tree and returns one sentence for each way in which it breaks its plan, in a stable order.
+// The error says why tree could not be read at all.
+func Check(tree fs.FS) (broken []string, err error) {
+	plan, err := readPlan(tree)
+	if err != nil {
+		return nil, err
+	}
+	house, err := readHouse(tree)
+	if err != nil {
+		return nil, err
+	}
+	c := &check{plan: plan, house: house}
+	c.rooms()
+	c.outside()
+	c.testSupport()
+	c.sizes()
+	c.comments()
+	c.links()
+	c.proofs()
+	slices.Sort(c.broken)
+	return c.broken, nil
+}
+
+type check struct {
+	plan   *plan
+	house  *house
+	broken []string
+}
+
+func (c *check) report(format string, args ...any) {
+	c.broken = append(c.broken, fmt.Sprintf(format, args...))
+}
+
+// rooms compares the imports between packages of the house with the table "Rooms".
+func (c *check) rooms() {
+	used := map[*room]bool{}
+	for folder, pkg := range c.house.packages {
+		from := c.plan.roomOf(folder)
+		if from == nil {
+			c.report("%s has no row in the table Rooms of %s", display(folder), planFile)
+			continue
+		}
+		used[from] = true
+		for _, imp := range pkg.imports {
+			target, ours := c.house.folder(imp.path)
+			switch {
+			case !ours && folder == "." && !isStandard(imp.path):
+				c.report("%s: the dictionary imports %s; it may import the standard library only", imp.at, imp.path)
+			case ours && !c.plan.allows(from, folder, target):
+				c.report("%s: %s imports %s, which the row of %s does not allow", imp.at, display(folder), display(target), display(from.name()))
+			}
+		}
+	}
+	for _, r := range c.plan.rooms {
+		if !used[r] {
+			c.report("the row of %s in the table Rooms has no package", display(r.name()))
+		}
+	}
+	for _, dir := range c.house.top {
+		if !slices.Contains(topLevel, dir) && !c.plan.hasTop(dir) {
+			c.report("%s is a folder at the top without a room", dir)
+		}
+	}
+}
+
+// outside compares the imports from elsewhere with the table "Outside".
+func (c *check) outside() {
+	for _, rule := range c.plan.outside {
+		files := map[string]bool{}
+		for folder, pkg := range c.house.packages {
+			for _, imp := range pkg.imports {
+				if !under(imp.path, rule.what) {
+					continue
+				}
+				if target, ours := c.house.folder(imp.path); ours && under(folder, target) {
+					continue
+				}
+				files[imp.file()] = true
+				if !slices.ContainsFunc(rule.onlyIn, func(place string) bool { return under(folder, place) }) {
+					c.report("%s: %s imports %s, which is for %s only", imp.at, display(folder), imp.path, strings.Join(rule.onlyIn, ", "))
+				}
+			}
+		}
+		if rule.oneFile && len(files) > 1 {
+			c.report("%s is imported by %s; it belongs into one file", rule.what, strings.Join(slices.Sorted(maps.Keys(files)), " and "))
+		}
+	}
+}
+
+// testSupport keeps packages that are made for tests out of the product.
+func (c *check) testSupport() {
+	forTests := func(folder string) bool {
+		pkg := c.house.packages[folder]
+		return pkg != nil && slices.ContainsFunc(pkg.imports, func(imp imported) bool { return imp.path == "testing" })
+	}
+	for folder, pkg := range c.house.packages {
+		if forTests(folder) {
+			continue
+		}
+		for _, imp := range pkg.imports {
+			if target, ours := c.house.folder(imp.path); ours && forTests(target) {
+				c.report("%s: %s imports %s, which is made for tests", imp.at, display(folder), display(target))
+			}
+		}
+	}
+}
+
+// sizes bounds files and the dictionary.
+func (c *check) sizes() {
+	root := 0
+	for _, f := range c.house.files {
+		most := maxSource
+		switch {
+		case strings.HasSuffix(f.name, "_test.go"):
+			most = maxTest
+		case strings.HasSuffix(f.name, ".gen.go"):
+			most = maxGenerated
+		case path.Dir(f.name) == ".":
+			root += f.lines
+		}
+		if f.lines > most {
+			c.report("%s has %d lines, %d are allowed", f.name, f.lines, most)
+		}
+	}
+	if root > maxRoot {
+		c.report("the dictionary has %d lines, %d are allowed", root, maxRoot)
+	}
+}
+
+// comments asks each package to say what it knows.
+func (c *check) comments() {
+	for folder, pkg := range c.house.packages {
+		if !pkg.described {
+			c.report("%s has no package comment", display(folder))
+		}
+	}
+}
+
+// links follows the links from one document to another, or to any other file.
+func (c *check) links() {
+	for _, l := range c.house.links {
+		target := path.Join(path.Dir(l.from), l.to)
+		if !fs.ValidPath(target) || !c.house.exists(target) {
+			c.report("%s has a link to %s, which is not there", l.from, l.to)
+		}
+	}
+}
+
+// proofs looks for each test that a document names as a proof.
+func (c *check) proofs() {
+	for _, p := range c.house.proofs {
+		if !slices.Contains(c.house.tests[p.folder], p.test) {
+			c.report("%s names the test %s of %s, which is not there", p.from, p.test, display(p.folder))
+		}
+	}
+}
+
+// under reports whether a path is the other one or inside of it.
+func under(p, parent string) bool { return p == parent || strings.HasPrefix(p, parent+"/") }
+
+// isStandard reports whether an import path belongs to the standard library: its first element has no dot.
+func isStandard(p string) bool {
+	first, _, _ := strings.Cut(p, "/")
+	return !strings.Contains(first, ".")
+}
+
+// display is the name of a folder in messages.
+func display(folder string) string {
+	if folder == "." {
+		return "the dictionary"
+	}
+	return folder
+}

@@ -1,0 +1,172 @@
+package arch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// house is what the files say.
+type house struct {
+	tree     fs.FS
+	module   string
+	packages map[string]*pkg // by folder, "." for the one at the top; those that have tests only are left out
+	files    []file
+	tests    map[string][]string // names of test functions by folder
+	links    []link
+	proofs   []proof
+	top      []string // folders at the top
+}
+
+// pkg is a package without its tests: those may import what they like.
+type pkg struct {
+	imports   []imported
+	described bool
+}
+
+type imported struct {
+	path string
+	at   string // "coord/server.go:12"
+}
+
+func (i imported) file() string { return i.at[:strings.LastIndexByte(i.at, ':')] }
+
+type file struct {
+	name  string
+	lines int
+}
+
+// link leads from a document to another file, relative to its own folder.
+type link struct{ from, to string }
+
+// proof is a command in a document that runs one test: `go test ./coord -run TestIt`.
+type proof struct{ from, folder, test string }
+
+var (
+	proven   = regexp.MustCompile("`go test \\./(\\S*) -run (\\w+)`")
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+)
+
+// linked matches links of Markdown to other files, without what follows a "#".
+var linked = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)\s]*)?\)`)
+
+func readHouse(tree fs.FS) (*house, error) {
+	mod, err := fs.ReadFile(tree, "go.mod")
+	if err != nil {
+		return nil, err
+	}
+	h := &house{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}}
+	if h.module == "" {
+		return nil, errors.New("go.mod names no module")
+	}
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			return h.enter(name)
+		case path.Ext(name) == ".go":
+			return h.readCode(name)
+		case path.Ext(name) == ".md":
+			return h.readDocument(name)
+		}
+		return nil
+	})
+	return h, err
+}
+
+// enter decides whether a folder belongs to the module.
+func (h *house) enter(name string) error {
+	if name == "." {
+		return nil
+	}
+	base := path.Base(name)
+	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" {
+		return fs.SkipDir
+	}
+	if !strings.Contains(name, "/") {
+		h.top = append(h.top, name)
+	}
+	if h.exists(path.Join(name, "go.mod")) {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func (h *house) exists(name string) bool {
+	_, err := fs.Stat(h.tree, name)
+	return err == nil
+}
+
+// readDocument notes where a document's links lead and which tests it names.
+func (h *house) readDocument(name string) error {
+	text, err := fs.ReadFile(h.tree, name)
+	if err != nil {
+		return err
+	}
+	for _, m := range linked.FindAllSubmatch(text, -1) {
+		h.links = append(h.links, link{name, string(m[1])})
+	}
+	for _, m := range proven.FindAllSubmatch(text, -1) {
+		h.proofs = append(h.proofs, proof{name, path.Clean(string(m[1])), string(m[2])})
+	}
+	return nil
+}
+
+// readCode notes a file's size, and what it imports or, if it is a test, which tests it has.
+func (h *house) readCode(name string) error {
+	text, err := fs.ReadFile(h.tree, name)
+	if err != nil {
+		return err
+	}
+	h.files = append(h.files, file{name, bytes.Count(text, []byte("\n"))})
+	folder := path.Dir(name)
+	if strings.HasSuffix(name, "_test.go") {
+		for _, m := range testFunc.FindAllSubmatch(text, -1) {
+			h.tests[folder] = append(h.tests[folder], string(m[1]))
+		}
+		return nil
+	}
+	positions := token.NewFileSet()
+	parsed, err := parser.ParseFile(positions, name, text, parser.ImportsOnly|parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	p := h.packages[folder]
+	if p == nil {
+		p = &pkg{}
+		h.packages[folder] = p
+	}
+	p.described = p.described || parsed.Doc != nil
+	for _, spec := range parsed.Imports {
+		imp, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return err
+		}
+		p.imports = append(p.imports, imported{imp, fmt.Sprintf("%s:%d", name, positions.Position(spec.Pos()).Line)})
+	}
+	return nil
+}
+
+// folder returns the folder of an import path of this module.
+func (h *house) folder(importPath string) (string, bool) {
+	if importPath == h.module {
+		return ".", true
+	}
+	rest, ours := strings.CutPrefix(importPath, h.module+"/")
+	if !ours {
+		return "", false
+	}
+	return rest, slices.Contains(h.top, strings.Split(rest, "/")[0])
+}

@@ -1,0 +1,162 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// planFile is where the tables stand.
+const planFile = "docs/architecture.md"
+
+// plan is what the tables say.
+type plan struct {
+	rooms   []*room
+	outside []rule
+}
+
+// room is a row of the table Rooms. The dictionary is the folder ".".
+type room struct {
+	folders   []string // the first names the row; "sal/*" stands for every folder there that has no row of its own
+	mayImport []string // names of rows
+	all       bool
+}
+
+func (r *room) name() string { return r.folders[0] }
+
+// rule is a row of the table Outside.
+type rule struct {
+	what    string
+	onlyIn  []string // folders, each with what is inside
+	oneFile bool
+}
+
+// rootName is how the tables write the dictionary, and internalName the folder that every room but the dictionary may use.
+const (
+	rootName     = "writ"
+	internalName = "internal"
+)
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+func readPlan(tree fs.FS) (*plan, error) {
+	text, err := fs.ReadFile(tree, planFile)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{}
+	for _, cells := range table(string(text), "Rooms") {
+		if len(cells) != 4 {
+			return nil, fmt.Errorf("%s: the row %q of Rooms has %d cells, want 4", planFile, cells[0], len(cells))
+		}
+		r := &room{folders: names(cells[0]), mayImport: names(cells[3]), all: strings.TrimSpace(cells[3]) == "all"}
+		if len(r.folders) == 0 {
+			return nil, fmt.Errorf("%s: the row %q of Rooms names no folder", planFile, cells[0])
+		}
+		p.rooms = append(p.rooms, r)
+	}
+	for _, cells := range table(string(text), "Outside") {
+		if len(cells) != 3 || len(names(cells[0])) == 0 || len(names(cells[1])) == 0 {
+			return nil, fmt.Errorf("%s: the row %q of Outside is not: imports, folders, why", planFile, cells[0])
+		}
+		for _, what := range names(cells[0]) {
+			p.outside = append(p.outside, rule{what: what, onlyIn: names(cells[1]), oneFile: strings.Contains(cells[1], "one file")})
+		}
+	}
+	if len(p.rooms) == 0 || len(p.outside) == 0 {
+		return nil, fmt.Errorf("%s: no table under the headings Rooms and Outside", planFile)
+	}
+	for _, r := range p.rooms {
+		for _, name := range r.mayImport {
+			if !slices.ContainsFunc(p.rooms, func(other *room) bool { return slices.Contains(other.folders, name) }) {
+				return nil, fmt.Errorf("%s: the row of %s allows %s, which has no row", planFile, r.name(), name)
+			}
+		}
+	}
+	return p, nil
+}
+
+// table returns the cells of the body of the first Markdown table under a heading.
+func table(text, heading string) (rows [][]string) {
+	_, text, _ = strings.Cut(text, "\n## "+heading+"\n")
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "## "), len(rows) > 0 && !strings.HasPrefix(line, "|"):
+			return body(rows)
+		case strings.HasPrefix(line, "|"):
+			rows = append(rows, strings.Split(strings.Trim(line, "|"), "|"))
+		}
+	}
+	return body(rows)
+}
+
+// body cuts off the heading row and the line under it.
+func body(rows [][]string) [][]string { return rows[min(2, len(rows)):] }
+
+// names returns what stands in backquotes.
+func names(cell string) (all []string) {
+	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
+		name := m[1]
+		if name == rootName {
+			name = "."
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// roomOf returns the row of a folder: the one that names it or the nearest folder around it.
+func (p *plan) roomOf(folder string) *room {
+	for f := folder; ; f = path.Dir(f) {
+		for _, pattern := range []string{f, path.Join(path.Dir(f), "*")} {
+			for _, r := range p.rooms {
+				if slices.Contains(r.folders, pattern) {
+					return r
+				}
+			}
+		}
+		if !strings.Contains(f, "/") {
+			return nil
+		}
+	}
+}
+
+// allows reports whether a folder, which belongs to the row from, may import another folder.
+func (p *plan) allows(from *room, folder, target string) bool {
+	to := p.roomOf(target)
+	switch {
+	case to == nil:
+		return false
+	case from == to:
+		return !from.siblings(folder, target)
+	case from.all:
+		return true
+	case to.name() == internalName:
+		return from.name() != "."
+	}
+	return slices.ContainsFunc(to.folders, func(name string) bool { return slices.Contains(from.mayImport, name) })
+}
+
+// siblings reports whether two folders of a row like `sal/*` are in different folders there. Siblings must not know each other.
+func (r *room) siblings(a, b string) bool {
+	parent, ok := strings.CutSuffix(r.name(), "*")
+	if !ok {
+		return false
+	}
+	child := func(folder string) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(folder, parent), "/")
+		return name
+	}
+	return child(a) != child(b)
+}
+
+// hasTop reports whether a row names the folder at the top or something in it.
+func (p *plan) hasTop(dir string) bool {
+	return slices.ContainsFunc(p.rooms, func(r *room) bool {
+		return slices.ContainsFunc(r.folders, func(f string) bool { return under(f, dir) })
+	})
+}
