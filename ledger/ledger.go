@@ -15,7 +15,7 @@ import (
 // Ledger is everything that a coordinator remembers.
 //
 // All methods may be called concurrently. A method that changes something has done so durably when it returns nil, and has changed
-// nothing when it returns an error, unless its context ended first: then nobody knows. Errors are *writ.Error where the caller can do
+// nothing when it returns an error. Errors are *writ.Error where the caller can do
 // something about them: NOT_FOUND, CONFLICT, BAD_REQUEST for a cursor that this ledger did not make, and STORE_UNAVAILABLE when the
 // store cannot be used at the moment. What a method returns belongs to the caller.
 type Ledger interface {
@@ -188,11 +188,10 @@ type List[T any] struct {
 
 // RunFilter selects runs; an empty field selects all.
 type RunFilter struct {
-	States      []State
-	Datacenter  writ.DatacenterID
-	Project     writ.ProjectID
-	ProjectName string
-	Signer      string
+	States     []State
+	Datacenter writ.DatacenterID
+	Project    writ.ProjectID
+	Signer     string
 }
 
 // NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.

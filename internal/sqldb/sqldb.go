@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,7 +56,18 @@ type change struct {
 	ctx  context.Context
 	do   func(tx *Tx) error
 	done chan error
+	fate atomic.Int32
 }
+
+// The fates of a change. Whoever sets one first decides: the writer, or the caller whose context ended.
+const (
+	waiting int32 = iota
+	begun
+	abandoned
+)
+
+// begin reports whether the writer may run the change. It may do so again when the group failed.
+func (c *change) begin() bool { return c.fate.CompareAndSwap(waiting, begun) || c.fate.Load() == begun }
 
 // Open opens the store at path (":memory:" for one that ends with the process) and brings its schema up to date with the *.sql
 // files of migrations. A schema that is newer than the program is refused.
@@ -149,7 +161,8 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
 // fsync. An error of do undoes its own change only. do may run twice: when a commit fails, each change of its group is tried again
-// alone. When ctx ends first, Write returns its error, and whether the change took place is unknown.
+// alone. When ctx ends before do was called, it never is, and Write returns ctx's error; after that Write waits for the outcome. So no
+// outcome is ever unknown, and do never runs any more when Write has returned.
 func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -163,7 +176,20 @@ func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		if c.fate.CompareAndSwap(waiting, abandoned) {
+			return ctx.Err()
+		}
+		return db.outcome(c)
+	case <-db.stopped:
+		return db.outcome(c)
+	}
+}
+
+// outcome waits for the answer to a change, or for the writer's end without one.
+func (db *DB) outcome(c *change) error {
+	select {
+	case err := <-c.done:
+		return err
 	case <-db.stopped:
 		select {
 		case err := <-c.done:
@@ -233,7 +259,7 @@ func (db *DB) commit(group []*change) {
 func transact(tx *Tx, group []*change) ([]error, error) {
 	errs := make([]error, len(group))
 	for i, c := range group {
-		if c.ctx.Err() != nil {
+		if c.ctx.Err() != nil || !c.begin() {
 			errs[i] = c.ctx.Err()
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -205,6 +206,38 @@ func TestCancelledWriteIsNotDone(t *testing.T) {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"next"}, names(t, db)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A caller that gave up must not find its change at work behind its back, nor be told that it did not happen when it did.
+func TestWriteWaitsForAChangeThatHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, ":memory:")
+		ctx, cancel := context.WithCancel(t.Context())
+		goOn := make(chan struct{})
+		var returned atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			err := db.Write(ctx, func(tx *Tx) error {
+				<-goOn
+				if returned.Load() {
+					t.Error("the change goes on after Write has returned")
+				}
+				return insert("a")(tx)
+			})
+			returned.Store(true)
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(goOn)
+		if err := <-done; err != nil {
+			t.Errorf("a change that took place: %v", err)
+		}
+		if diff := cmp.Diff([]string{"a"}, names(t, db)); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -48,7 +48,6 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"states", ledger.RunFilter{States: []ledger.State{"running", "waiting", "failed"}}, []int{4, 3, 2, 1}},
 		{"datacenter", ledger.RunFilter{Datacenter: west}, []int{3, 1}},
 		{"project", ledger.RunFilter{Project: bank}, []int{4, 3}},
-		{"project by name", ledger.RunFilter{ProjectName: "web-shop"}, []int{2, 1}},
 		{"signer", ledger.RunFilter{Signer: "bob"}, []int{4, 3}},
 		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Project: bank, Signer: "bob"}, []int{3}},
 		{"nobody", ledger.RunFilter{Signer: "x' OR '1'='1"}, nil},

@@ -133,16 +133,19 @@ func collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, err
 
 // column reads the only column of a query.
 func column[T any](rows *sql.Rows, err error) ([]T, error) {
-	return collect(rows, err, func(rows *sql.Rows) (v T, err error) { return v, rows.Scan(&v) })
+	return collect(rows, err, func(rows *sql.Rows) (v T, err error) {
+		err = rows.Scan(&v)
+		return v, err
+	})
 }
 
 // body reads the only column of a query as the JSON of an item.
 func body[T any](rows *sql.Rows) (item T, err error) {
 	var text string
-	if err := rows.Scan(&text); err != nil {
-		return item, err
+	if err = rows.Scan(&text); err == nil {
+		err = decode(text, &item)
 	}
-	return item, decode(text, &item)
+	return item, err
 }
 
 // affected reports whether a statement changed a row.

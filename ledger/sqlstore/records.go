@@ -114,9 +114,6 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	if filter.Project != "" {
 		q.and("project = ?", string(filter.Project))
 	}
-	if filter.ProjectName != "" {
-		q.and("project_name = ?", filter.ProjectName)
-	}
 	if filter.Signer != "" {
 		q.and("signer = ?", filter.Signer)
 	}

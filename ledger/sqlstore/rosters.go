@@ -99,7 +99,10 @@ func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
 		FROM regions JOIN datacenters ON datacenters.region = regions.name
 		GROUP BY regions.name
 		ORDER BY regions.name`)
-	return collect(rows, err, func(rows *sql.Rows) (r ledger.Region, err error) { return r, rows.Scan(&r.Name, &r.Datacenters) })
+	return collect(rows, err, func(rows *sql.Rows) (r ledger.Region, err error) {
+		err = rows.Scan(&r.Name, &r.Datacenters)
+		return r, err
+	})
 }
 
 // Datacenters lists the datacenters.
@@ -111,7 +114,10 @@ func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
 // Projects lists the projects.
 func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
 	rows, err := s.db.Query(ctx, `SELECT id, name, tenant FROM projects ORDER BY name, id`)
-	return collect(rows, err, func(rows *sql.Rows) (p identity.Project, err error) { return p, rows.Scan(&p.ID, &p.Name, &p.Tenant) })
+	return collect(rows, err, func(rows *sql.Rows) (p identity.Project, err error) {
+		err = rows.Scan(&p.ID, &p.Name, &p.Tenant)
+		return p, err
+	})
 }
 
 // keyText is a key as the primary key of a row: bytes compare differently on different engines, text does not.
