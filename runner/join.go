@@ -122,7 +122,7 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 	text := identity.JoinClaimText(joiner, proof.Nonce)
 	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(m.key, text)}
 	if m.token != nil {
-		claim.MAC = m.token.Prove(text)
+		claim.Proof = m.token.Prove(text)
 	}
 	welcome, err := door.Admit(ctx, claim)
 	if err != nil {
@@ -160,6 +160,9 @@ func (m *Member) awaitApproval(ctx context.Context, door nodes.Backend, log *slo
 			return context.Cause(ctx)
 		}
 		err := m.ask(ctx, door)
+		if writ.CodeOf(err) == writ.CodeNodeRejected {
+			return err
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			log.WarnContext(ctx, "cannot ask whether the node is approved, and try again", "node", m.Node(), "err", err)
 		}

@@ -20,7 +20,7 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 	if first.Admission() != writ.AdmissionApproved || !writ.ValidUUID(string(first.Node())) || first.Datacenter() != s.datacenter {
 		t.Fatalf("joined as %s node %q of %s", first.Admission(), first.Node(), first.Datacenter())
 	}
-	if len(s.claims) != 1 || len(s.claims[0].MAC) == 0 {
+	if len(s.claims) != 1 || len(s.claims[0].Proof) == 0 {
 		t.Errorf("claims = %+v, want one that proves the token", s.claims)
 	}
 
@@ -156,8 +156,8 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	s.setAdmission(writ.AdmissionPending)
 	m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
 	must(t, err)
-	if m.Admission() != writ.AdmissionPending || s.claims[0].MAC != nil {
-		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].MAC)
+	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
+		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)
 	}
 	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Token: newSite(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("Join with a token of another cluster = %v, want %s", err, writ.CodeConflict)

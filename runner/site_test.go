@@ -150,7 +150,7 @@ func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims = append(s.claims, claim)
-	if err := identity.VerifyJoinClaim(joinerOf(claim.Hello), claim.Nonce, s.tokens[claim.Hello.Token], claim.MAC, claim.Signature); err != nil {
+	if err := identity.VerifyJoinClaim(joinerOf(claim.Hello), claim.Nonce, s.tokens[claim.Hello.Token], claim.Proof, claim.Signature); err != nil {
 		return nodes.Welcome{}, err
 	}
 	welcome, known := s.members[string(claim.Hello.Key)]

@@ -89,7 +89,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	}
 	var key identity.TokenKey
 	copy(key[:], token.Key)
-	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, key, claim.MAC, claim.Signature); err != nil {
+	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, key, claim.Proof, claim.Signature); err != nil {
 		s.Log.Warn("a node was not admitted", "node", joiner.Name, "token", joiner.Token, "err", err)
 		return nodes.Welcome{}, err
 	}

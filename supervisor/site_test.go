@@ -345,7 +345,7 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	text := identity.JoinClaimText(joiner, proof.Nonce)
 	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(n.key, text)}
 	if token.ID != "" {
-		claim.MAC = token.Prove(text)
+		claim.Proof = token.Prove(text)
 	}
 	return n.site.Admit(n.site.t.Context(), claim)
 }

@@ -26,13 +26,13 @@ type Proof struct {
 	Signature []byte   `json:"signature"`
 }
 
-// Claim is the joiner's turn: HMAC-SHA256 under the token's secret over both nonces and both keys. It is sent only after the
-// supervisor was verified against the token's pin. Without a token MAC is empty and the signature of the joiner's own key, over
+// Claim is the joiner's turn: its token's proof over both nonces and all that it says of itself (identity.JoinClaimText). It is sent only
+// after the supervisor was verified against the token's pin. Without a token Proof is empty and the signature of the joiner's own key, over
 // the same bytes, stands alone.
 type Claim struct {
 	Hello     Hello  `json:"hello"`
 	Nonce     []byte `json:"nonce"` // the supervisor's
-	MAC       []byte `json:"mac,omitempty"`
+	Proof     []byte `json:"proof,omitempty"`
 	Signature []byte `json:"signature"` // by the joiner's key: possession
 }
 

@@ -1,0 +1,126 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+const (
+	// clientTimeout bounds one request, unless the caller's context ends first.
+	clientTimeout = 30 * time.Second
+	// maxAnswer bounds what is read of an answer: many rosters of at most 512 KiB in base64.
+	maxAnswer = 64 << 20
+)
+
+// Client is the node's side of the door. It asks once; trying again is the caller's business. Errors are those of the supervisor,
+// and UNREACHABLE if there is no answer.
+type Client struct {
+	URL  string       // of the door, "http://10.0.0.1:7441"
+	HTTP *http.Client // http.DefaultClient if nil
+}
+
+var _ Backend = (*Client)(nil)
+
+// Greet implements Backend.
+func (c *Client) Greet(ctx context.Context, hello Hello) (Proof, error) {
+	return post[Proof](ctx, c, pathHello, hello)
+}
+
+// Admit implements Backend.
+func (c *Client) Admit(ctx context.Context, claim Claim) (Welcome, error) {
+	return post[Welcome](ctx, c, pathClaim, claim)
+}
+
+// Rosters implements Backend.
+func (c *Client) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	body, err := c.do(ctx, http.MethodGet, pathRosters+"?after="+strconv.Itoa(after), nil)
+	if err != nil {
+		return nil, err
+	}
+	return read[[][]byte](c, body)
+}
+
+// Payload implements Backend.
+func (c *Client) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, pathPayloads+digest.String(), nil)
+}
+
+func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) {
+	var none T
+	text, err := json.Marshal(v)
+	if err != nil {
+		return none, fmt.Errorf("encode the request: %w", err)
+	}
+	body, err := c.do(ctx, http.MethodPost, path, text)
+	if err != nil {
+		return none, err
+	}
+	return read[T](c, body)
+}
+
+func read[T any](c *Client, body []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(body, &v); err != nil { // fields that a newer supervisor adds are passed over
+		return v, c.strange(fmt.Sprintf("its answer cannot be read: %v", err))
+	}
+	return v, nil
+}
+
+// do sends one request and returns the body of its answer.
+func (c *Client) do(ctx context.Context, method, path string, text []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node door", c.URL).WithHint("it looks like http://127.0.0.1:7441")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, c.refused(response, body)
+	}
+	return body, nil
+}
+
+// refused turns a problem back into the error that the supervisor meant.
+func (c *Client) refused(response *http.Response, body []byte) error {
+	var p problem
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if kind != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Code == "" {
+		return c.strange("it answered " + statusText(response.StatusCode))
+	}
+	return writ.Errorf(p.Code, "%s", p.Detail).WithHint("%s", p.Hint)
+}
+
+func (c *Client) unreachable(cause error) error {
+	return &writ.Error{
+		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node door at %s does not answer", c.URL),
+		Hint: "check the address, and that the supervisor runs", Err: cause,
+	}
+}
+
+func (c *Client) strange(what string) error {
+	return writ.Errorf(writ.CodeUnreachable, "%s is not the node door of a supervisor: %s", c.URL, what)
+}
