@@ -50,7 +50,7 @@ type Result struct {
 	Started     int64          `json:"started"` // unix milliseconds by the node's clock
 	Ended       int64          `json:"ended"`
 	Boot        string         `json:"boot"`        // the kernel's boot id
-	Incarnation int64          `json:"incarnation"` // counts the starts of the runner's process
+	Incarnation int64          `json:"incarnation"` // numbers the starts of the runner's process, rising
 }
 
 // Beat is what a node says of itself every second, sealed. (Boot, Incarnation, Sequence) orders the beats of a node.

@@ -36,7 +36,7 @@ type incarnation struct {
 	log     *slog.Logger
 	counts  *counts
 
-	number   int64 // counts the starts, from 1
+	number   int64 // see journal.Begin
 	boot     string
 	capacity writ.Capacity
 	version  string
@@ -76,7 +76,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		return nil, fmt.Errorf("measure the host: %w", err)
 	}
 	if n.number, err = n.journal.Begin(ctx); err != nil {
-		return nil, fmt.Errorf("count the start: %w", err)
+		return nil, fmt.Errorf("number the start: %w", err)
 	}
 	epoch, err := n.journal.Epoch(ctx)
 	if err != nil {

@@ -71,19 +71,19 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 		},
 		"accepted after it expired": {
 			submit: func(s *site) writ.Digest {
-				digest := s.submission(s.alice, func(p *identity.Payload) { p.Expires = p.Created.Add(time.Minute) })
-				quiet(3 * time.Minute)
+				digest := s.submission(s.alice, func(p *identity.Payload) { p.Expires = p.Created.Add(10 * time.Second) })
+				quiet(130 * time.Second)
 				return digest
 			},
 			want: writ.CodeExpired,
 		},
 		"after the run's deadline": {
 			submit: func(s *site) writ.Digest {
-				digest := s.submission(s.alice, func(p *identity.Payload) { p.Deadline = time.Minute })
-				quiet(3 * time.Minute)
+				digest := s.submission(s.alice, func(p *identity.Payload) { p.Deadline = 10 * time.Second })
+				quiet(130 * time.Second)
 				return digest
 			},
-			change: func(_ *site, j *writ.Job) { j.Accepted = time.Now().Add(-3 * time.Minute).UnixMilli() },
+			change: func(_ *site, j *writ.Job) { j.Accepted = time.Now().Add(-130 * time.Second).UnixMilli() },
 			want:   writ.CodeRunExpired,
 		},
 		"a payload that nobody has": {
@@ -172,9 +172,9 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 			},
 			want: writ.CodeRoleMissing,
 		},
-		"the deadline passes": {meanwhile: func(*node) { quiet(5 * time.Minute) }, want: writ.CodeRunExpired},
+		"the deadline passes": {meanwhile: func(*node) { quiet(200 * time.Second) }, want: writ.CodeRunExpired},
 		"the supervisor says that it accepted the run later": {
-			meanwhile: func(*node) { quiet(5 * time.Minute) },
+			meanwhile: func(*node) { quiet(200 * time.Second) },
 			change:    func(j *writ.Job) { j.Accepted = time.Now().UnixMilli() },
 			want:      writ.CodeExpired,
 		},

@@ -429,7 +429,7 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 		quiet(3*time.Second + 500*time.Millisecond)
 		got := n.lastBeat()
 		want := writ.Beat{
-			Node: n.member.Node(), Boot: got.Boot, Incarnation: 1, Sequence: 4, Clock: time.Now().Truncate(time.Second).UnixMilli(), Epoch: 1,
+			Node: n.member.Node(), Boot: got.Boot, Incarnation: got.Incarnation, Sequence: 4, Clock: time.Now().Truncate(time.Second).UnixMilli(), Epoch: 1,
 			Slots: 4, Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024, DiskGiB: got.Capacity.DiskGiB}, Version: "test",
 			Drivers: []writ.NodeDriver{
 				{Module: "container", Name: "test-container", Simulated: true},
@@ -437,13 +437,14 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 				{Module: "volume", Name: "test-volume", Simulated: true},
 			},
 		}
-		if diff := cmp.Diff(want, got); diff != "" || got.Boot == "" {
+		if diff := cmp.Diff(want, got); diff != "" || got.Boot == "" || got.Incarnation == 0 {
 			t.Error(diff)
 		}
 		n = n.again()
 		quiet(time.Second)
-		if got := n.lastBeat(); got.Incarnation != 2 {
-			t.Errorf("the second start beats as incarnation %d", got.Incarnation)
+		if next := n.lastBeat(); next.Incarnation <= got.Incarnation || next.Sequence >= got.Sequence {
+			t.Errorf("beat %d of incarnation %d follows beat %d of incarnation %d",
+				next.Sequence, next.Incarnation, got.Sequence, got.Incarnation)
 		}
 	})
 }
@@ -543,6 +544,7 @@ func TestARejectedNodeEnds(t *testing.T) {
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		n := s.start(dir, newHost(), nil)
+		quiet(time.Minute)
 		s.setAdmission(writ.AdmissionRejected)
 		if err := <-n.ended; writ.CodeOf(err) != writ.CodeNodeRejected {
 			t.Errorf("Run = %v, want %s", err, writ.CodeNodeRejected)

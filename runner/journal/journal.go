@@ -82,11 +82,13 @@ func (j *Journal) Close() error {
 	return errors.Join(j.db.Close(), j.unlock())
 }
 
-// Begin counts a start of the runner and returns its number, from 1.
+// Begin numbers a start of the runner: higher than every start before, also than those that a lost file knew of, as long as the
+// clock is not set back. It is unix milliseconds, or one more than the last.
 func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	var incarnation int64
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		return tx.QueryRow("UPDATE node SET incarnation = incarnation + 1 RETURNING incarnation").Scan(&incarnation)
+		return tx.QueryRow("UPDATE node SET incarnation = CASE WHEN incarnation < $1 THEN $1 ELSE incarnation + 1 END RETURNING incarnation",
+			tx.Now.UnixMilli()).Scan(&incarnation)
 	})
 	if err != nil { // the change may still be under way, and write the variable
 		return 0, err

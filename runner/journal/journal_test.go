@@ -3,6 +3,7 @@ package journal_test
 import (
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,21 +139,29 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 }
 
 func TestEpochAndIncarnationOnlyRise(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "runner.db")
-	for start := int64(1); start <= 2; start++ {
-		j := open(t, path)
-		incarnation, err := j.Begin(t.Context())
-		must(t, err)
-		if incarnation != start {
-			t.Errorf("start %d counted as %d", start, incarnation)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "runner.db")
+		last := time.Now().UnixMilli() - 1
+		for start := int64(1); start <= 3; start++ { // in one and the same millisecond
+			j := open(t, path)
+			incarnation, err := j.Begin(t.Context())
+			must(t, err)
+			if incarnation <= last {
+				t.Errorf("start %d has the number %d, the one before had %d", start, incarnation, last)
+			}
+			last = incarnation
+			must(t, j.RaiseEpoch(t.Context(), 40+start))
+			must(t, j.RaiseEpoch(t.Context(), 3))
+			if epoch, err := j.Epoch(t.Context()); err != nil || epoch != 40+start {
+				t.Errorf("epoch = %d, %v, want %d", epoch, err, 40+start)
+			}
+			must(t, j.Close())
 		}
-		must(t, j.RaiseEpoch(t.Context(), 40+start))
-		must(t, j.RaiseEpoch(t.Context(), 3))
-		if epoch, err := j.Epoch(t.Context()); err != nil || epoch != 40+start {
-			t.Errorf("epoch = %d, %v, want %d", epoch, err, 40+start)
+		time.Sleep(time.Second) // then the file is lost
+		if incarnation, err := open(t, ":memory:").Begin(t.Context()); err != nil || incarnation <= last {
+			t.Errorf("the start after a loss has the number %d, %v; the one before had %d", incarnation, err, last)
 		}
-		must(t, j.Close())
-	}
+	})
 }
 
 func TestPruneForgetsADayAfterEndBy(t *testing.T) {

@@ -4,7 +4,7 @@
 CREATE TABLE node (
 	id          BIGINT PRIMARY KEY CHECK (id = 1),
 	epoch       BIGINT NOT NULL, -- the highest of a supervisor that was ever seen
-	incarnation BIGINT NOT NULL, -- counts the starts of the runner
+	incarnation BIGINT NOT NULL, -- numbers the starts of the runner
 	probed      BIGINT NOT NULL  -- unix microseconds of the last probe, which exists to be written
 );
 INSERT INTO node (id, epoch, incarnation, probed) VALUES (1, 0, 0, 0);
