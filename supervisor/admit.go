@@ -95,7 +95,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	}
 	if known := s.fleet.byKey(joiner.Key); known != nil {
 		if known.Admission == writ.AdmissionRemoved || known.Admission == writ.AdmissionRejected {
-			return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "this key was %s here", known.Admission).WithHint("join with a new data directory")
+			return nodes.Welcome{}, writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", known.Name, known.Admission).WithHint("join with a new data directory")
 		}
 		return s.welcome(known), nil
 	}

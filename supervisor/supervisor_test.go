@@ -607,6 +607,22 @@ func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
 	})
 }
 
+func TestARejectedNodeIsToldSo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := &testNode{site: s, name: "n1", key: newKey(t)}
+		welcome, err := n.claim(identity.Token{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(welcome.Node), "reject"))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.claim(identity.Token{}); writ.CodeOf(err) != writ.CodeNodeRejected {
+			t.Errorf("after the statement: %v", err)
+		}
+	})
+}
+
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1", slowly(2*time.Minute))
