@@ -81,7 +81,7 @@ type Outcome struct {
 	Failure *writ.Failure  `json:"failure,omitempty"`
 }
 
-// Evaluator carries out passes somewhere: in this process or, safely, in children of it. Prepare and Pass may be called
+// Evaluator carries out passes somewhere: in this process or, safely, in children of it. Pass may be called
 // concurrently. An error means that the pass did not take place (CodeEvaluatorCrashed when its process died); a script's own failure
 // is an Outcome.
 type Evaluator interface {

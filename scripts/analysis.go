@@ -1,0 +1,116 @@
+package scripts
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/stdlib"
+
+	"writ/sal/catalog"
+)
+
+// analysis is a bundle that was read: its syntax trees, what its names mean, and what is wrong. It holds only what the engine itself
+// needs to be right; what the catalogue says comes on top in Check. So a journal replays with a later catalogue as well.
+type analysis struct {
+	findings
+	bundle  Bundle
+	files   *parser.SourceFileSet
+	main    *unit
+	modules []*unit // those that are imported, each after the ones it imports itself
+	symbols map[*parser.Ident]*symbol
+
+	state map[string]visit
+}
+
+type visit int
+
+const (
+	unseen visit = iota
+	inside
+	done
+)
+
+func analyse(bundle Bundle) *analysis {
+	a := &analysis{
+		bundle:  bundle,
+		files:   parser.NewFileSet(),
+		symbols: make(map[*parser.Ident]*symbol),
+		state:   make(map[string]visit),
+	}
+	total := len(bundle.Main.Text)
+	for _, m := range bundle.Modules {
+		total += len(m.Text)
+	}
+	a.main = a.unit(bundle.Main)
+	a.main.main = true
+	if total > MaxBundle {
+		a.add(codeTooBig, parser.Pos(a.main.file.Base), 1, "the script and its modules have %d bytes; at most %d are possible", total, MaxBundle)
+		return a
+	}
+	for _, m := range bundle.Modules {
+		if builtinModule(m.Name) {
+			a.add(codeReservedModule, parser.Pos(a.unit(m).file.Base), 1, "module %q is built in", m.Name)
+		}
+	}
+	a.visit(a.main)
+	return a
+}
+
+func (a *analysis) unit(s Source) *unit {
+	u := &unit{source: s, file: a.files.AddFile(s.Name, -1, len(s.Text))}
+	a.units = append(a.units, u)
+	return u
+}
+
+// visit reads a unit and what it imports.
+func (a *analysis) visit(u *unit) {
+	if a.parse(u); u.tree == nil {
+		return
+	}
+	a.resolve(u, a.symbols)
+	for _, i := range u.imports {
+		a.follow(i)
+	}
+}
+
+func (a *analysis) follow(i *parser.ImportExpr) {
+	name := i.ModuleName
+	if builtinModule(name) && name != "enum" {
+		return
+	}
+	source, ok := a.source(name)
+	switch {
+	case !ok:
+		a.at(codeUnknownModule, i, "there is no module %q", name).meant(catalog.Closest(name, a.importable()))
+	case a.state[name] == inside:
+		a.at(codeImportCycle, i, "module %q imports itself, maybe through others", name)
+	case a.state[name] == unseen:
+		a.state[name] = inside
+		u := a.unit(source)
+		a.visit(u)
+		a.modules = append(a.modules, u)
+		a.state[name] = done
+	}
+}
+
+// source finds a module that is written in Tengo. The one of Tengo's own that is offered comes with it.
+func (a *analysis) source(name string) (Source, bool) {
+	if name == "enum" {
+		return Source{Name: name, Text: []byte(stdlib.SourceModules[name])}, true
+	}
+	i := slices.IndexFunc(a.bundle.Modules, func(s Source) bool { return s.Name == name })
+	if i < 0 {
+		return Source{}, false
+	}
+	return a.bundle.Modules[i], true
+}
+
+func (a *analysis) importable() []string {
+	names := builtinModules()
+	for _, m := range a.bundle.Modules {
+		names = append(names, m.Name)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names
+}

@@ -1,0 +1,80 @@
+package scripts
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ"
+)
+
+// Digest identifies the bundle: two bundles with the same digest are the same program.
+func (b Bundle) Digest() writ.Digest {
+	h := sha256.New()
+	var size [binary.MaxVarintLen64]byte
+	write := func(part []byte) {
+		h.Write(binary.AppendUvarint(size[:0], uint64(len(part))))
+		h.Write(part)
+	}
+	write([]byte("writ-bundle-v1"))
+	for _, s := range append([]Source{b.Main}, b.Modules...) {
+		write([]byte(s.Name))
+		write(s.Text)
+	}
+	return writ.Digest(h.Sum(nil))
+}
+
+// Resolve makes a bundle of a script: it reads what the script imports, what that imports, and so on. Modules are sorted by name. Find
+// returns the text of a module; one that it does not find (fs.ErrNotExist) is left out, and Check says where it is imported. What is
+// built in is not asked for.
+func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, error) {
+	bundle := Bundle{Main: main}
+	seen := make(map[string]bool)
+	queue := importsOf(main.Text)
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		if seen[name] || builtinModule(name) {
+			continue
+		}
+		seen[name] = true
+		text, err := find(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Bundle{}, fmt.Errorf("read module %q: %w", name, err)
+		}
+		bundle.Modules = append(bundle.Modules, Source{Name: name, Text: text})
+		queue = append(queue, importsOf(text)...)
+	}
+	slices.SortFunc(bundle.Modules, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	return bundle, nil
+}
+
+// importsOf returns the names that a source imports. It reads tokens only, so that a source with mistakes has imports too.
+func importsOf(text []byte) []string {
+	var names []string
+	var before [2]token.Token
+	scanner := parser.NewScanner(parser.NewFileSet().AddFile("", -1, len(text)), text, nil, 0)
+	for {
+		tok, literal, _ := scanner.Scan()
+		if tok == token.EOF {
+			return names
+		}
+		if tok == token.String && before == [2]token.Token{token.Import, token.LParen} {
+			if name, err := strconv.Unquote(literal); err == nil {
+				names = append(names, name)
+			}
+		}
+		before = [2]token.Token{before[1], tok}
+	}
+}

@@ -1,0 +1,410 @@
+package scripts
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// Check reads a script and its modules and says everything that is wrong with them, at once and without running anything: what the
+// compiler refuses, and what the catalogue of operations knows. It also says what the script is: its parameters and its operations.
+func Check(bundle Bundle) Report {
+	a := analyse(bundle)
+	c := &checker{analysis: a, operations: make(map[string]bool), seen: make(map[parser.Expr]bool)}
+	for _, u := range a.units {
+		if u.tree != nil {
+			c.nodes(u.tree)
+		}
+	}
+	report := Report{}
+	if a.main.tree != nil {
+		report.Params = c.declared()
+		c.paramReads(report.Params)
+	}
+	for _, m := range a.modules {
+		if m.source.Name != "enum" {
+			report.Modules = append(report.Modules, m.source.Name)
+		}
+	}
+	if !a.failed() {
+		if _, err := a.compile(); err != nil {
+			a.refused(err)
+		}
+	}
+	slices.Sort(report.Modules)
+	report.Operations = slices.Sorted(maps.Keys(c.operations))
+	report.Destructive = destructive(report.Operations)
+	report.Diagnostics, report.More = a.sorted()
+	return report
+}
+
+func destructive(operations []string) bool {
+	return slices.ContainsFunc(operations, func(name string) bool {
+		op, ok := catalog.Lookup(name)
+		return ok && op.Destructive
+	})
+}
+
+// checker finds what a script does with the modules that are built in.
+type checker struct {
+	*analysis
+	operations map[string]bool
+	seen       map[parser.Expr]bool // names of modules that stand where they may
+
+	reads        []paramRead
+	paramsSymbol *symbol
+}
+
+// paramRead is a place where a parameter is read by its name.
+type paramRead struct {
+	name string
+	at   parser.Expr
+}
+
+// nodes checks n and everything below it.
+func (c *checker) nodes(n parser.Node) {
+	switch n := n.(type) {
+	case *parser.AssignStmt:
+		for _, e := range n.RHS {
+			if i, ok := e.(*parser.ImportExpr); ok && len(n.LHS) == 1 && c.namesModule(n.LHS[0]) {
+				c.seen[i] = true
+			}
+		}
+	case *parser.SelectorExpr:
+		if key, ok := n.Sel.(*parser.StringLit); ok {
+			c.selector(n.Expr, key)
+		}
+	case *parser.IndexExpr:
+		if key, ok := n.Index.(*parser.StringLit); ok {
+			c.selector(n.Expr, key)
+		}
+	case *parser.CallExpr:
+		c.call(n)
+	case *parser.MapLit:
+		c.duplicates(n)
+	case *parser.Ident:
+		c.value(n)
+	case *parser.ImportExpr:
+		c.value(n)
+	}
+	children(n, c.nodes)
+}
+
+// namesModule reports whether e is a variable that is defined here as a module and keeps it.
+func (c *checker) namesModule(e parser.Expr) bool {
+	name, ok := e.(*parser.Ident)
+	if !ok {
+		return false
+	}
+	c.seen[name] = true
+	s := c.symbols[name]
+	return s != nil && !s.assigned
+}
+
+// value refuses a module of operations that does not stand where it may.
+func (c *checker) value(e parser.Expr) {
+	module := c.module(e)
+	if module == "" || c.seen[e] || !ofOperations(module) {
+		return
+	}
+	c.at(codeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module + ".operation(…)"
+}
+
+// module returns the built-in module that an expression is, "" if it is none or cannot be seen.
+func (c *checker) module(e parser.Expr) string {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return c.module(e.Expr)
+	case *parser.ImportExpr:
+		if builtinModule(e.ModuleName) {
+			return e.ModuleName
+		}
+	case *parser.Ident:
+		s := c.symbols[e]
+		if s == nil || s.init == nil {
+			return ""
+		}
+		if i, ok := s.init.(*parser.ImportExpr); ok && builtinModule(i.ModuleName) {
+			return i.ModuleName
+		}
+	}
+	return ""
+}
+
+// operation returns the operation that an expression is, nil if it is none or cannot be seen.
+func (c *checker) operation(e parser.Expr) *catalog.Operation {
+	base, key := selected(e)
+	if key == nil {
+		return nil
+	}
+	if module := c.module(base); module != "" {
+		if op, ok := catalog.Lookup(module + "." + key.Value); ok {
+			return op
+		}
+	}
+	return nil
+}
+
+// selected takes x.key and x["key"] apart.
+func selected(e parser.Expr) (base parser.Expr, key *parser.StringLit) {
+	switch e := e.(type) {
+	case *parser.SelectorExpr:
+		key, _ = e.Sel.(*parser.StringLit)
+		return e.Expr, key
+	case *parser.IndexExpr:
+		key, _ = e.Index.(*parser.StringLit)
+		return e.Expr, key
+	}
+	return nil, nil
+}
+
+// selector checks base.key.
+func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
+	if module := c.module(base); module != "" {
+		c.seen[base] = true
+		if p, ok := base.(*parser.ParenExpr); ok {
+			c.seen[p.Expr] = true
+		}
+		c.member(module, key)
+		return
+	}
+	if c.isParams(base) {
+		c.reads = append(c.reads, paramRead{key.Value, key})
+		return
+	}
+	if op := c.handle(base); op != nil {
+		fields := handleFields(op)
+		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
+			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).meant(catalog.Closest(key.Value, fields))
+		}
+	}
+}
+
+// member checks module.key.
+func (c *checker) member(module string, key *parser.StringLit) {
+	if module == "enum" {
+		return // a map that Tengo source exports
+	}
+	if op, ok := catalog.Lookup(module + "." + key.Value); ok {
+		c.operations[op.Name()] = true
+		return
+	}
+	if _, ok := goModules[module][key.Value]; !ok {
+		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).meant(catalog.Closest(key.Value, membersOf(module)))
+	}
+}
+
+// handle returns the operation whose handle an expression is for sure: a call, or a variable that holds nothing else.
+func (c *checker) handle(e parser.Expr) *catalog.Operation {
+	if name, ok := e.(*parser.Ident); ok {
+		s := c.symbols[name]
+		if s == nil || s.assigned || s.init == nil {
+			return nil
+		}
+		e = s.init
+	}
+	if call, ok := e.(*parser.CallExpr); ok {
+		if op := c.operation(call.Func); op != nil && op.Module != "run" {
+			return op
+		}
+	}
+	return nil
+}
+
+// isParams reports whether an expression is run.params, or a variable that holds nothing else.
+func (c *checker) isParams(e parser.Expr) bool {
+	if name, ok := e.(*parser.Ident); ok {
+		s := c.symbols[name]
+		if s == nil || s.assigned || s.init == nil {
+			return false
+		}
+		e = s.init
+	}
+	base, key := selected(e)
+	return key != nil && key.Value == "params" && c.module(base) == "run"
+}
+
+// paramReads checks the parameters that the script and its modules read by name.
+func (c *checker) paramReads(params Params) {
+	for _, r := range c.reads {
+		if _, ok := params.Named(r.name); !ok {
+			c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name).meant(catalog.Closest(r.name, params.Names()))
+		}
+	}
+	if c.paramsSymbol == nil {
+		return
+	}
+	for name, s := range c.symbols {
+		if s == c.paramsSymbol && s.init != nil && name.Pos() > s.init.Pos() {
+			c.at(codeParamsRead, name, "params is the declaration, not the values").Help = "write run.params"
+		}
+	}
+}
+
+func (c *checker) duplicates(m *parser.MapLit) {
+	keys := make(map[string]bool, len(m.Elements))
+	for _, e := range m.Elements {
+		if keys[e.Key] {
+			c.add(codeDuplicateKey, e.KeyPos, keyWidth(e), "the key %q is there twice", e.Key)
+		}
+		keys[e.Key] = true
+	}
+}
+
+// call checks the arguments of a call of something built in.
+func (c *checker) call(e *parser.CallExpr) {
+	if e.Ellipsis.IsValid() {
+		return
+	}
+	if op := c.operation(e.Func); op != nil {
+		c.operate(op, e)
+		return
+	}
+	base, key := selected(e.Func)
+	if key == nil {
+		return
+	}
+	module := c.module(base)
+	m, ok := goModules[module][key.Value]
+	if ok && m.call != nil && (len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most) {
+		c.at(codeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.arguments(), len(e.Args))
+	}
+}
+
+// operate checks the arguments of an operation as far as they are written out.
+func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
+	least, most := arity(op)
+	if len(e.Args) < least || len(e.Args) > most {
+		c.at(codeArity, e, "%s takes %s, not %d", op.Name(), argumentsOf(op), len(e.Args))
+		return
+	}
+	args := e.Args
+	if op.Named() {
+		c.resourceName(op, args[0])
+		args = args[1:]
+	}
+	for i, arg := range args {
+		given, ok := c.mapOf(op, arg)
+		if !ok {
+			continue
+		}
+		if i == 0 {
+			problems := op.Args.Check(given, c.isHandle)
+			for _, p := range problems {
+				if p.Reason != catalog.MissingField || !misspelt(p, problems) {
+					c.problem(op, arg, p)
+				}
+			}
+			continue
+		}
+		_, problems := parseOptions(given)
+		for _, p := range problems {
+			c.optionProblem(arg, p)
+		}
+	}
+}
+
+// misspelt reports whether a missing field is there under a name that one of the problems takes for it.
+func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
+	last := len(missing.Path) - 1
+	return slices.ContainsFunc(problems, func(p catalog.Problem) bool {
+		return len(p.Path) == last+1 && slices.Equal(p.Path[:last], missing.Path[:last]) && p.Suggestion == missing.Path[last]
+	})
+}
+
+// resourceName checks the first argument of an operation.
+func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
+	if s, ok := e.(*parser.StringLit); ok {
+		if !writ.ValidName(s.Value) {
+			c.at(codeResourceName, e, "%q cannot name a %s", s.Value, op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
+		}
+		return
+	}
+	if made := c.handle(e); made != nil && made.Kind != op.Kind {
+		c.at(codeArgument, e, "%s takes the name of a %s or a handle to one, not what %s makes", op.Name(), op.Kind, made.Name())
+		return
+	}
+	switch v, complete := literalValue(e); v.(type) {
+	case catalog.Unknown:
+	default:
+		if complete {
+			c.at(codeArgument, e, "%s takes the name of a %s first", op.Name(), op.Kind)
+		}
+	}
+}
+
+// mapOf returns a spec or options as far as they are written out.
+func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, bool) {
+	v := c.literal(e)
+	if m, ok := v.(map[string]any); ok {
+		return m, true
+	}
+	if _, unknown := v.(catalog.Unknown); !unknown && v != nil {
+		c.at(codeArgument, e, "%s takes %s; this is no map", op.Name(), argumentsOf(op))
+	}
+	return nil, false
+}
+
+// handleOf stands for a handle in a literal.
+type handleOf struct{ kind writ.ResourceKind }
+
+func (c *checker) isHandle(v any) (writ.ResourceKind, bool) {
+	h, ok := v.(handleOf)
+	return h.kind, ok
+}
+
+// literal is literalValue that knows handles.
+func (c *checker) literal(e parser.Expr) any {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return c.literal(e.Expr)
+	case *parser.ArrayLit:
+		list := make([]any, len(e.Elements))
+		for i, element := range e.Elements {
+			list[i] = c.literal(element)
+		}
+		return list
+	case *parser.MapLit:
+		m := make(map[string]any, len(e.Elements))
+		for _, element := range e.Elements {
+			m[element.Key] = c.literal(element.Value)
+		}
+		return m
+	case *parser.Ident, *parser.CallExpr:
+		if op := c.handle(e); op != nil {
+			kind := op.Kind
+			if kind == "" {
+				kind = writ.ResourceKind(op.Module)
+			}
+			return handleOf{kind}
+		}
+	}
+	v, _ := literalValue(e)
+	return v
+}
+
+// problem reports what does not fit the schema of an operation, at the place in the text.
+func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Problem) {
+	key, value := nodeAt(spec, p.Path)
+	switch {
+	case p.Reason == catalog.UnknownField && key != nil:
+		c.add(codeUnknownField, key.KeyPos, keyWidth(key), "%s has %s", op.Name(), p.Message).meant(p.Suggestion)
+	case p.Reason == catalog.MissingField:
+		c.add(codeFieldMissing, value.Pos(), 1, "%s: %s", op.Name(), p.Message)
+	default:
+		c.at(codeFieldType, value, "%s: %s", op.Name(), p.Message).meant(p.Suggestion)
+	}
+}
+
+func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
+	key, value := nodeAt(options, p.Path)
+	if p.Reason == catalog.UnknownField && key != nil {
+		c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "there is no option %q", key.Key).meant(p.Suggestion)
+		return
+	}
+	c.at(codeOptionValue, value, "%s", p.Message).meant(p.Suggestion)
+}

@@ -1,0 +1,322 @@
+package scripts_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/scripts"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// findings returns "W0101 2:5" for each diagnostic.
+func findings(r scripts.Report) []string {
+	var all []string
+	for _, d := range r.Diagnostics {
+		all = append(all, fmt.Sprintf("%s %d:%d", d.Code, d.Line, d.Column))
+	}
+	return all
+}
+
+// many joins n texts that f makes.
+func many(n int, f func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(f(i))
+	}
+	return b.String()
+}
+
+const use = "m := import(\"machine\"); v := import(\"volume\"); n := import(\"node\"); r := import(\"run\")\n"
+
+var wrong = []struct {
+	text string
+	want []string
+}{
+	// What can be read.
+	{"a := 1 2\nb := 3\nif {}\nfor c := }", []string{"W0001 1:8", "W0001 3:4", "W0001 4:10"}},
+	{"a := [1, 2,]\nb := {c: 1,}\nlen(a,)", []string{"W0001 1:12", "W0001 2:12", "W0001 3:7"}},
+	{"a := 'ab'\n", []string{"W0001 1:6"}},
+	{"a := \"x", []string{"W0001 1:6"}},
+	{"a := 1\x00", []string{"W0001 1:7", "W0001 1:7"}},
+	{"for a, b, c in [1] {}", []string{"W0001 1:1"}},
+	{strings.Repeat(" ", scripts.MaxSource+1), []string{"W0002 1:1"}},
+	{"a := " + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300), []string{"W0003 1:206"}},
+	{"a := " + strings.Repeat("[", 60_000), []string{"W0003 1:206"}},
+	{"a := " + strings.Repeat("!", 60_000) + "true", []string{"W0003 1:1206"}},
+	{"a := " + strings.Repeat("- ", 500) + "1", []string{"W0003 1:802"}},
+	{"a := " + strings.Repeat("true ? 1 : ", 5_000) + "1", []string{"W0003 1:13211"}},
+	{"a := " + strings.Repeat("1 + ", 5_000) + "1", []string{"W0003 1:4808"}},
+	{"a := " + strings.Repeat("1 + ", 1_100) + "1", []string{"W0003 1:6"}},
+	{"a := {}; b := a" + strings.Repeat(".a", 30_000), []string{"W0003 1:15"}},
+	{"a := {}\na" + strings.Repeat(".a", 300) + " = 1\n", nil},
+	{"a := {}\na" + strings.Repeat(".a", 500) + " = 1\n", []string{"W0003 2:1"}},
+	{"f := func() {}\nf" + strings.Repeat("()", 1_000), []string{"W0003 2:1"}},
+	{"a := true\nif a {}" + strings.Repeat(" else if a {}", 4_000), []string{"W0003 2:15606"}},
+	{strings.Repeat("if true {\n", 250) + strings.Repeat("}\n", 250), []string{"W0003 201:9"}},
+	{"f := func() {\n" + many(300, func(i int) string { return fmt.Sprintf("v%d := %d\n", i, i) }) + "}", []string{"W0004 1:6"}},
+	{"f := func() {\n" + many(300, func(i int) string { return fmt.Sprintf("if true { v%d := %d; v%d++ }\n", i, i, i) }) + "}", nil},
+	{many(1_100, func(i int) string { return fmt.Sprintf("v%d := %d\n", i, i) }), []string{"W0004 1:1"}},
+	{"for i := 0; i < 2; i++ {\n" + many(1_100, func(i int) string { return fmt.Sprintf("v%d := %d\n", i, i) }) + "}", []string{"W0004 1:1"}},
+	{"f := func() {\n" + many(200, func(i int) string { return fmt.Sprintf("a%d := 1\n", i) }) +
+		"g := func() {\n" + many(200, func(i int) string { return fmt.Sprintf("b%d := 1\n", i) }) +
+		"return func() {\nx := 0\n" + many(200, func(i int) string { return fmt.Sprintf("x = a%d; x = b%d\n", i, i) }) + "}\n}\n}", []string{"W0004 403:8"}},
+	{"len(" + strings.Repeat("1, ", 300) + "1)", []string{"W0005 1:1"}},
+	{"f := func(" + strings.Repeat("a, ", 300) + "b) {}", []string{"W0005 1:6"}},
+	{"a := [" + strings.Repeat("1, ", 1_000) + "1]", []string{"W0006 1:6"}},
+	{"a := {" + many(1_001, func(i int) string { return fmt.Sprintf("k%d: 1, ", i) }) + "z: 1}", []string{"W0006 1:6"}},
+
+	// Operations.
+	{use + `m.crate("a")` + "\nn.ping(); r.logg(1)", []string{"W0101 2:3", "W0101 3:13"}},
+	{use + `m["crate"]("a"); x := import("text").upper`, []string{"W0101 2:3", "W0101 2:38"}},
+	{use + `m.create("a"); m.get("a", {}); n.ping(1, 2, 3); r.now(1); r.output()`, []string{"W0102 2:1", "W0102 2:16", "W0102 2:32", "W0102 2:49", "W0102 2:59"}},
+	{use + `m.get(1); m.start("a", 5); m.start("a", [])`, []string{"W0103 2:7", "W0103 2:24", "W0103 2:41"}},
+	{use + `a := v.get("a"); m.start(a)`, []string{"W0103 2:26"}},
+	{use + "m.create(\"a\", {\n\tcpus: 2, memory: 2048\n})", []string{"W0104 3:11"}},
+	{use + `c := import("network"); c.allow("a", {rules: [{port: [80]}]})`, []string{"W0104 2:48"}},
+	{use + `v.create("a", {size_gib: "1"}); v.create("b", {size_gib: 1.5}); v.create("c", {size_gib: 0})`, []string{"W0105 2:26", "W0105 2:58", "W0105 2:90"}},
+	{use + `x := n.ping(); m.create("a", {cpus: 1, memory_mib: 64, disks: [x, v.get("b")], env: {A: v.get("b")}})`, []string{"W0105 2:64", "W0105 2:89"}},
+	{use + `v.create("a", {}); v.create("b", {size_gib: r.params.x})` + "\nparams := {x: {type: \"int\", default: 1}}", []string{"W0106 2:15"}},
+	{use + `n.ping({}, {retry: 1, time: "5m"})`, []string{"W0107 2:13", "W0107 2:23"}},
+	{use + `n.ping({}, {retries: -1}); n.ping({}, {on_loss: "wiat"}); n.ping({}, {timeout: "5 minutes"})`, []string{"W0108 2:22", "W0108 2:49", "W0108 2:80"}},
+	{use + `v.get("Data"); v.get("")`, []string{"W0109 2:7", "W0109 2:22"}},
+	{use + `h := v.get("a"); h.adress; h.err; h.name; n.ping().name; v.get("a").size`, []string{"W0110 2:20", "W0110 2:52", "W0110 2:69"}},
+	{use + `h := v.get("a"); h = {adress: 1}; h.adress`, nil},
+	{use + `x := m; y := [v]; f := func(z) {}; f(n); m = 1; q := true ? r : 1; m[x]()`, []string{"W0111 1:6", "W0111 2:6", "W0111 2:15", "W0111 2:38", "W0111 2:42", "W0111 2:61", "W0111 2:68"}},
+	{"a := {b: 1, \"b\": 2}", []string{"W0112 1:13"}},
+
+	// Names.
+	{"a := b\nc = 1\nd++\nfoo(lenn(a))", []string{"W0201 1:6", "W0201 2:1", "W0201 3:1", "W0201 4:1", "W0201 4:5"}},
+	{"f := func() { return g() }\ng := func() {}", []string{"W0201 1:22"}},
+	{"if true { a := 1 }\na", []string{"W0201 2:1"}},
+	{"x := x", []string{"W0201 1:6"}},
+	{"f := func(n) { return n > 0 ? f(n - 1) : 0 }\nfor i in [1] { i }\nfor k, v in {} { k; v }\nfor _ in [1] {}", nil},
+	{"a := 1\na := 2\nif a := 3; a { a := 4 }\nf := func(b, b) {}", []string{"W0202 2:1", "W0202 4:14"}},
+	{"len := 1\nf := func(time) {}\nfor copy in [1] {}\nappend = 1\nbytes++", []string{"W0203 1:1", "W0203 2:11", "W0203 3:5", "W0203 4:1", "W0203 5:1"}},
+	{"a := import(\"os\")\nb := import(\"machin\")\nc := import(\"\")", []string{"W0204 1:6", "W0204 2:6", "W0204 3:6"}},
+	{"return 1\nbreak\ncontinue\nfor { func() { break }() }\nfor { break a }", []string{"W0207 1:1", "W0207 2:1", "W0207 3:1", "W0207 4:16", "W0207 5:13"}},
+	{"a, b := 1, 2\n1 = 2\nlen(1).x = 2\nc := {}\nc.d := 1", []string{"W0208 1:1", "W0208 2:1", "W0208 3:1", "W0208 5:1"}},
+	{"export 1\nif true { export 2 }", []string{"W0209 1:1", "W0209 2:11"}},
+
+	// Parameters.
+	{"params := 1", []string{"W0301 1:11"}},
+	{"x := 1\nparams := {a: {type: \"int\", default: x}}", []string{"W0301 2:38"}},
+	{"params := {a: {type: \"int\", default: 1}}\nparams = 1", []string{"W0301 1:1", "W0305 2:1"}},
+	{`params := {a: 1, b: {}, c: {type: "integer"}, d: {type: "int", defualt: 1}, "e-f": {type: "int"}, if: {type: "int"}}`, []string{"W0001 1:99"}},
+	{`params := {a: 1, b: {}, c: {type: "integer"}, d: {type: "int", defualt: 1}, "e-f": {type: "int"}}`,
+		[]string{"W0302 1:15", "W0302 1:18", "W0302 1:29", "W0302 1:64", "W0302 1:77"}},
+	{`params := {a: {type: "int", min: 2, max: 1}, b: {type: "bool", min: 1}, c: {type: "int", pattern: "a"}, d: {type: "string", pattern: "("}, e: {type: "int", of: "int"}, f: {type: "int", enum: ["a"]}, g: {type: "int", enum: 1}}`,
+		[]string{"W0302 1:29", "W0302 1:50", "W0302 1:90", "W0302 1:125", "W0302 1:157", "W0302 1:186", "W0302 1:217"}},
+	{`params := {a: {type: "int", default: "1"}, b: {type: "int", default: 3, max: 2}, c: {type: "list", of: "int", default: [1, "2"]}, d: {type: "string", default: "c", enum: ["a", "b"]}}`,
+		[]string{"W0303 1:38", "W0303 1:70", "W0303 1:120", "W0303 1:160"}},
+	{use + "params := {count: {type: \"int\", default: 1}}\np := r.params\np.cuont; r.params.x; p[\"y\"]; p.count", []string{"W0304 4:3", "W0304 4:19", "W0304 4:24"}},
+	{"params := {a: {type: \"int\", default: 1}}\nx := params.a", []string{"W0305 2:6"}},
+
+	// Nothing wrong.
+	{"", nil},
+	{"#!", []string{"W0001 1:1"}},
+	{use + "f := func(x) { return x.anything }\nf({})\nf(v.get(\"a\" + 1))\nv.create(r.id, {size_gib: f({})}, f({}))\nv.create(\"a\", r.params...)", nil},
+}
+
+func TestCheckFindsEverythingAtItsPlace(t *testing.T) {
+	provoked := make(map[string]bool)
+	for _, tt := range wrong {
+		r := scripts.Check(bundleOf(tt.text))
+		if diff := cmp.Diff(tt.want, findings(r)); diff != "" {
+			t.Errorf("%.300s\n(-want +got):\n%s\n%.2000s", tt.text, diff, r)
+		}
+		for _, d := range r.Diagnostics {
+			provoked[d.Code] = true
+			if d.Width < 1 || d.Text != "" && d.Column+d.Width > len(d.Text)+2 {
+				t.Errorf("%.100s: the span of %s %d:%d is %d wide on a line of %d", tt.text, d.Code, d.Line, d.Column, d.Width, len(d.Text))
+			}
+		}
+		_, err := scripts.Compile(bundleOf(tt.text))
+		if r.OK() && err != nil {
+			t.Errorf("%.100s\npasses its check and does not compile: %v", tt.text, err)
+		}
+	}
+	for _, d := range modules() {
+		provoked[d] = true
+	}
+	for _, info := range scripts.Codes {
+		if !provoked[info.Code] && info.Code != "W0007" && info.Code != "W0008" { // a bundle may not be so big; the compiler finds nothing new
+			t.Errorf("nothing above provokes %s (%s)", info.Code, info.Title)
+		}
+	}
+}
+
+// modules returns the codes that only a bundle with modules provokes.
+func modules() []string {
+	r := scripts.Check(scripts.Bundle{
+		Main: scripts.Source{Name: "main.tengo", Text: []byte("a := import(\"a\")\nb := import(\"b\")\nt := import(\"text\")\n")},
+		Modules: []scripts.Source{
+			{Name: "a", Text: []byte("b := import(\"b\")\nx := func() { export 1 }\nexport y\n")},
+			{Name: "b", Text: []byte("a := import(\"a\")\nexport {a: a}\n")},
+			{Name: "text", Text: []byte("export 1\n")},
+			{Name: "unused", Text: []byte("((((")},
+		},
+	})
+	var codes []string
+	for _, d := range r.Diagnostics {
+		codes = append(codes, d.Code)
+	}
+	return codes
+}
+
+func TestCheckFollowsImports(t *testing.T) {
+	if diff := cmp.Diff([]string{"W0205", "W0206", "W0207", "W0201"}, sortedLike(modules())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r := scripts.Check(scripts.Bundle{
+		Main: scripts.Source{Name: "main.tengo", Text: []byte("a := import(\"lib/a@1\")\nimport(\"lib/b@2\")\nimport(\"enum\")\n")},
+		Modules: []scripts.Source{
+			{Name: "lib/a@1", Text: []byte("v := import(\"volume\")\nlib := import(\"lib/b@2\")\nexport {wipe: func(n) { return v.delete(n) }}\n")},
+			{Name: "lib/b@2", Text: []byte("export 1\n")},
+		},
+	})
+	if !r.OK() || !r.Destructive || !slices.Equal(r.Operations, []string{"volume.delete"}) || !slices.Equal(r.Modules, []string{"lib/a@1", "lib/b@2"}) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func sortedLike(codes []string) []string {
+	order := []string{"W0205", "W0206", "W0207", "W0201"}
+	slices.SortFunc(codes, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return slices.Compact(codes)
+}
+
+func TestEveryCodeIsExplained(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, info := range scripts.Codes {
+		if seen[info.Code] || info.Title == "" || len(info.Explain) < 40 {
+			t.Errorf("%s is there twice, or has no title or explanation", info.Code)
+		}
+		seen[info.Code] = true
+		if found, ok := scripts.LookupCode(info.Code); !ok || found != info {
+			t.Errorf("LookupCode(%s) = %v %v", info.Code, found, ok)
+		}
+	}
+	if _, ok := scripts.LookupCode("W9999"); ok {
+		t.Error("LookupCode finds what is not there")
+	}
+}
+
+func TestDiagnosticsLookAsTheyShould(t *testing.T) {
+	r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(use + `
+m.create("web", {
+	cpus: 2, memory: 2048,
+	disks: ["ä", v.get("a")], kernel: 5
+})
+x := machine
+`)}})
+	const golden = "testdata/diagnostics.txt"
+	got := r.String()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCompileRefusesWithTheFirstError(t *testing.T) {
+	_, err := scripts.Compile(bundleOf("a := 1\nb := c\nd := e\n"))
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeScriptInvalid || !strings.HasPrefix(e.Message, `test.tengo:2:6: nothing is called "c" here (and 1 more)`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTooManyLiteralsAreRefused(t *testing.T) {
+	b := scripts.Bundle{Main: scripts.Source{Name: "main.tengo", Text: []byte(many(7, func(i int) string { return fmt.Sprintf("import(\"m%d\")\n", i) }))}}
+	for i := range 7 {
+		text := many(31_000, func(int) string { return "1\n" })
+		b.Modules = append(b.Modules, scripts.Source{Name: fmt.Sprintf("m%d", i), Text: []byte(text)})
+	}
+	if got := findings(scripts.Check(b)); !slices.Equal(got, []string{"W0007 1:1"}) {
+		t.Errorf("%v, want W0007", got)
+	}
+	b.Modules = append(b.Modules, b.Modules[0], b.Modules[1])
+	if got := findings(scripts.Check(b)); !slices.Equal(got, []string{"W0002 1:1"}) {
+		t.Errorf("%v, want W0002", got)
+	}
+}
+
+func TestResolveReadsWhatIsImported(t *testing.T) {
+	files := map[string]string{
+		"lib/z@1": `import("lib/a@1")`,
+		"lib/a@1": `import("text"); export 1`,
+	}
+	find := func(name string) ([]byte, error) {
+		text, ok := files[name]
+		if !ok {
+			return nil, fs.ErrNotExist
+		}
+		return []byte(text), nil
+	}
+	main := scripts.Source{Name: "main.tengo", Text: []byte(`import("lib/z@1"); // import("comment")
+s := "import(\"string\")"; import("machine"); import("missing"); import("enum"`)}
+	b, err := scripts.Resolve(main, find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := scripts.Bundle{Main: main, Modules: []scripts.Source{{Name: "lib/a@1", Text: []byte(files["lib/a@1"])}, {Name: "lib/z@1", Text: []byte(files["lib/z@1"])}}}
+	if diff := cmp.Diff(want, b); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	broken := errors.New("disk on fire")
+	if _, err := scripts.Resolve(main, func(string) ([]byte, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Errorf("Resolve = %v", err)
+	}
+}
+
+func TestDigestTellsBundlesApart(t *testing.T) {
+	source := func(name, text string) scripts.Source { return scripts.Source{Name: name, Text: []byte(text)} }
+	seen := make(map[writ.Digest]int)
+	for i, b := range []scripts.Bundle{
+		{Main: source("a", "b")}, {Main: source("ab", "")}, {Main: source("a", "c")},
+		{Main: source("a", "b"), Modules: []scripts.Source{source("c", "d")}},
+		{Main: source("a", "b"), Modules: []scripts.Source{source("c", ""), source("d", "")}},
+		{Main: source("a", "b\x01c\x01d")},
+	} {
+		if before, ok := seen[b.Digest()]; ok {
+			t.Errorf("bundles %d and %d have the same digest", before, i)
+		}
+		seen[b.Digest()] = i
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	text := use + many(100, func(i int) string {
+		return fmt.Sprintf("m.create(\"web-%d\", {cpus: 2, memory_mib: 2048, env: {A: \"b\"}}, {retries: 3})\n", i)
+	})
+	b.Run("check-100-lines", func(b *testing.B) {
+		for b.Loop() {
+			if r := scripts.Check(bundleOf(text)); !r.OK() {
+				b.Fatal(r)
+			}
+		}
+	})
+	b.Run("compile-100-lines", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := scripts.Compile(bundleOf(text)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

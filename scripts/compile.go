@@ -1,0 +1,162 @@
+package scripts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+)
+
+// Program is a bundle that is ready for passes. It does not change, and any number of passes may run at the same time.
+type Program struct {
+	constants []tengo.Object
+	bindings  []binding
+	main      *tengo.CompiledFunction
+	files     *parser.SourceFileSet
+	globals   int
+}
+
+// binding says which constant each pass replaces by one of its own.
+type binding struct {
+	constant int
+	native   *native // one of the two
+	imported *imported
+}
+
+// Compile makes a program of a bundle. An error is SCRIPT_INVALID with the first thing that is wrong; Check tells all of it, and more.
+func Compile(bundle Bundle) (*Program, error) {
+	a := analyse(bundle)
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	program, err := a.compile()
+	if err != nil {
+		a.refused(err)
+		return nil, a.err()
+	}
+	return program, nil
+}
+
+// boundStrings sets the bounds that Tengo keeps for the whole process. Nothing else in it uses Tengo.
+var boundStrings = sync.OnceFunc(func() {
+	tengo.MaxStringLen, tengo.MaxBytesLen = maxString, maxString
+})
+
+var errTooManyConstants = fmt.Errorf("more than %d literals", maxConstants)
+
+// compile compiles the modules and then the script. It changes the trees.
+func (a *analysis) compile() (program *Program, err error) {
+	boundStrings()
+	defer func() {
+		if r := recover(); r != nil {
+			program, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
+	modules := make(map[string]bool, len(a.modules))
+	for _, u := range a.modules {
+		modules[u.source.Name] = true
+	}
+	in := &instrumenter{symbols: a.symbols, modules: modules}
+	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
+	var constants []tengo.Object
+	for _, u := range a.modules {
+		// As a function the module has variables of its own and cannot see those of the script.
+		at := parser.Pos(u.file.Base)
+		body := in.expr(&parser.FuncLit{
+			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},
+			Body: &parser.BlockStmt{Stmts: u.tree.Stmts, LBrace: at},
+		})
+		bytecode, _, err := getter.compile(u.file, &parser.File{InputFile: u.file, Stmts: []parser.Stmt{&parser.ExprStmt{Expr: body}}}, constants)
+		if err != nil {
+			return nil, err
+		}
+		constants = bytecode.Constants
+		fn, ok := constants[len(constants)-1].(*tengo.CompiledFunction)
+		if !ok {
+			return nil, errors.New("a module did not become a function")
+		}
+		getter.compiled[u.source.Name] = fn
+	}
+	in.main = true
+	in.stmts(a.main.tree.Stmts)
+	bytecode, globals, err := getter.compile(a.main.file, a.main.tree, constants)
+	if err != nil {
+		return nil, err
+	}
+	program = &Program{constants: bytecode.Constants, main: bytecode.MainFunction, files: a.files, globals: globals}
+	program.settle()
+	return program, nil
+}
+
+// settle notes which constants a pass binds, and warms the others: Tengo fills in a cache of strings when it first reads one, which would
+// be a data race between two passes.
+func (p *Program) settle() {
+	for i, c := range p.constants {
+		switch c := c.(type) {
+		case *tengo.String:
+			c.Iterate()
+		case *callable:
+			p.bindings = append(p.bindings, binding{constant: i, native: c.native})
+		case *imported:
+			p.bindings = append(p.bindings, binding{constant: i, imported: c})
+		}
+	}
+}
+
+// refused turns an error of Tengo's compiler into a diagnostic.
+func (f *findings) refused(err error) {
+	var refusal *tengo.CompilerError
+	switch {
+	case errors.As(err, &refusal):
+		f.add(codeCompiler, refusal.Node.Pos(), 1, "%v", refusal.Err)
+	case errors.Is(err, errTooManyConstants):
+		f.add(codeTooManyConst, parser.Pos(f.units[0].file.Base), 1, "%v", err)
+	default:
+		f.add(codeCompiler, parser.Pos(f.units[0].file.Base), 1, "%s", strings.TrimSpace(err.Error()))
+	}
+}
+
+// importer gives the compiler what `import` means: natives, built-in modules, and modules that are compiled already.
+type importer struct {
+	natives  map[string]*native // by name
+	compiled map[string]*tengo.CompiledFunction
+}
+
+func (im *importer) compile(file *parser.SourceFile, tree *parser.File, constants []tengo.Object) (*tengo.Bytecode, int, error) {
+	table := tengo.NewSymbolTable()
+	c := tengo.NewCompiler(file, table, constants, im, nil)
+	if err := c.Compile(tree); err != nil {
+		return nil, 0, err
+	}
+	bytecode := c.Bytecode()
+	if len(bytecode.Constants) > maxConstants {
+		return nil, 0, errTooManyConstants
+	}
+	return bytecode, table.MaxSymbols(), nil
+}
+
+// Get finds what an import names.
+func (im *importer) Get(name string) tengo.Importable {
+	if fn := im.compiled[name]; fn != nil {
+		return importable{fn}
+	}
+	if strings.HasPrefix(name, "\x00") {
+		n := im.natives[name]
+		if n == nil {
+			n = nativeNamed(name)
+			im.natives[name] = n
+		}
+		return importable{&callable{native: n}}
+	}
+	if builtinModule(name) {
+		return importable{&imported{name: name}}
+	}
+	return nil
+}
+
+type importable struct{ object tengo.Object }
+
+func (i importable) Import(string) (any, error) { return i.object, nil }

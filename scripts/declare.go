@@ -1,0 +1,203 @@
+package scripts
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ/sal/catalog"
+)
+
+// paramsName is the variable that declares parameters.
+const paramsName = "params"
+
+// paramSchema is what the declaration of one parameter may hold.
+var paramSchema = catalog.Schema{
+	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}},
+	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}},
+	{Name: "min", Type: catalog.Int},
+	{Name: "max", Type: catalog.Int},
+	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern))},
+	{Name: "help", Type: catalog.String},
+	// default and enum are of the parameter's own type.
+	{Name: "default"},
+	{Name: "enum"},
+}
+
+// declared reads the parameters that the script declares. Nothing runs: the declaration is a literal.
+func (c *checker) declared() Params {
+	literal := c.declaration()
+	if literal == nil {
+		return nil
+	}
+	var params Params
+	for _, e := range literal.Elements {
+		if p, ok := c.param(e); ok {
+			params = append(params, p)
+		}
+	}
+	return params
+}
+
+// declaration finds params := {…} at the top level, nil if there is none that can be read.
+func (c *checker) declaration() *parser.MapLit {
+	for _, s := range c.main.tree.Stmts {
+		assign, ok := s.(*parser.AssignStmt)
+		if !ok || assign.Token != token.Define || len(assign.LHS) != 1 {
+			continue
+		}
+		name, ok := assign.LHS[0].(*parser.Ident)
+		if !ok || name.Name != paramsName {
+			continue
+		}
+		literal, ok := assign.RHS[0].(*parser.MapLit)
+		if !ok {
+			c.at(codeParamsLiteral, assign.RHS[0], "params must be a map that is written out")
+			return nil
+		}
+		if _, complete := literalValue(literal); !complete {
+			c.at(codeParamsLiteral, unreadable(literal), "params must be written out; this cannot be read without running the script")
+			return nil
+		}
+		if symbol := c.symbols[name]; symbol != nil {
+			c.paramsSymbol = symbol
+			if symbol.assigned {
+				c.at(codeParamsLiteral, name, "params is assigned again below")
+			}
+		}
+		c.duplicates(literal)
+		return literal
+	}
+	return nil
+}
+
+// unreadable finds the first part of a literal that cannot be seen without running it.
+func unreadable(e parser.Expr) parser.Expr {
+	found := e
+	children(e, func(n parser.Node) {
+		part, ok := n.(parser.Expr)
+		if !ok || found != e {
+			return
+		}
+		if _, complete := literalValue(part); !complete {
+			found = unreadable(part)
+		}
+	})
+	return found
+}
+
+// param reads the declaration of one parameter.
+func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
+	before := len(c.list)
+	report := func(code string, path catalog.Path, format string, args ...any) *Diagnostic {
+		key, value := nodeAt(e.Value, path)
+		if key != nil && code == codeParamSchema {
+			return c.add(code, key.KeyPos, keyWidth(key), format, args...)
+		}
+		return c.at(code, value, format, args...)
+	}
+	given, ok := e.Value.(*parser.MapLit)
+	if !ok {
+		c.at(codeParamSchema, e.Value, "the declaration of %q is a map like {type: \"int\", default: 1}", e.Key)
+		return Param{}, false
+	}
+	if len(e.Key) > 63 || !paramName(e.Key) {
+		c.add(codeParamSchema, e.KeyPos, keyWidth(e), "%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
+	}
+	c.duplicates(given)
+	v, _ := literalValue(given)
+	fields, _ := v.(map[string]any)
+	own := map[string]any{"default": fields["default"], "enum": fields["enum"]}
+	plain := make(map[string]any, len(fields))
+	for key, v := range fields {
+		if _, isOwn := own[key]; !isOwn {
+			plain[key] = v
+		}
+	}
+	for _, problem := range paramSchema.Check(plain, nil) {
+		if problem.Reason == catalog.MissingField {
+			c.add(codeParamSchema, e.KeyPos, keyWidth(e), "parameter %q: %s", e.Key, problem.Message)
+			continue
+		}
+		report(codeParamSchema, problem.Path, "parameter %q: %s", e.Key, problem.Message).meant(problem.Suggestion)
+	}
+	if len(c.list) > before {
+		return Param{}, false
+	}
+	p := Param{Name: e.Key}
+	p.Type, _ = fields["type"].(string)
+	p.Of, _ = fields["of"].(string)
+	p.Pattern, _ = fields["pattern"].(string)
+	p.Help, _ = fields["help"].(string)
+	if n, ok := fields["min"].(int64); ok {
+		p.Min = &n
+	}
+	if n, ok := fields["max"].(int64); ok {
+		p.Max = &n
+	}
+	p.Enum, _ = own["enum"].([]any)
+	p.Default = own["default"]
+	if key, why := p.contradiction(own["enum"]); why != "" {
+		report(codeParamSchema, catalog.Path{key}, "parameter %q: %s", e.Key, why)
+		return Param{}, false
+	}
+	if p.Default != nil {
+		if why := p.refuse(p.Default); why != "" {
+			report(codeParamDefault, catalog.Path{"default"}, "the default of %q %s", e.Key, why)
+			return Param{}, false
+		}
+	}
+	return p, true
+}
+
+// contradiction says which key of a declaration does not go with the others, and why.
+func (p *Param) contradiction(enum any) (key, why string) {
+	base := p.Type
+	switch {
+	case p.Type == "list" && p.Of == "":
+		p.Of = "string"
+	case p.Type != "list" && p.Of != "":
+		return "of", "only a list has `of`"
+	}
+	if p.Type == "list" {
+		base = p.Of
+	}
+	switch {
+	case p.Type == "bool" && (p.Min != nil || p.Max != nil):
+		return "type", "a bool has no min and max"
+	case p.Min != nil && p.Max != nil && *p.Min > *p.Max:
+		return "min", fmt.Sprintf("min %d is more than max %d", *p.Min, *p.Max)
+	case p.Pattern != "" && base != "string":
+		return "pattern", "only strings have a pattern"
+	case enum != nil && len(p.Enum) == 0:
+		return "enum", "enum is a list of values"
+	}
+	if p.Pattern != "" {
+		if _, err := regexp.Compile(p.Pattern); err != nil {
+			return "pattern", fmt.Sprintf("the pattern cannot be read: %v", err)
+		}
+	}
+	bare := Param{Type: base}
+	for _, v := range p.Enum {
+		if why := bare.refuse(v); why != "" {
+			return "enum", "a value of enum " + why
+		}
+	}
+	return "", ""
+}
+
+// paramName reports whether a script can read the parameter as p.name.
+func paramName(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i, r := range s {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return token.Lookup(s) == token.Ident
+}

@@ -1,0 +1,193 @@
+package scripts
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2"
+)
+
+// Tengo prints, compares and copies values by recursion without a bound, and a value can contain itself: a := [0]; a[0] = a. The
+// functions here do the same within bounds, and print maps in the order of their keys.
+
+var errDepth = errors.New("the value is nested too deeply, or contains itself")
+
+// scalar reports whether o holds no other values.
+func scalar(o tengo.Object) bool {
+	switch o.(type) {
+	case *tengo.Int, *tengo.String, *tengo.Bool, *tengo.Float, *tengo.Char, *tengo.Bytes, *tengo.Time, *tengo.Undefined:
+		return true
+	default:
+		return false
+	}
+}
+
+// text returns o as "" + o would: a string as it is, everything else printed.
+func (p *pass) text(o tengo.Object) (string, error) {
+	if s, ok := o.(*tengo.String); ok {
+		return s.Value, nil
+	}
+	var b strings.Builder
+	if err := p.print(&b, o, 0); err != nil {
+		return "", err
+	}
+	return b.String(), p.keep(b.Len())
+}
+
+func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
+	if depth > maxDepth {
+		return errDepth
+	}
+	if b.Len() > maxString {
+		return tengo.ErrStringLimit
+	}
+	if list, ok := elementsOf(o); ok {
+		return p.printAll(b, "[", "]", len(list), func(i int) error { return p.print(b, list[i], depth+1) })
+	}
+	if m, ok := pairsOf(o); ok {
+		keys := slices.Sorted(maps.Keys(m))
+		return p.printAll(b, "{", "}", len(keys), func(i int) error {
+			b.WriteString(keys[i])
+			b.WriteString(": ")
+			return p.print(b, m[keys[i]], depth+1)
+		})
+	}
+	switch o := o.(type) {
+	case *tengo.Int: // the frequent one
+		b.WriteString(strconv.FormatInt(o.Value, 10))
+		return nil
+	case *tengo.Error:
+		b.WriteString("error")
+		if o.Value == nil {
+			return nil
+		}
+		b.WriteString(": ")
+		return p.print(b, o.Value, depth+1)
+	default:
+		b.WriteString(o.String())
+		return nil
+	}
+}
+
+func (p *pass) printAll(b *strings.Builder, open, end string, n int, each func(i int) error) error {
+	if err := p.burn(int64(n)); err != nil {
+		return err
+	}
+	b.WriteString(open)
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if err := each(i); err != nil {
+			return err
+		}
+	}
+	b.WriteString(end)
+	return nil
+}
+
+// equal compares as == does.
+func (p *pass) equal(x, y tengo.Object, depth int) (bool, error) {
+	if depth > maxDepth {
+		return false, errDepth
+	}
+	if list, ok := elementsOf(x); ok {
+		other, ok := elementsOf(y)
+		if !ok || len(list) != len(other) {
+			return false, nil
+		}
+		if err := p.burn(int64(len(list))); err != nil {
+			return false, err
+		}
+		for i := range list {
+			if same, err := p.equal(list[i], other[i], depth+1); !same || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	if m, ok := pairsOf(x); ok {
+		other, ok := pairsOf(y)
+		if !ok || len(m) != len(other) {
+			return false, nil
+		}
+		if err := p.burn(int64(len(m))); err != nil {
+			return false, err
+		}
+		for _, key := range slices.Sorted(maps.Keys(m)) { // sorted: what fails or burns first must not depend on chance
+			value, ok := other[key]
+			if !ok {
+				return false, nil
+			}
+			if same, err := p.equal(m[key], value, depth+1); !same || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	if s, ok := x.(*tengo.String); ok {
+		if err := p.burn(int64(len(s.Value)) / 64); err != nil {
+			return false, err
+		}
+	}
+	return x.Equals(y), nil
+}
+
+// copied returns a deep copy as copy() makes it: lists and maps of it can be changed.
+func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
+	if depth > maxDepth {
+		return nil, errDepth
+	}
+	if list, ok := elementsOf(o); ok {
+		if err := p.keep(2*sizeObject + 3*sizeObject*len(list)); err != nil {
+			return nil, err
+		}
+		to := make([]tengo.Object, len(list))
+		for i, e := range list {
+			c, err := p.copied(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			to[i] = c
+		}
+		return &tengo.Array{Value: to}, nil
+	}
+	if m, ok := pairsOf(o); ok {
+		if err := p.keep(sizeMap + sizeKey*len(m)); err != nil {
+			return nil, err
+		}
+		to := make(map[string]tengo.Object, len(m))
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			c, err := p.copied(m[key], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			to[key] = c
+		}
+		return &tengo.Map{Value: to}, nil
+	}
+	switch o := o.(type) {
+	case *tengo.Error:
+		if o.Value == nil {
+			return o, nil
+		}
+		c, err := p.copied(o.Value, depth+1)
+		return &tengo.Error{Value: c}, err
+	case *tengo.Bytes:
+		return o.Copy(), p.keep(len(o.Value))
+	case *tengo.CompiledFunction:
+		return o, p.burn(1) // a copy would lose the positions in its source
+	default:
+		return o.Copy(), nil
+	}
+}
+
+func builtinCopy(p *pass, args []tengo.Object) (tengo.Object, error) {
+	if len(args) != 1 {
+		return nil, tengo.ErrWrongNumArguments
+	}
+	return p.copied(args[0], 0)
+}

@@ -1,0 +1,207 @@
+package scripts
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/d5/tengo/v2/parser"
+
+	"writ"
+)
+
+// Diagnostic is one thing that is wrong with a script, and where.
+type Diagnostic struct {
+	Code     string   `json:"code"` // of the table Codes
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	Help     string   `json:"help,omitempty"` // what to do instead: `did you mean "memory_mib"?`
+	File     string   `json:"file"`
+	Line     int      `json:"line"`   // from 1
+	Column   int      `json:"column"` // from 1, in bytes, as in every position of a script
+	Width    int      `json:"width"`  // of the span, in bytes; it stays on its line
+	Text     string   `json:"text"`   // the line, "" if it is longer than 1,000 bytes
+}
+
+const (
+	maxLine        = 1_000
+	maxDiagnostics = 100 // of a report; what follows is counted
+)
+
+// Position returns "file:line:column".
+func (d Diagnostic) Position() string { return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column) }
+
+// String returns the diagnostic as it is shown on a terminal, without colours: message, place, the line and what is meant on it.
+func (d Diagnostic) String() string {
+	if d.Text == "" {
+		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help), " ") + "\n"
+	}
+	number := strconv.Itoa(d.Line)
+	margin := strings.Repeat(" ", len(number))
+	at := min(max(d.Column-1, 0), len(d.Text))
+	to := min(at+d.Width, len(d.Text))
+	indent := utf8.RuneCountInString(untab(d.Text[:at]))
+	carets := strings.Repeat("^", max(1, utf8.RuneCountInString(untab(d.Text[at:to]))))
+
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s[%s]: %s\n", d.Severity, d.Code, d.Message)
+	fmt.Fprintf(&b, "%s--> %s\n", margin, d.Position())
+	fmt.Fprintf(&b, "%s |\n", margin)
+	fmt.Fprintf(&b, "%s | %s\n", number, untab(d.Text))
+	b.WriteString(strings.TrimRight(fmt.Sprintf("%s | %s%s %s", margin, strings.Repeat(" ", indent), carets, d.Help), " "))
+	b.WriteByte('\n')
+	return b.String()
+}
+
+func untab(s string) string { return strings.ReplaceAll(s, "\t", "  ") }
+
+// Report is what a check found. It is made from the text alone: nothing runs.
+type Report struct {
+	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // by file and place, the first 100
+	More        int          `json:"more,omitempty"`        // errors that are not among them
+	Params      Params       `json:"params,omitempty"`
+	Operations  []string     `json:"operations,omitempty"`  // every operation that the script mentions, sorted: its `allow`
+	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
+	Modules     []string     `json:"modules,omitempty"`     // of the bundle that it needs, sorted
+}
+
+// OK reports whether nothing stops the script.
+func (r Report) OK() bool { return r.Errors() == 0 }
+
+// Errors counts the diagnostics that are errors.
+func (r Report) Errors() int {
+	n := r.More
+	for _, d := range r.Diagnostics {
+		if d.Severity == SeverityError {
+			n++
+		}
+	}
+	return n
+}
+
+// Err returns nil if the script is OK, else SCRIPT_INVALID with the first error and how many there are.
+func (r Report) Err() error {
+	n := r.Errors()
+	if n == 0 {
+		return nil
+	}
+	first := r.Diagnostics[max(0, slices.IndexFunc(r.Diagnostics, func(d Diagnostic) bool { return d.Severity == SeverityError }))]
+	more := ""
+	if n > 1 {
+		more = fmt.Sprintf(" (and %d more)", n-1)
+	}
+	return writ.Errorf(writ.CodeScriptInvalid, "%s: %s%s", first.Position(), first.Message, more).
+		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Code)
+}
+
+// String returns all diagnostics as they are shown on a terminal.
+func (r Report) String() string {
+	texts := make([]string, len(r.Diagnostics))
+	for i, d := range r.Diagnostics {
+		texts[i] = d.String()
+	}
+	if r.More > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more\n", r.More))
+	}
+	return strings.Join(texts, "\n")
+}
+
+// findings collects the diagnostics of a bundle.
+type findings struct {
+	units []*unit
+	list  []Diagnostic
+}
+
+// add reports what is wrong with the source from pos, width bytes of it.
+func (f *findings) add(code string, pos parser.Pos, width int, format string, args ...any) *Diagnostic {
+	d := Diagnostic{Code: code, Message: shown(fmt.Sprintf(format, args...)), Width: max(width, 1)}
+	if info, ok := LookupCode(code); ok {
+		d.Severity = info.Severity
+	}
+	for _, u := range f.units {
+		if int(pos) < u.file.Base || int(pos) > u.file.Base+u.file.Size {
+			continue
+		}
+		at := u.file.Position(pos)
+		d.File, d.Line, d.Column = u.source.Name, at.Line, at.Column
+		line := lineAt(u.source.Text, at.Offset)
+		d.Width = max(1, min(d.Width, len(line)-d.Column+1))
+		if len(line) <= maxLine {
+			d.Text = line
+		}
+	}
+	f.list = append(f.list, d)
+	return &f.list[len(f.list)-1]
+}
+
+// at reports what is wrong with a node.
+func (f *findings) at(code string, n parser.Node, format string, args ...any) *Diagnostic {
+	pos := n.Pos()
+	if u, ok := n.(*parser.UnaryExpr); ok {
+		pos = u.TokenPos // it says where its operand is
+	}
+	return f.add(code, pos, int(n.End()-pos), format, args...)
+}
+
+// meant adds a suggestion, if there is one.
+func (d *Diagnostic) meant(suggestion string) {
+	if suggestion != "" {
+		d.Help = fmt.Sprintf("did you mean %q?", suggestion)
+	}
+}
+
+// sorted returns the first diagnostics by file and place, and how many errors there are besides. Those of one place that say the same
+// are one.
+func (f *findings) sorted() (list []Diagnostic, more int) {
+	order := make(map[string]int, len(f.units))
+	for i, u := range f.units {
+		order[u.source.Name] = i
+	}
+	slices.SortStableFunc(f.list, func(a, b Diagnostic) int {
+		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Code, b.Code))
+	})
+	list = slices.Compact(f.list)
+	for _, d := range list[min(len(list), maxDiagnostics):] {
+		if d.Severity == SeverityError {
+			more++
+		}
+	}
+	return list[:min(len(list), maxDiagnostics)], more
+}
+
+// err is that of a report of what was found.
+func (f *findings) err() error {
+	list, more := f.sorted()
+	return Report{Diagnostics: list, More: more}.Err()
+}
+
+func (f *findings) failed() bool {
+	return slices.ContainsFunc(f.list, func(d Diagnostic) bool { return d.Severity == SeverityError })
+}
+
+// lineAt returns the line that holds offset, without its end and with nothing in it that a terminal would act on. Its bytes keep their places.
+func lineAt(text []byte, offset int) string {
+	offset = min(offset, len(text))
+	begin := bytes.LastIndexByte(text[:offset], '\n') + 1
+	end := len(text)
+	if i := bytes.IndexByte(text[begin:], '\n'); i >= 0 {
+		end = begin + i
+	}
+	line := bytes.TrimSuffix(text[begin:end], []byte("\r"))
+	clean := make([]byte, 0, len(line))
+	for len(line) > 0 {
+		r, size := utf8.DecodeRune(line)
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' {
+			clean = append(clean, bytes.Repeat([]byte{'?'}, size)...)
+		} else {
+			clean = append(clean, line[:size]...)
+		}
+		line = line[size:]
+	}
+	return string(clean)
+}

@@ -1,0 +1,9 @@
+// Package examples holds the scripts that the manual shows and that `writ demo` runs. Tests check and run every one of them.
+package examples
+
+import "embed"
+
+// Files are the examples, "web.tengo".
+//
+//go:embed *.tengo
+var Files embed.FS

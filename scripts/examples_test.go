@@ -1,0 +1,82 @@
+package scripts_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/scripts"
+)
+
+func TestExamplesPassTheirCheckAndRun(t *testing.T) {
+	for file, want := range map[string]struct {
+		operations []string
+		calls      []string // operation and name of each call
+		output     map[string]any
+	}{
+		"hello.tengo": {
+			operations: []string{"node.facts"},
+			calls:      []string{"node.facts "},
+			output:     map[string]any{"greeting": "hello, world", "node": "hostname--1", "cpus": int64(1)},
+		},
+		"web.tengo": {
+			operations: []string{"herodb.create", "machine.create", "network.allow", "network.create", "volume.create"},
+			calls: []string{"network.create web-net", "network.allow web-net", "herodb.create store",
+				"volume.create web-0", "machine.create web-0", "volume.create web-1", "machine.create web-1"},
+			output: map[string]any{"database": "address-store-3", "machines": int64(2)},
+		},
+		"loop.tengo": {
+			operations: []string{"node.facts", "volume.create"},
+			calls:      []string{"node.facts ", "volume.create work-0"},
+			output:     map[string]any{"volumes": []any{"work-0"}, "cpus": int64(1)},
+		},
+		"handled.tengo": {
+			operations: []string{"volume.create"},
+			calls:      []string{"volume.create fail-data", "volume.create spare-data"},
+			output:     map[string]any{"volume": "spare-data", "path": "path-spare-data-2", "handled": "INJECTED"},
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("examples", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundle := scripts.Bundle{Main: scripts.Source{Name: file, Text: text}}
+			report := scripts.Check(bundle)
+			if len(report.Diagnostics) > 0 {
+				t.Fatal(report)
+			}
+			if diff := cmp.Diff(want.operations, report.Operations); diff != "" {
+				t.Errorf("operations (-want +got):\n%s", diff)
+			}
+			params, err := report.Params.Fill(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := scripts.Inputs{Params: params, Allow: report.Operations, MaxCalls: 100}
+			o, w := play(t, compile(t, bundle), in, nil)
+			if o.Status != scripts.Completed {
+				t.Fatalf("%s: %+v", o.Status, o.Failure)
+			}
+			var calls []string
+			for _, c := range w.calls {
+				calls = append(calls, c.Operation+" "+c.Name)
+			}
+			if diff := cmp.Diff(want.calls, calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.output, o.Output); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryExampleIsTested(t *testing.T) {
+	files, err := filepath.Glob("examples/*.tengo")
+	if err != nil || len(files) != 4 {
+		t.Errorf("%d examples (%v); give a new one its line in the test above", len(files), err)
+	}
+}

@@ -1,0 +1,274 @@
+package scripts
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// pass is one evaluation of a program.
+type pass struct {
+	inputs  Inputs
+	entries []Entry // by seq: entries[i].Seq == i+1
+	vm      *tengo.VM
+	files   *parser.SourceFileSet
+
+	fuel    int64 // left
+	seq     int   // of the last call
+	bytes   int   // of the results of all calls, and of the arguments of those so far
+	encoded []byte
+	calls   []NewCall
+	logs    []string
+	handled map[int]bool
+	output  map[string]any
+	record  *record // of the parameters, once they were read
+}
+
+var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
+	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
+
+var (
+	errCalls   = writ.Errorf(writ.CodeScriptLimit, "a run may make %d calls", MaxCalls)
+	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all", MaxJournal)
+)
+
+// Pass evaluates the program against a journal: all calls of the run so far, in any order. What it finds is a function of program,
+// inputs and journal alone. The error is only that of ctx; then there was no pass.
+//
+// Nothing is allowed that inputs.Allow does not name, and no more calls than inputs.MaxCalls; so the zero Inputs allow nothing.
+func (p *Program) Pass(ctx context.Context, inputs Inputs, journal []Entry) (Outcome, error) {
+	run := &pass{inputs: inputs, fuel: MaxFuel, handled: make(map[int]bool)}
+	err := run.read(journal)
+	if err == nil {
+		err = run.evaluate(ctx, p)
+	}
+	if ctx.Err() != nil {
+		return Outcome{}, context.Cause(ctx)
+	}
+	return run.outcome(err), nil
+}
+
+// read puts the journal in order.
+func (p *pass) read(journal []Entry) error {
+	p.entries = slices.Clone(journal)
+	slices.SortFunc(p.entries, func(a, b Entry) int { return a.Seq - b.Seq })
+	for i, e := range p.entries {
+		if e.Seq != i+1 {
+			return writ.Errorf(writ.CodeNonDeterminism, "the journal has no call %d, or has it twice", i+1)
+		}
+		p.bytes += sizeOf(e.Values)
+	}
+	if p.bytes > MaxJournal {
+		return errJournal
+	}
+	return nil
+}
+
+// evaluate runs the program to its end, its first wait or its failure.
+func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
+	const noBoundOfObjects = -1 // fuel bounds them
+	bytecode := program.bind(p)
+	p.files = bytecode.FileSet
+	p.vm = tengo.NewVM(bytecode, make([]tengo.Object, program.globals), noBoundOfObjects)
+	defer context.AfterFunc(ctx, p.vm.Abort)()
+	defer func() {
+		if r := recover(); r != nil {
+			err = &crash{cause: r, frames: frames(p.vm, p.files)}
+		}
+	}()
+	if err := p.vm.Run(); err != nil {
+		return err
+	}
+	if p.seq < len(p.entries) {
+		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq, len(p.entries))
+	}
+	return nil
+}
+
+// bind makes the bytecode of one pass: the constants with the pass's own natives among them, and positions with a cache of their own.
+func (p *Program) bind(run *pass) *tengo.Bytecode {
+	constants := slices.Clone(p.constants)
+	callables := make([]callable, len(p.bindings))
+	for i, b := range p.bindings {
+		if b.imported != nil {
+			constants[b.constant] = &module{imported: imported{name: b.imported.name}, pass: run}
+			continue
+		}
+		callables[i] = callable{native: b.native, pass: run}
+		constants[b.constant] = &callables[i]
+	}
+	files := *p.files
+	return &tengo.Bytecode{FileSet: &files, MainFunction: p.main, Constants: constants}
+}
+
+// burn takes fuel.
+func (p *pass) burn(n int64) error {
+	if p.fuel -= 1 + n; p.fuel < 0 {
+		return errFuel
+	}
+	return nil
+}
+
+// About how many bytes values take in memory.
+const (
+	sizeObject = 16  // a place for a value in a list; a number is as much again
+	sizeMap    = 350 // a map with up to 8 keys
+	sizeKey    = 64  // each key of a bigger map
+)
+
+// keep takes fuel for memory that may stay in use.
+func (p *pass) keep(bytes int) error { return p.burn(int64(bytes) / 6) }
+
+// entry returns the journaled call of a seq, nil if there is none.
+func (p *pass) entry(seq int) *Entry {
+	if seq > len(p.entries) {
+		return nil
+	}
+	return &p.entries[seq-1]
+}
+
+// params are the parameters of the run.
+func (p *pass) params() (tengo.Object, error) {
+	if p.record != nil {
+		return p.record, nil
+	}
+	r := &record{what: "parameter", fields: make(map[string]tengo.Object, len(p.inputs.Params))}
+	for name, v := range p.inputs.Params {
+		o, err := objectOf(v)
+		if err != nil {
+			return nil, err
+		}
+		r.fields[name] = o
+	}
+	p.record = r
+	return r, nil
+}
+
+// operate is a call of an operation: the next seq, the journal's if it is there, else a new one. Only a new one is looked at closely: rules
+// that are made later must not break runs that were accepted before.
+func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, error) {
+	request, err := newRequest(op, args)
+	if err != nil {
+		return nil, err
+	}
+	if p.encoded, err = request.encode(p.encoded[:0]); err != nil {
+		return nil, err
+	}
+	if err := p.burn(50 + int64(len(p.encoded))/16); err != nil {
+		return nil, err
+	}
+	p.seq++
+	p.bytes += len(p.encoded)
+	if p.seq > MaxCalls {
+		return nil, errCalls
+	}
+	if p.bytes > MaxJournal {
+		return nil, errJournal
+	}
+	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource()}
+	hash := writ.Digest(sha256.Sum256(p.encoded))
+	if entry := p.entry(p.seq); entry != nil {
+		if entry.Hash != hash {
+			return nil, writ.Errorf(writ.CodeNonDeterminism, "call %d, now %s, is another one in the journal", p.seq, made)
+		}
+		return made, nil
+	}
+	if err := p.permitted(op); err != nil {
+		return nil, err
+	}
+	call, err := request.newCall(p.seq)
+	if err != nil {
+		return nil, err
+	}
+	call.Hash = hash
+	if trace := frames(p.vm, p.files); len(trace) > 0 {
+		call.Position = trace[0]
+	}
+	p.calls = append(p.calls, *call)
+	return made, nil
+}
+
+// permitted checks a new call against what was signed.
+func (p *pass) permitted(op *catalog.Operation) error {
+	if !slices.Contains(p.inputs.Allow, op.Name()) {
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
+			WithHint("sign the script again with %s in its allow line", op.Name())
+	}
+	if p.seq > p.inputs.MaxCalls {
+		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", p.inputs.MaxCalls).
+			WithHint("sign the script again with a higher max-calls, at most %d", MaxCalls)
+	}
+	return nil
+}
+
+// result returns a field of a call's result.
+func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, error) {
+	if sizeOf(entry.Values) > MaxResult {
+		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, MaxResult)
+	}
+	v := entry.Values[field]
+	if err := p.keep(4 * sizeOf(v)); err != nil {
+		return nil, err
+	}
+	return objectOf(v)
+}
+
+// outcome says how the pass ended.
+func (p *pass) outcome(err error) Outcome {
+	o := Outcome{Calls: p.calls, Logs: p.logs, Handled: slices.Sorted(maps.Keys(p.handled))}
+	var waits *suspension
+	switch {
+	case err == nil:
+		o.Status, o.Output = Completed, p.output
+	case errors.As(err, &waits):
+		o.Status, o.Waiting = Waiting, []int{waits.seq}
+		if err := p.unasked(); err != nil {
+			o.Status, o.Waiting, o.Failure = Failed, nil, failure(err)
+		}
+	default:
+		o.Status, o.Failure = Failed, failure(err)
+	}
+	return o
+}
+
+// unasked is the error of a pass that waits before it has made all calls of the journal: an earlier pass came further, with less.
+func (p *pass) unasked() error {
+	if p.seq >= len(p.entries) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeNonDeterminism, "the script waits after %d calls; the journal has %d", p.seq, len(p.entries))
+}
+
+// failure says why and where a script failed.
+func failure(err error) *writ.Failure {
+	cause, trace := unwind(err)
+	f := &writ.Failure{Error: writ.Error{Code: writ.CodeScriptFailed, Message: cause.Error()}}
+	if known, ok := errors.AsType[*writ.Error](cause); ok {
+		f.Error = writ.Error{Code: known.Code, Message: known.Message, Hint: known.Hint}
+	}
+	if call, ok := errors.AsType[*callFailure](cause); ok {
+		f.Seq = call.seq
+	}
+	f.Message = shown(f.Message)
+	if len(trace) > 0 {
+		f.Position, f.Trace = trace[0], append(f.Trace, trace[1:]...)
+	}
+	return f
+}
+
+// crash is a panic of the VM, and where it was.
+type crash struct {
+	cause  any
+	frames []string
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("%v", c.cause) }

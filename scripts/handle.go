@@ -1,0 +1,149 @@
+package scripts
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// handle is what a call of an operation returns at once: it stands for what the call makes. Reading a field waits for the call's
+// result; passing the handle to another call makes that call wait instead.
+type handle struct {
+	tengo.ObjectImpl
+	pass *pass
+	op   *catalog.Operation
+	seq  int
+	name string // of the resource, "" if the operation has none
+}
+
+// The fields that every handle has besides those of its operation's result.
+const (
+	fieldErr  = "err"  // waits; undefined, or what went wrong
+	fieldName = "name" // of handles to resources: known at once
+)
+
+func (h *handle) TypeName() string   { return "handle" }
+func (h *handle) Copy() tengo.Object { return h }
+
+// String is the same in every pass, and waits for nothing.
+func (h *handle) String() string {
+	if h.name == "" {
+		return "<" + h.op.Name() + " " + strconv.Itoa(h.seq) + ">"
+	}
+	return "<" + string(h.op.Kind) + " " + h.name + ">"
+}
+
+func (h *handle) Equals(other tengo.Object) bool {
+	o, ok := other.(*handle)
+	return ok && o.seq == h.seq
+}
+
+// kind is what the handle is to, as arguments see it. Handles of operations without a resource fit no argument.
+func (h *handle) kind() writ.ResourceKind {
+	if h.op.Kind == "" {
+		return writ.ResourceKind(h.op.Module)
+	}
+	return h.op.Kind
+}
+
+// isHandle tells the catalogue what is a handle among values.
+func isHandle(v any) (writ.ResourceKind, bool) {
+	h, ok := v.(*handle)
+	if !ok {
+		return "", false
+	}
+	return h.kind(), true
+}
+
+// handleFields returns the fields that a handle of op has.
+func handleFields(op *catalog.Operation) []string {
+	return append(op.Result.Names(), fieldErr)
+}
+
+// IndexGet reads a field.
+func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
+	key, ok := index.(*tengo.String)
+	if !ok {
+		return nil, tengo.ErrInvalidIndexType
+	}
+	if key.Value == fieldName && h.name != "" {
+		return &tengo.String{Value: h.name}, nil
+	}
+	field, known := h.op.Result.Field(key.Value)
+	if !known && key.Value != fieldErr {
+		return nil, h.noField(key.Value)
+	}
+	entry := h.pass.entry(h.seq)
+	if entry == nil || entry.State == EntryOpen {
+		return nil, &suspension{seq: h.seq}
+	}
+	if !known {
+		return h.failure(entry)
+	}
+	if entry.State == EntryFailed {
+		return nil, h.failed(entry)
+	}
+	return h.pass.result(h, entry, field.Name)
+}
+
+func (h *handle) noField(name string) error {
+	err := fmt.Errorf("%s has no field %q", h.op.Name(), name)
+	if closest := catalog.Closest(name, handleFields(h.op)); closest != "" {
+		err = fmt.Errorf("%w; did you mean %q?", err, closest)
+	}
+	return err
+}
+
+// failure is the value of the field err.
+func (h *handle) failure(entry *Entry) (tengo.Object, error) {
+	h.pass.handled[h.seq] = true
+	if entry.State != EntryFailed {
+		return tengo.UndefinedValue, nil
+	}
+	err := reason(entry)
+	if err := h.pass.keep(sizeMap + 3*sizeKey); err != nil {
+		return nil, err
+	}
+	return &tengo.ImmutableMap{Value: map[string]tengo.Object{
+		"code":      &tengo.String{Value: string(err.Code)},
+		"message":   &tengo.String{Value: err.Message},
+		"retryable": boolean(err.Retryable()),
+	}}, nil
+}
+
+// failed is the error that ends a script which reads a result that will never be there.
+func (h *handle) failed(entry *Entry) error {
+	err := *reason(entry)
+	what := h.op.Name()
+	if h.name != "" {
+		what += " " + h.name
+	}
+	err.Message = what + " failed: " + err.Message
+	return &callFailure{seq: h.seq, err: &err}
+}
+
+// reason is why a call failed; a journal that does not say is damaged.
+func reason(entry *Entry) *writ.Error {
+	if entry.Error != nil {
+		return entry.Error
+	}
+	return writ.Errorf(writ.CodeInternal, "the journal does not say why")
+}
+
+// suspension unwinds a script that reads what is not there yet.
+type suspension struct{ seq int }
+
+func (s *suspension) Error() string { return fmt.Sprintf("waits for call %d", s.seq) }
+
+// callFailure unwinds a script that reads the result of a failed call.
+type callFailure struct {
+	seq int
+	err *writ.Error
+}
+
+func (f *callFailure) Error() string { return f.err.Message }
+func (f *callFailure) Unwrap() error { return f.err }

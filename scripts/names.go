@@ -1,0 +1,336 @@
+package scripts
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ/sal/catalog"
+)
+
+// symbol is a variable of a script.
+type symbol struct {
+	fn       *function   // whose variable it is, nil at the top level
+	init     parser.Expr // what it is defined as, nil for parameters and variables of loops
+	assigned bool        // it gets another value later
+	builtin  bool
+}
+
+// function is what is counted per function.
+type function struct {
+	outer    *function
+	literal  *parser.FuncLit // nil for the body of a module
+	locals   int             // the most that are alive together
+	captured map[*symbol]bool
+	loops    int // around the statement that is looked at
+}
+
+// scope is a block. Tengo keeps a variable per name and block; those of blocks inside a function give their place back, those of
+// blocks at the top level do not.
+type scope struct {
+	outer  *scope
+	fn     *function
+	names  map[string]*symbol
+	locals int // alive in this block and those around it, within the function
+}
+
+// resolver gives every name of a unit its variable, as Tengo's compiler does, and reports all that the compiler would refuse (it stops
+// at the first) or, worse, would accept: jumps out of functions, labels, names of builtins.
+type resolver struct {
+	*findings
+	unit    *unit
+	scope   *scope
+	globals int
+	symbols map[*parser.Ident]*symbol
+}
+
+var builtins = func() map[string]*symbol {
+	m := make(map[string]*symbol)
+	for _, fn := range tengo.GetAllBuiltinFunctions() {
+		m[fn.Name] = &symbol{builtin: true}
+	}
+	return m
+}()
+
+func (f *findings) resolve(u *unit, symbols map[*parser.Ident]*symbol) {
+	r := &resolver{findings: f, unit: u, symbols: symbols}
+	r.scope = &scope{names: maps.Clone(builtins)}
+	if !u.main {
+		r.enter(&function{captured: make(map[*symbol]bool)})
+	}
+	for _, s := range u.tree.Stmts {
+		r.stmt(s)
+	}
+	if fn := r.scope.fn; fn != nil && fn.locals > maxLocals {
+		f.add(codeTooManyVars, parser.Pos(u.file.Base), 1, "the module has %d variables; at most %d are possible", fn.locals, maxLocals)
+	}
+	if r.globals > maxGlobals {
+		f.add(codeTooManyVars, parser.Pos(u.file.Base), 1, "%d variables at the top level; at most %d are possible", r.globals, maxGlobals)
+	}
+}
+
+// enter opens a scope, that of a function if fn is not nil.
+func (r *resolver) enter(fn *function) (leave func()) {
+	outer := r.scope
+	r.scope = &scope{outer: outer, fn: outer.fn, names: make(map[string]*symbol), locals: outer.locals}
+	if fn != nil {
+		r.scope.fn, r.scope.locals = fn, 0
+	}
+	return func() { r.scope = outer }
+}
+
+// slot counts one more variable in this scope.
+func (r *resolver) slot() {
+	if r.scope.fn == nil {
+		r.globals++
+		return
+	}
+	r.scope.locals++
+	r.scope.fn.locals = max(r.scope.fn.locals, r.scope.locals)
+}
+
+func (r *resolver) define(name *parser.Ident, init parser.Expr) {
+	if name.Name == "_" && init == nil {
+		return
+	}
+	switch have := r.scope.names[name.Name]; {
+	case builtins[name.Name] != nil:
+		r.at(codeBuiltinName, name, "%q is a builtin function", name.Name).Help = "choose another name"
+	case have != nil:
+		r.at(codeRedeclared, name, "%q is already defined in this block", name.Name).Help = "to change it, use ="
+	}
+	s := &symbol{fn: r.scope.fn, init: init}
+	r.scope.names[name.Name] = s
+	r.symbols[name] = s
+	r.slot()
+}
+
+// lookup finds the variable that a name means here, and notes what functions capture.
+func (r *resolver) lookup(name *parser.Ident) *symbol {
+	for s := r.scope; s != nil; s = s.outer {
+		found := s.names[name.Name]
+		if found == nil {
+			continue
+		}
+		r.symbols[name] = found
+		if found.fn != nil {
+			for fn := r.scope.fn; fn != nil && fn != found.fn; fn = fn.outer {
+				fn.captured[found] = true
+			}
+		}
+		return found
+	}
+	d := r.at(codeUnresolved, name, "nothing is called %q here", name.Name)
+	if builtinModule(name.Name) {
+		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
+	} else {
+		d.meant(catalog.Closest(name.Name, r.visible()))
+	}
+	return nil
+}
+
+// visible returns the names that may be used here, sorted.
+func (r *resolver) visible() []string {
+	all := make(map[string]bool)
+	for s := r.scope; s != nil; s = s.outer {
+		for name := range s.names {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (r *resolver) stmt(s parser.Stmt) {
+	switch s := s.(type) {
+	case *parser.AssignStmt:
+		r.assign(s)
+	case *parser.IncDecStmt:
+		r.target(s.Expr)
+	case *parser.BlockStmt:
+		leave := r.enter(nil)
+		r.stmts(s)
+		leave()
+	case *parser.IfStmt:
+		leave := r.enter(nil)
+		if s.Init != nil {
+			r.stmt(s.Init)
+		}
+		r.expr(s.Cond)
+		r.stmt(s.Body)
+		if s.Else != nil {
+			r.stmt(s.Else)
+		}
+		leave()
+	case *parser.ForStmt:
+		leave := r.enter(nil)
+		if s.Init != nil {
+			r.stmt(s.Init)
+		}
+		if s.Cond != nil {
+			r.expr(s.Cond)
+		}
+		r.loop(s.Body)
+		if s.Post != nil {
+			r.stmt(s.Post)
+		}
+		leave()
+	case *parser.ForInStmt:
+		leave := r.enter(nil)
+		r.slot() // the iterator
+		r.expr(s.Iterable)
+		r.define(s.Key, nil)
+		r.define(s.Value, nil)
+		r.loop(s.Body)
+		leave()
+	case *parser.BranchStmt:
+		r.branch(s)
+	case *parser.ReturnStmt:
+		if r.scope.fn == nil {
+			r.at(codeMisplaced, s, "return outside of a function")
+		}
+		if s.Result != nil {
+			r.expr(s.Result)
+		}
+	case *parser.ExportStmt:
+		r.export(s)
+	case *parser.ExprStmt:
+		r.expr(s.Expr)
+	}
+}
+
+func (r *resolver) stmts(b *parser.BlockStmt) {
+	for _, s := range b.Stmts {
+		r.stmt(s)
+	}
+}
+
+func (r *resolver) loop(body *parser.BlockStmt) {
+	loops := r.loops()
+	*loops++
+	r.stmt(body)
+	*loops--
+}
+
+// loops counts the loops around this statement within its function.
+func (r *resolver) loops() *int {
+	if r.scope.fn == nil {
+		return &r.unit.loops
+	}
+	return &r.scope.fn.loops
+}
+
+func (r *resolver) branch(s *parser.BranchStmt) {
+	switch {
+	case s.Label != nil:
+		r.at(codeMisplaced, s.Label, "there are no labels").Help = "use a variable"
+	case *r.loops() == 0:
+		r.at(codeMisplaced, s, "%s outside of a loop", s.Token)
+	}
+}
+
+func (r *resolver) export(s *parser.ExportStmt) {
+	switch {
+	case r.unit.main:
+		r.add(codeExportIgnored, s.Pos(), len("export"), "only modules export")
+	case r.scope.fn.literal != nil:
+		r.add(codeMisplaced, s.Pos(), len("export"), "export inside of a function")
+	}
+	r.expr(s.Result)
+}
+
+func (r *resolver) assign(s *parser.AssignStmt) {
+	if len(s.LHS) != 1 || len(s.RHS) != 1 {
+		r.at(codeAssignment, s.LHS[0], "one variable at a time").Help = "write two assignments"
+		return
+	}
+	name, isName := s.LHS[0].(*parser.Ident)
+	if s.Token != token.Define {
+		r.expr(s.RHS[0])
+		r.target(s.LHS[0])
+		return
+	}
+	if !isName {
+		r.at(codeAssignment, s.LHS[0], ":= takes a new name").Help = "use ="
+		r.expr(s.RHS[0])
+		return
+	}
+	if _, isFunc := s.RHS[0].(*parser.FuncLit); isFunc { // may call itself
+		r.define(name, s.RHS[0])
+		r.expr(s.RHS[0])
+		return
+	}
+	r.expr(s.RHS[0])
+	r.define(name, s.RHS[0])
+}
+
+// target resolves what is assigned to.
+func (r *resolver) target(e parser.Expr) {
+	base := e
+	for {
+		switch b := base.(type) {
+		case *parser.SelectorExpr:
+			base = b.Expr
+			continue
+		case *parser.IndexExpr:
+			r.expr(b.Index)
+			base = b.Expr
+			continue
+		}
+		break
+	}
+	name, ok := base.(*parser.Ident)
+	if !ok {
+		r.at(codeAssignment, base, "this is no variable")
+		r.expr(base)
+		return
+	}
+	found := r.lookup(name)
+	if found == nil {
+		return
+	}
+	if found.builtin {
+		r.at(codeBuiltinName, name, "%q is a builtin function", name.Name)
+	}
+	if base == e {
+		found.assigned = true
+	}
+}
+
+func (r *resolver) expr(e parser.Expr) {
+	switch e := e.(type) {
+	case *parser.Ident:
+		r.lookup(e)
+	case *parser.FuncLit:
+		r.funcLit(e)
+	case *parser.ImportExpr:
+		r.unit.imports = append(r.unit.imports, e)
+	default:
+		children(e, func(c parser.Node) {
+			if c, ok := c.(parser.Expr); ok {
+				r.expr(c)
+			}
+		})
+	}
+}
+
+func (r *resolver) funcLit(e *parser.FuncLit) {
+	fn := &function{outer: r.scope.fn, literal: e, captured: make(map[*symbol]bool)}
+	leave := r.enter(fn)
+	defer leave()
+	for _, p := range e.Type.Params.List {
+		r.define(p, nil)
+		if p.Name == "_" {
+			r.slot() // define passes it over
+		}
+	}
+	r.stmt(e.Body)
+	if fn.locals > maxLocals {
+		r.add(codeTooManyVars, e.Pos(), len("func"), "the function has %d variables; at most %d are possible", fn.locals, maxLocals)
+	}
+	if len(fn.captured) > maxCaptured {
+		r.add(codeTooManyVars, e.Pos(), len("func"), "the function uses %d variables of functions around it; at most %d are possible", len(fn.captured), maxCaptured)
+	}
+}

@@ -1,0 +1,230 @@
+package scripts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// request is one call of an operation as the script makes it.
+type request struct {
+	op      *catalog.Operation
+	name    tengo.Object // a string, or a handle to the resource; nil if the operation has none
+	spec    tengo.Object // nil if not given
+	options tengo.Object
+}
+
+// newRequest sorts the arguments of an operation.
+func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
+	least, most := arity(op)
+	if len(args) < least || len(args) > most {
+		return nil, fmt.Errorf("%s takes %s, not %d", op.Name(), argumentsOf(op), len(args))
+	}
+	r := &request{op: op}
+	if op.Named() {
+		r.name, args = args[0], args[1:]
+	}
+	for i, to := range []*tengo.Object{&r.spec, &r.options} {
+		if i >= len(args) || args[i] == tengo.UndefinedValue {
+			continue
+		}
+		if _, ok := pairsOf(args[i]); !ok {
+			return nil, fmt.Errorf("%s takes %s; one of them is a %s", op.Name(), argumentsOf(op), args[i].TypeName())
+		}
+		*to = args[i]
+	}
+	return r, nil
+}
+
+// arity returns how many arguments op takes.
+func arity(op *catalog.Operation) (least, most int) {
+	if op.Named() {
+		least, most = 1, 1
+	}
+	switch {
+	case op.Effect == catalog.Find:
+		return least, most
+	case slices.ContainsFunc(op.Args, func(f catalog.Field) bool { return f.Required }):
+		least++
+	}
+	return least, most + 2
+}
+
+// argumentsOf says what op takes, for errors.
+func argumentsOf(op *catalog.Operation) string {
+	if op.Effect == catalog.Find {
+		if op.Named() {
+			return "a name"
+		}
+		return "no arguments"
+	}
+	if op.Named() {
+		return "a name, a spec and options"
+	}
+	return "a spec and options"
+}
+
+// encode appends CBOR [operation, name, spec, options] to buf, what the hash of a call is made of: everything that the script said, and
+// nothing that a later catalogue could fill in differently.
+func (r *request) encode(buf []byte) ([]byte, error) {
+	e := encoder{buf: buf}
+	e.head(majorList, 4)
+	e.text(r.op.Name())
+	switch name := r.name.(type) {
+	case nil:
+		e.text("")
+	case *tengo.String:
+		if !utf8.ValidString(name.Value) {
+			return nil, within("the name", errNotText)
+		}
+		e.text(name.Value)
+	case *handle:
+		if name.op.Kind != r.op.Kind {
+			return nil, fmt.Errorf("%s takes the name of a %s or a handle to one, not %s", r.op.Name(), r.op.Kind, name)
+		}
+		e.reference(name)
+	default:
+		return nil, fmt.Errorf("%s takes the name of a %s or a handle to one, not a %s", r.op.Name(), r.op.Kind, name.TypeName())
+	}
+	for i, part := range []tengo.Object{r.spec, r.options} {
+		if part == nil {
+			e.head(majorMap, 0)
+			continue
+		}
+		if err := e.object(part, 0); err != nil {
+			return nil, within([...]string{"the spec", "the options"}[i], err)
+		}
+	}
+	if len(e.buf) > MaxArguments {
+		return nil, errArguments
+	}
+	return e.buf, nil
+}
+
+// resource returns the name of the resource that the call is about.
+func (r *request) resource() string {
+	switch name := r.name.(type) {
+	case *tengo.String:
+		return name.Value
+	case *handle:
+		return name.name
+	default:
+		return ""
+	}
+}
+
+// newCall makes the call that a journal gets, if everything about it is right.
+func (r *request) newCall(seq int) (*NewCall, error) {
+	call := &NewCall{Seq: seq, Operation: r.op.Name(), Name: r.resource()}
+	if r.op.Named() && !writ.ValidName(call.Name) {
+		return nil, invalid(r.op, fmt.Sprintf("%q is not a name: 1 to 63 lower-case letters, digits and hyphens", call.Name))
+	}
+	after := make(map[int]bool)
+	if h, ok := r.name.(*handle); ok {
+		after[h.seq] = true
+	}
+	args := map[string]any{}
+	if r.spec != nil {
+		args, _ = valueOf(r.spec).(map[string]any)
+	}
+	if problems := r.op.Args.Check(args, isHandle); len(problems) > 0 {
+		texts := make([]string, len(problems))
+		for i, p := range problems {
+			texts[i] = p.String()
+		}
+		return nil, invalid(r.op, strings.Join(texts, "; "))
+	}
+	var err error
+	call.Args, err = r.op.Args.ReplaceHandles(r.op.Args.Fill(args), func(v any) (any, error) {
+		h, ok := v.(*handle)
+		if !ok {
+			return nil, writ.Errorf(writ.CodeInternal, "a %T is not a handle", v)
+		}
+		after[h.seq] = true
+		return map[string]any{"ref": int64(h.seq)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(call.Args) == 0 {
+		call.Args = nil
+	}
+	if r.options != nil {
+		options, _ := valueOf(r.options).(map[string]any)
+		var problems []catalog.Problem
+		if call.Options, problems = parseOptions(options); len(problems) > 0 {
+			return nil, invalid(r.op, optionText(problems[0]))
+		}
+	}
+	for s := range after {
+		call.After = append(call.After, s)
+	}
+	slices.Sort(call.After)
+	return call, nil
+}
+
+// optionText says what is wrong with an option.
+func optionText(p catalog.Problem) string {
+	if p.Reason == catalog.UnknownField {
+		p.Message = fmt.Sprintf("there is no option %q", p.Path[0])
+	}
+	return p.String()
+}
+
+func invalid(op *catalog.Operation, why string) error {
+	return writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", op.Name(), why).
+		WithHint("docs/operations.md lists the fields of %s", op.Name())
+}
+
+// optionSchema is what the options of a call may be.
+var optionSchema = catalog.Schema{
+	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100))},
+	{Name: "timeout", Type: catalog.String},
+	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait"}},
+	{Name: "node", Type: catalog.String, Min: new(int64(1))},
+	{Name: "labels", Type: catalog.Map, Max: new(int64(32)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))}},
+	{Name: "idempotent", Type: catalog.Bool},
+	{Name: "adopt", Type: catalog.Bool},
+}
+
+// maxTimeout is the longest that a run may take, see docs/trust.md.
+const maxTimeout = 7 * 24 * time.Hour
+
+// parseOptions reads the options of a call; values that are catalog.Unknown are passed over.
+func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
+	var o writ.CallOptions
+	problems := optionSchema.Check(given, isHandle)
+	if len(problems) > 0 {
+		return o, problems
+	}
+	if n, ok := given["retries"].(int64); ok {
+		retries := int(n)
+		o.Retries = &retries
+	}
+	if text, ok := given["timeout"].(string); ok {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Millisecond || d > maxTimeout {
+			return o, []catalog.Problem{{Path: catalog.Path{"timeout"}, Reason: catalog.WrongValue,
+				Message: fmt.Sprintf("timeout must be a duration like 90s or 5m, at most 168h, not %q", text)}}
+		}
+		o.Timeout = d.Milliseconds()
+	}
+	o.OnLoss, _ = given["on_loss"].(string)
+	o.Node, _ = given["node"].(string)
+	o.Idempotent, _ = given["idempotent"].(bool)
+	o.Adopt, _ = given["adopt"].(bool)
+	if labels, ok := given["labels"].(map[string]any); ok {
+		o.Labels = make(map[string]string, len(labels))
+		for key, v := range labels {
+			o.Labels[key], _ = v.(string)
+		}
+	}
+	return o, nil
+}

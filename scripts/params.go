@@ -1,0 +1,268 @@
+package scripts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// Param is a parameter that a script declares: params := {count: {type: "int", default: 2, min: 1, help: "how many"}}.
+type Param struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`              // string, bool, int or list
+	Of      string `json:"of,omitempty"`      // of a list: string, bool or int
+	Default any    `json:"default,omitempty"` // a value, nil if the parameter must be given
+	Min     *int64 `json:"min,omitempty"`     // of an int its value, of a string its bytes, of a list its elements
+	Max     *int64 `json:"max,omitempty"`
+	Enum    []any  `json:"enum,omitempty"`    // the only values, or elements of a list, that are allowed
+	Pattern string `json:"pattern,omitempty"` // that a string, or each of a list, must match as a whole (RE2)
+	Help    string `json:"help,omitempty"`
+}
+
+// Params are the parameters of a script, by name.
+type Params []Param
+
+// maxInt bounds ints in signed headers: beyond, JSON is not exact everywhere.
+const maxInt = 1 << 53
+
+// Named finds a parameter.
+func (ps Params) Named(name string) (*Param, bool) {
+	for i := range ps {
+		if ps[i].Name == name {
+			return &ps[i], true
+		}
+	}
+	return nil, false
+}
+
+// Names returns the names, sorted.
+func (ps Params) Names() []string {
+	names := make([]string, len(ps))
+	for i, p := range ps {
+		names[i] = p.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Fill returns the parameters of a run: what is given, and the defaults of the rest. It is an error (USAGE) that names the parameter if
+// one is unknown, missing, or does not fit.
+func (ps Params) Fill(given map[string]any) (map[string]any, error) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, ok := ps.Named(name); !ok {
+			return nil, ps.unknown(name)
+		}
+	}
+	filled := make(map[string]any, len(ps))
+	for _, p := range ps {
+		v, ok := given[p.Name]
+		switch {
+		case !ok && p.Default == nil:
+			return nil, writ.Errorf(writ.CodeUsage, "parameter %q is missing", p.Name).WithHint("give it with -p %s=…%s", p.Name, p.about())
+		case !ok:
+			v = p.Default
+		}
+		if why := p.refuse(v); why != "" {
+			return nil, writ.Errorf(writ.CodeUsage, "parameter %q %s", p.Name, why)
+		}
+		filled[p.Name] = v
+	}
+	return filled, nil
+}
+
+func (p Param) about() string {
+	if p.Help == "" {
+		return ""
+	}
+	return " (" + p.Help + ")"
+}
+
+func (ps Params) unknown(name string) error {
+	err := writ.Errorf(writ.CodeUsage, "the script has no parameter %q", name)
+	switch closest := catalog.Closest(name, ps.Names()); {
+	case closest != "":
+		return err.WithHint("did you mean %q?", closest)
+	case len(ps) == 0:
+		return err.WithHint("it has none at all")
+	default:
+		return err.WithHint("it has %s", strings.Join(ps.Names(), ", "))
+	}
+}
+
+// ParseParam reads name=value as on a command line, by the type of the parameter. A list is written a,b,c, or as a JSON list.
+func (ps Params) ParseParam(text string) (name string, value any, err error) {
+	name, raw, ok := strings.Cut(text, "=")
+	if !ok {
+		return "", nil, writ.Errorf(writ.CodeUsage, "%q is not a parameter; write name=value", text)
+	}
+	p, ok := ps.Named(name)
+	if !ok {
+		return "", nil, ps.unknown(name)
+	}
+	if p.Type == "list" {
+		value, err = parseList(p.Of, raw)
+	} else {
+		value, err = parseScalar(p.Type, raw)
+	}
+	if err != nil {
+		return "", nil, writ.Errorf(writ.CodeUsage, "parameter %q: %v", name, err)
+	}
+	if why := p.refuse(value); why != "" {
+		return "", nil, writ.Errorf(writ.CodeUsage, "parameter %q %s", name, why)
+	}
+	return name, value, nil
+}
+
+func parseScalar(typ, raw string) (any, error) {
+	switch typ {
+	case "int":
+		n, err := strconv.ParseInt(raw, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number", raw)
+		}
+		return n, nil
+	case "bool":
+		if raw != "true" && raw != "false" {
+			return nil, fmt.Errorf("%q is neither true nor false", raw)
+		}
+		return raw == "true", nil
+	default:
+		return raw, nil
+	}
+}
+
+func parseList(of, raw string) (any, error) {
+	list := []any{}
+	if strings.HasPrefix(raw, "[") {
+		d := json.NewDecoder(bytes.NewReader([]byte(raw)))
+		d.UseNumber()
+		if err := d.Decode(&list); err != nil || d.More() {
+			return nil, fmt.Errorf("%q is not a JSON list", raw)
+		}
+		for i := range list {
+			if n, ok := list[i].(json.Number); ok {
+				whole, err := n.Int64()
+				if err != nil {
+					return nil, fmt.Errorf("%s is not a whole number", n)
+				}
+				list[i] = whole
+			}
+		}
+		return list, nil
+	}
+	if raw == "" {
+		return list, nil
+	}
+	for part := range strings.SplitSeq(raw, ",") {
+		v, err := parseScalar(of, part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// refuse says why v does not fit the parameter, "" if it does.
+func (p *Param) refuse(v any) string {
+	if p.Type != "list" {
+		if why := p.refuseScalar(p.Type, v); why != "" {
+			return why
+		}
+		switch v := v.(type) {
+		case int64:
+			return p.outOfBounds(v, "be", "")
+		case string:
+			return p.outOfBounds(int64(len(v)), "have", " bytes")
+		}
+		return ""
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return "must be a list"
+	}
+	for i, e := range list {
+		if why := p.refuseScalar(p.Of, e); why != "" {
+			return fmt.Sprintf("%s, as element %d", why, i)
+		}
+	}
+	return p.outOfBounds(int64(len(list)), "have", " elements")
+}
+
+func (p *Param) refuseScalar(typ string, v any) string {
+	switch v := v.(type) {
+	case int64:
+		if typ != "int" {
+			return article(typ)
+		}
+		if v > maxInt || v < -maxInt {
+			return "must be within ±2^53"
+		}
+	case string:
+		if typ != "string" {
+			return article(typ)
+		}
+		if !p.matches(v) {
+			return fmt.Sprintf("must match %s, not %q", p.Pattern, v)
+		}
+	case bool:
+		if typ != "bool" {
+			return article(typ)
+		}
+	default:
+		return article(typ)
+	}
+	if p.Enum != nil && !slices.Contains(p.Enum, v) {
+		return fmt.Sprintf("must be one of %s", enumText(p.Enum))
+	}
+	return ""
+}
+
+func (p *Param) matches(text string) bool {
+	if p.Pattern == "" {
+		return true
+	}
+	pattern, err := wholePattern(p.Pattern)
+	return err == nil && pattern.MatchString(text)
+}
+
+// wholePattern reads a pattern that a text must match from its beginning to its end.
+func wholePattern(pattern string) (*regexp.Regexp, error) {
+	return regexp.Compile(`^(?:` + pattern + `)$`)
+}
+
+func article(typ string) string {
+	if typ == "int" {
+		return "must be an int"
+	}
+	return "must be a " + typ
+}
+
+func enumText(enum []any) string {
+	texts := make([]string, len(enum))
+	for i, v := range enum {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (p *Param) outOfBounds(n int64, verb, unit string) string {
+	switch {
+	case p.Min != nil && n < *p.Min && p.Max != nil, p.Max != nil && n > *p.Max && p.Min != nil:
+		return fmt.Sprintf("must %s %d to %d%s, not %d", verb, *p.Min, *p.Max, unit, n)
+	case p.Min != nil && n < *p.Min:
+		return fmt.Sprintf("must %s at least %d%s, not %d", verb, *p.Min, unit, n)
+	case p.Max != nil && n > *p.Max:
+		return fmt.Sprintf("must %s at most %d%s, not %d", verb, *p.Max, unit, n)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,84 @@
+package scripts
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+)
+
+// maxTrace is how many positions an error keeps.
+const maxTrace = 32
+
+// frames reads from a VM where it is, and from where that was called, innermost first. Tengo keeps this to itself: it says it only in
+// the text of an error of the script, and neither a function that is called nor a panic has one. Reading its fields by reflection is
+// safe while the VM stands still, and right for the one version of Tengo that is used; a test holds both together.
+func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
+	v := reflect.ValueOf(vm).Elem()
+	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")
+	if !ip.IsValid() || !count.IsValid() || !stack.IsValid() {
+		return nil
+	}
+	var trace []string
+	at := ip.Int()
+	for i := int(count.Int()) - 1; i >= 0 && len(trace) < maxTrace; i-- {
+		frame := stack.Index(i)
+		trace = append(trace, files.Position(sourcePos(frame.FieldByName("fn"), at-1)).String())
+		if i > 0 {
+			at = stack.Index(i - 1).FieldByName("ip").Int()
+		}
+	}
+	return trace
+}
+
+// sourcePos does what CompiledFunction.SourcePos does, with a function that can only be read by reflection.
+func sourcePos(fn reflect.Value, ip int64) parser.Pos {
+	if !fn.IsValid() || fn.IsNil() {
+		return parser.NoPos
+	}
+	positions := fn.Elem().FieldByName("SourceMap")
+	for ; ip >= 0; ip-- {
+		if pos := positions.MapIndex(reflect.ValueOf(int(ip))); pos.IsValid() {
+			return parser.Pos(pos.Int())
+		}
+	}
+	return parser.NoPos
+}
+
+// unwind takes an error of the VM apart: what went wrong, and where, innermost first. The VM wraps the cause once per frame, each time
+// with a line "at file:line:column" behind it.
+func unwind(err error) (cause error, trace []string) {
+	if c, ok := errors.AsType[*crash](err); ok {
+		return errors.New(crashText(c)), c.frames
+	}
+	const prefix, separator = "Runtime Error: ", "\n\tat "
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		inner := errors.Unwrap(e)
+		if inner == nil {
+			break
+		}
+		at, found := strings.CutPrefix(e.Error(), inner.Error()+separator)
+		if !found { // the innermost
+			at, found = strings.CutPrefix(e.Error(), prefix+inner.Error()+separator)
+		}
+		if !found {
+			break
+		}
+		trace = append(trace, at)
+		err = inner
+	}
+	slices.Reverse(trace)
+	return err, trace[:min(len(trace), maxTrace)]
+}
+
+// crashText says what a panic of the VM means to an author.
+func crashText(c *crash) string {
+	text := c.Error()
+	if strings.Contains(text, "index out of range") {
+		return "too many values at once: calls are nested too deeply"
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package scripts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// runModule is what a script knows of its run.
+var runModule = map[string]member{
+	"params":     {read: func(p *pass) (tengo.Object, error) { return p.params() }},
+	"id":         {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: string(p.inputs.Run)}, nil }},
+	"project":    {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.Project}, nil }},
+	"datacenter": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.DatacenterName}, nil }},
+	"now":        {call: runNow},
+	"log":        {least: 1, most: -1, call: runLog},
+	"output":     {least: 1, most: 1, call: runOutput},
+	"fail":       {least: 1, most: 1, call: runFail},
+}
+
+// runNow asks for the time as for any other result: it is journaled, and every later pass sees the same.
+func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
+	op, ok := catalog.Lookup("run.now")
+	if !ok {
+		return nil, writ.Errorf(writ.CodeInternal, "the catalogue has no run.now")
+	}
+	made, err := p.operate(op, nil)
+	if err != nil {
+		return nil, err
+	}
+	ms, err := made.IndexGet(&tengo.String{Value: "unix_ms"})
+	if err != nil {
+		return nil, err
+	}
+	n, ok := ms.(*tengo.Int)
+	if !ok {
+		return nil, writ.Errorf(writ.CodeInternal, "the journal holds no time for call %d", p.seq)
+	}
+	return &tengo.Time{Value: time.UnixMilli(n.Value).UTC()}, nil
+}
+
+// runLog writes its arguments, with spaces between. A text of several lines becomes several.
+func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		text, err := p.text(arg)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = text
+	}
+	text := strings.TrimSuffix(strings.Join(texts, " "), "\n")
+	for line := range strings.SplitSeq(text, "\n") {
+		switch {
+		case len(p.logs) < MaxLogLines-1:
+			p.logs = append(p.logs, shown(line))
+		case len(p.logs) == MaxLogLines-1:
+			p.logs = append(p.logs, fmt.Sprintf("a run keeps %d lines; what follows is dropped", MaxLogLines))
+		}
+	}
+	return tengo.UndefinedValue, nil
+}
+
+// shown makes a line of a text that a script chose: valid UTF-8, not too long, and nothing in it that a terminal would act on.
+func shown(text string) string {
+	if len(text) > MaxLogLine {
+		text = strings.ToValidUTF8(text[:MaxLogLine], "") + " …"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// runOutput adds to what the run hands out; a key that is there gets the new value.
+func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
+	m, ok := pairsOf(args[0])
+	if !ok {
+		return nil, fmt.Errorf("run.output takes a map, not a %s", args[0].TypeName())
+	}
+	var e encoder // which knows what is a value
+	if err := e.object(args[0], 0); err != nil {
+		if err == errArguments {
+			err = errOutput
+		}
+		return nil, within("the output", err)
+	}
+	if err := p.keep(4 * len(e.buf)); err != nil {
+		return nil, err
+	}
+	if err := noHandles(args[0], "the output"); err != nil {
+		return nil, err
+	}
+	if p.output == nil && len(m) > 0 {
+		p.output = make(map[string]any)
+	}
+	maps.Copy(p.output, valuesOf(m))
+	if sizeOf(p.output) > MaxResult {
+		return nil, errOutput
+	}
+	return tengo.UndefinedValue, nil
+}
+
+var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have %d bytes", MaxResult)
+
+// noHandles returns an error if o holds a handle, which means nothing outside of its run.
+func noHandles(o tengo.Object, path string) error {
+	if h, ok := o.(*handle); ok {
+		return fmt.Errorf("%s is %s, a handle; read one of its fields", path, h)
+	}
+	if list, ok := elementsOf(o); ok {
+		for i, e := range list {
+			if err := noHandles(e, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	if m, ok := pairsOf(o); ok {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if err := noHandles(m[key], path+"."+key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// runFail ends the script.
+func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
+	why, err := p.text(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return nil, writ.Errorf(writ.CodeScriptFailed, "%s", why)
+}
+
+// record is a map that cannot be changed and refuses to be asked for what it does not have.
+type record struct {
+	tengo.ObjectImpl
+	what   string // "parameter"
+	fields map[string]tengo.Object
+}
+
+func (r *record) TypeName() string { return "immutable-map" }
+
+// String is what nothing calls: text prints records as the maps they are.
+func (r *record) String() string   { return "<" + r.what + "s>" }
+func (r *record) IsFalsy() bool    { return len(r.fields) == 0 }
+func (r *record) CanIterate() bool { return true }
+
+func (r *record) Iterate() tengo.Iterator {
+	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))}
+}
+
+// IndexGet returns a field.
+func (r *record) IndexGet(index tengo.Object) (tengo.Object, error) {
+	key, ok := index.(*tengo.String)
+	if !ok {
+		return nil, tengo.ErrInvalidIndexType
+	}
+	if v, ok := r.fields[key.Value]; ok {
+		return v, nil
+	}
+	err := fmt.Errorf("there is no %s %q", r.what, key.Value)
+	if closest := catalog.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
+		err = fmt.Errorf("%w; did you mean %q?", err, closest)
+	}
+	return nil, err
+}
