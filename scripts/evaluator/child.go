@@ -1,0 +1,209 @@
+package evaluator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+)
+
+// child is one process that carries out passes, one at a time.
+type child struct {
+	cmd      *exec.Cmd
+	in       *os.File // requests go in here
+	out      *os.File // answers come out here
+	deaths   *os.File // what it writes when it dies
+	programs map[writ.Digest]bool
+}
+
+// startChild starts a process. Its files are pipes, so that every wait can have an end.
+func startChild(executable string) (*child, error) {
+	var ends [3][2]*os.File // each with the end to read and the one to write
+	closeAll := func() {
+		for _, pair := range ends {
+			for _, f := range pair {
+				if f != nil {
+					_ = f.Close()
+				}
+			}
+		}
+	}
+	for i := range ends {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll()
+			return nil, fmt.Errorf("make a pipe: %w", err)
+		}
+		ends[i] = [2]*os.File{r, w}
+	}
+	cmd := exec.Command(executable, childArgument)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = attributes()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = ends[0][0], ends[1][1], ends[2][1]
+	if err := cmd.Start(); err != nil {
+		closeAll()
+		return nil, fmt.Errorf("start a child: %w", err)
+	}
+	for _, theirs := range []*os.File{ends[0][0], ends[1][1], ends[2][1]} {
+		_ = theirs.Close()
+	}
+	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0], programs: make(map[writ.Digest]bool)}, nil
+}
+
+// end kills the process if it lives, waits for it, and returns its last words.
+func (c *child) end() string {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+	words, _ := io.ReadAll(io.LimitReader(c.deaths, 4<<10))
+	for _, f := range []*os.File{c.in, c.out, c.deaths} {
+		_ = f.Close()
+	}
+	return strings.TrimSpace(string(words))
+}
+
+// pass asks for a pass. After an error the child is of no use any more and must be ended.
+func (c *child) pass(ctx context.Context, r request) (*answer, error) {
+	bundle := r.Bundle
+	if c.programs[r.Program] {
+		r.Bundle = nil
+	}
+	a, err := c.ask(ctx, &r)
+	if err == nil && a.Outcome == nil && r.Bundle == nil { // forgotten meanwhile
+		r.Bundle = bundle
+		a, err = c.ask(ctx, &r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a.Outcome == nil {
+		return nil, errors.New("the child has the program and did not evaluate it")
+	}
+	c.programs[r.Program] = true
+	return a, nil
+}
+
+func (c *child) ask(ctx context.Context, r *request) (*answer, error) {
+	frame, err := appendFrame(r)
+	if err != nil {
+		return nil, err
+	}
+	watch := &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1}
+	defer context.AfterFunc(ctx, watch.wake)()
+	if err := watch.write(frame); errors.Is(err, syscall.EPIPE) {
+		return nil, errGone
+	} else if err != nil {
+		return nil, err
+	}
+	var head [frameHead]byte
+	if err := watch.read(head[:]); err != nil {
+		return nil, err
+	}
+	size, err := frameSize(head[:])
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, size)
+	if err := watch.read(body); err != nil {
+		return nil, err
+	}
+	var a answer
+	if err := cbor.Unmarshal(body, &a); err != nil {
+		return nil, fmt.Errorf("read frame: %w", err)
+	}
+	return &a, nil
+}
+
+// errGone means that the child was dead before it read the request.
+var errGone = errors.New("the child is gone")
+
+// glance is how often a child that works is looked at.
+const glance = 200 * time.Millisecond
+
+var (
+	errCPU  = fmt.Errorf("took more than %v of CPU time", maxCPU)
+	errWall = fmt.Errorf("did not answer for %v", maxWall)
+)
+
+// watch ends the wait for a child that works too long, or that nobody waits for any more.
+type watch struct {
+	ctx   context.Context
+	child *child
+	began time.Time
+	cpu   time.Duration // that the child had used when it was first looked at, -1 before
+}
+
+// wake makes a wait look at ctx.
+func (w *watch) wake() {
+	past := time.Unix(1, 0)
+	_ = w.child.in.SetWriteDeadline(past)
+	_ = w.child.out.SetReadDeadline(past)
+}
+
+// overdue says why not to wait longer, nil if there is no reason.
+func (w *watch) overdue() error {
+	used := cpuOf(w.child.cmd.Process.Pid)
+	if w.cpu < 0 {
+		w.cpu = max(0, used-glance) // it began before the first look, but not long
+	}
+	switch {
+	case w.ctx.Err() != nil:
+		return context.Cause(w.ctx)
+	case used-w.cpu > maxCPU:
+		return errCPU
+	case time.Since(w.began) > maxWall:
+		return errWall
+	default:
+		return nil
+	}
+}
+
+func (w *watch) write(frame []byte) error {
+	for len(frame) > 0 {
+		if err := w.child.in.SetWriteDeadline(time.Now().Add(glance)); err != nil {
+			return fmt.Errorf("write frame: %w", err)
+		}
+		if w.ctx.Err() != nil {
+			return context.Cause(w.ctx)
+		}
+		n, err := w.child.in.Write(frame)
+		frame = frame[n:]
+		if err := w.judge(err); err != nil {
+			return fmt.Errorf("write frame: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *watch) read(buf []byte) error {
+	for len(buf) > 0 {
+		if err := w.child.out.SetReadDeadline(time.Now().Add(glance)); err != nil {
+			return fmt.Errorf("read frame: %w", err)
+		}
+		if w.ctx.Err() != nil {
+			return context.Cause(w.ctx)
+		}
+		n, err := w.child.out.Read(buf)
+		buf = buf[n:]
+		if err := w.judge(err); err != nil {
+			return fmt.Errorf("read frame: %w", err)
+		}
+	}
+	return nil
+}
+
+// judge turns the end of a wait into a reason to go on or not.
+func (w *watch) judge(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return w.overdue()
+	}
+	return err
+}

@@ -1,0 +1,291 @@
+package evaluator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case filepath.Base(os.Args[0]) == "moody":
+		os.Exit(evaluator.ServeMoodily())
+	case evaluator.IsChild(os.Args):
+		os.Exit(evaluator.Main())
+	case len(os.Args) == 2 && os.Args[1] == "glutton":
+		os.Exit(glutton())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// glutton is a child that takes memory until it is stopped.
+func glutton() int {
+	if err := evaluator.Confine(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var all [][]byte
+	for range 1024 {
+		all = append(all, slices.Repeat([]byte{1}, 1<<20))
+	}
+	return len(all) >> 20
+}
+
+var plainChild = sync.OnceValues(func() (string, error) {
+	if !raceEnabled {
+		return os.Executable()
+	}
+	dir, err := os.MkdirTemp("", "evaluator")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "child")
+	out, err := exec.Command("go", "build", "-o", binary, "./internal/child").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+})
+
+func newPool(t testing.TB, size int) *evaluator.Pool {
+	t.Helper()
+	binary, err := plainChild()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &evaluator.Pool{Executable: binary, Size: size}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// newMoodyPool has children that do what a script asks them in a comment: "die", "spin" or "hang". They are not confined.
+func newMoodyPool(t *testing.T) *evaluator.Pool {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	moody := filepath.Join(t.TempDir(), "moody")
+	if err := os.Symlink(self, moody); err != nil {
+		t.Fatal(err)
+	}
+	p := &evaluator.Pool{Executable: moody, Size: 1}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func bundle(text string) scripts.Bundle {
+	return scripts.Bundle{Main: scripts.Source{Name: "test.tengo", Text: []byte(text)}}
+}
+
+var everything = scripts.Inputs{
+	Params: map[string]any{"count": int64(2), "zones": []any{"a", "b"}}, Run: "r", Project: "shop", DatacenterName: "home",
+	Allow: []string{"node.ping", "node.facts", "volume.create", "run.now"}, MaxCalls: 100,
+}
+
+const facts = `
+node := import("node")
+volume := import("volume")
+run := import("run")
+f := node.facts()
+for i := 0; i < run.params.count; i++ { volume.create("v" + i, {size_gib: i + 1}, {labels: {zone: run.params.zones[i]}}) }
+run.log("asked")
+run.output({host: f.hostname, at: string(run.now())})
+`
+
+// finish answers what a pass asks for until the script ends.
+func finish(t *testing.T, e scripts.Evaluator, b scripts.Bundle) []scripts.Outcome {
+	t.Helper()
+	var journal []scripts.Entry
+	var all []scripts.Outcome
+	for range 10 {
+		o, err := e.Pass(t.Context(), b, everything, journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+		if o.Status != scripts.Waiting {
+			return all
+		}
+		for _, c := range o.Calls {
+			journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded,
+				Values: map[string]any{"hostname": "h", "unix_ms": int64(1_700_000_000_000), "list": []any{int64(1), nil, true}}})
+		}
+	}
+	t.Fatal("the script does not end")
+	return nil
+}
+
+func TestChildFindsWhatThisProcessFinds(t *testing.T) {
+	pool := newPool(t, 1)
+	for name, text := range map[string]string{
+		"succeeds": facts, "fails": "a := 1\na()", "does not compile": "a := b", "fails in a library": `enum := import("enum")` + "\nenum.map([1], func(k, v) { return 1 / (v - 1) })",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inside := finish(t, new(evaluator.InProcess), bundle(text))
+			outside := finish(t, pool, bundle(text))
+			if diff := cmp.Diff(inside, outside); diff != "" {
+				t.Errorf("this process and a child differ (-this +child):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeadChildCostsOnePass(t *testing.T) {
+	t.Parallel()
+	pool := newMoodyPool(t)
+	for mood, want := range map[string]*regexp.Regexp{
+		"die":  regexp.MustCompile("more memory than it may"),
+		"spin": regexp.MustCompile("2s of CPU time|did not answer"), // the latter if this machine is too busy to give it 2 s
+	} {
+		finish(t, pool, bundle(facts))
+		_, err := pool.Pass(t.Context(), bundle("// please "+mood), everything, nil)
+		if code := writ.CodeOf(err); code != writ.CodeEvaluatorCrashed || !want.MatchString(err.Error()) {
+			t.Errorf("the pass of a child that should %s = %v (%s), want %s: %s", mood, err, code, writ.CodeEvaluatorCrashed, want)
+		}
+		finish(t, pool, bundle(facts))
+	}
+}
+
+func TestPassEndsWithItsContext(t *testing.T) {
+	pool := newMoodyPool(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := pool.Pass(ctx, bundle("// please hang"), everything, nil)
+		done <- err
+	}()
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Pass = %v, want %v", err, context.Canceled)
+	}
+	finish(t, pool, bundle(facts))
+}
+
+func TestChildThatDiedIdleCostsNothing(t *testing.T) {
+	pool := newPool(t, 1)
+	finish(t, pool, bundle(facts))
+	idle := pool.Idle()
+	if len(idle) != 1 {
+		t.Fatalf("%d idle children, want 1", len(idle))
+	}
+	if err := idle[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for { // a zombie keeps no pipe open
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", idle[0].Pid)); err != nil || strings.Contains(string(stat), ") Z ") {
+			break
+		}
+	}
+	finish(t, pool, bundle(facts))
+}
+
+func TestChildStopsAtItsMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a binary with the race detector does not start under the limit")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(self, "glutton").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "out of memory") && !strings.Contains(string(out), "cannot allocate") {
+		t.Errorf("a child that takes 1 GiB: %v\n%.300s", err, out)
+	}
+}
+
+func TestChildForgetsProgramsAndAsksAgain(t *testing.T) {
+	pool := newPool(t, 1)
+	for round := range 2 {
+		for i := range 100 { // more than a child keeps
+			o, err := pool.Pass(t.Context(), bundle(fmt.Sprintf(`import("run").output({n: %d})`, i)), everything, nil)
+			if err != nil || o.Output["n"] != int64(i) {
+				t.Fatalf("round %d, program %d: %v %v", round, i, o, err)
+			}
+		}
+	}
+	if n := len(pool.Idle()); n != 1 {
+		t.Errorf("%d children, want the same one all along", n)
+	}
+}
+
+func TestPoolIsSharedByManyRuns(t *testing.T) {
+	pool := newPool(t, 3)
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			o, err := pool.Pass(t.Context(), bundle(facts+fmt.Sprintf("run.log(%d)", i%5)), everything, nil)
+			if err != nil || o.Status != scripts.Waiting || len(o.Calls) != 3 {
+				t.Errorf("run %d: %+v %v", i, o, err)
+			}
+		})
+	}
+	group.Wait()
+	if n := len(pool.Idle()); n > 3 {
+		t.Errorf("%d children, want at most 3", n)
+	}
+}
+
+func TestTooBigJournalIsTheRunsFailure(t *testing.T) {
+	pool := newPool(t, 1)
+	var journal []scripts.Entry
+	for i := range 300 {
+		journal = append(journal, scripts.Entry{Seq: i + 1, State: scripts.EntrySucceeded, Values: map[string]any{"x": strings.Repeat("x", 60_000)}})
+	}
+	for n, e := range map[int]scripts.Evaluator{1: pool, 2: new(evaluator.InProcess)} {
+		o, err := e.Pass(t.Context(), bundle("a := 1"), everything, journal)
+		if err != nil || o.Status != scripts.Failed || o.Failure.Code != writ.CodeScriptLimit {
+			t.Errorf("evaluator %d: %+v %v, want %s", n, o, err, writ.CodeScriptLimit)
+		}
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 1, 0xa0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte("\x00\x00\x00\x10\xa2finputs\xa0gprogram\x60"))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		_ = evaluator.ReadRequest(frame) // must neither panic nor take memory that the frame does not hold
+	})
+}
+
+func BenchmarkPass(b *testing.B) {
+	text := "node := import(\"node\")\nh := undefined\nfor i := 0; i < 100; i++ { h = node.ping({}, {labels: {zone: \"a\" + i}}) }\nh.err"
+	inputs := everything
+	inputs.MaxCalls = 1000
+	for name, e := range map[string]scripts.Evaluator{"child": newPool(b, 1), "in-process": new(evaluator.InProcess)} {
+		o, err := e.Pass(b.Context(), bundle(text), inputs, nil)
+		if err != nil || len(o.Calls) != 100 {
+			b.Fatal(o, err)
+		}
+		var journal []scripts.Entry
+		for _, c := range o.Calls {
+			journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded})
+		}
+		for replayed, entries := range map[string][]scripts.Entry{"new-100-calls": nil, "replay-100-calls": journal} {
+			b.Run(name+"/"+replayed, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := e.Pass(b.Context(), bundle(text), inputs, entries); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package evaluator
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"time"
+)
+
+// Idle returns the processes that have nothing to do.
+func (p *Pool) Idle() []*os.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*os.Process
+	for _, c := range p.idle {
+		all = append(all, c.cmd.Process)
+	}
+	return all
+}
+
+// Confine is what a child does first.
+var Confine = confine
+
+// ReadRequest reads a frame as a child does.
+func ReadRequest(frame []byte) error {
+	var r request
+	return readFrame(bytes.NewReader(frame), &r)
+}
+
+// ServeMoodily is a child that looks into requests before it answers them.
+func ServeMoodily() int {
+	if err := serve(moody{os.Stdin}, os.Stdout, func() time.Duration { return 0 }); err != nil {
+		return 1
+	}
+	return 0
+}
+
+type moody struct{ in io.Reader }
+
+func (m moody) Read(b []byte) (int, error) {
+	n, err := m.in.Read(b)
+	switch {
+	case bytes.Contains(b[:n], []byte("please die")):
+		os.Stderr.WriteString("fatal error: runtime: out of memory\n")
+		os.Exit(2)
+	case bytes.Contains(b[:n], []byte("please spin")):
+		for {
+		}
+	case bytes.Contains(b[:n], []byte("please hang")):
+		time.Sleep(time.Hour)
+	}
+	return n, err
+}

@@ -1,0 +1,78 @@
+package evaluator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/scripts"
+)
+
+// A frame is a length of four bytes, big end first, and so many bytes of deterministic CBOR. The parent writes requests, the child
+// answers each with one frame.
+
+// maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
+const maxFrame = 16 << 20
+
+const frameHead = 4
+
+// request asks for a pass.
+type request struct {
+	Program writ.Digest     `json:"program"`          // of the bundle
+	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
+	Inputs  scripts.Inputs  `json:"inputs"`
+	Journal []scripts.Entry `json:"journal,omitempty"`
+}
+
+// answer is what came of a request.
+type answer struct {
+	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child does not have the program: ask again with the bundle
+	Retire  bool             `json:"retire,omitempty"`  // the child has worked long enough and ends after this answer
+}
+
+// appendFrame encodes v as a frame.
+func appendFrame(v any) ([]byte, error) {
+	body, err := cbor.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode frame: %w", err)
+	}
+	if len(body) > maxFrame {
+		return nil, errFrameTooBig
+	}
+	frame := make([]byte, frameHead, frameHead+len(body))
+	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	return append(frame, body...), nil
+}
+
+var errFrameTooBig = writ.Errorf(writ.CodeScriptLimit, "a pass needs more than %d bytes of journal and script", maxFrame)
+
+// frameSize reads the length of a frame's body from its head.
+func frameSize(head []byte) (int, error) {
+	size := binary.BigEndian.Uint32(head)
+	if size > maxFrame {
+		return 0, fmt.Errorf("read frame: %d bytes are too many", size)
+	}
+	return int(size), nil
+}
+
+// readFrame reads one frame into v. The end of the stream between two frames is io.EOF.
+func readFrame(r io.Reader, v any) error {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	size, err := frameSize(head[:])
+	if err != nil {
+		return err
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("read frame: %w", err)
+	}
+	if err := cbor.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("read frame: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package evaluator_test
+
+const raceEnabled = false

@@ -1,0 +1,154 @@
+package evaluator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"writ"
+	"writ/scripts"
+)
+
+// Pool evaluates in children of this process: this binary, started again with `evaluator` as its only argument, without environment,
+// with limits on memory, CPU time and files. A script that kills its child costs one pass: that pass is an EVALUATOR_CRASHED error, the
+// child is replaced, and nothing else notices. Children are started when they are needed and kept; Close ends them.
+//
+// Whatever uses a Pool must call Main, and nothing else, when IsChild says so.
+type Pool struct {
+	Executable string       // the program to start; this one if empty
+	Size       int          // the most children at a time; one for each CPU if 0
+	Log        *slog.Logger // may be nil
+
+	once  sync.Once
+	slots chan struct{} // one for each child that may be at work
+
+	mu   sync.Mutex
+	idle []*child // the last used last
+}
+
+var _ scripts.Evaluator = (*Pool)(nil)
+
+func (p *Pool) prepare() {
+	p.once.Do(func() {
+		size := p.Size
+		if size <= 0 {
+			size = runtime.GOMAXPROCS(0)
+		}
+		p.slots = make(chan struct{}, size)
+	})
+}
+
+// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up.
+func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	p.prepare()
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return scripts.Outcome{}, context.Cause(ctx)
+	}
+	defer func() { <-p.slots }()
+	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Journal: journal}
+	for {
+		c, fresh, err := p.take(r.Program)
+		if err != nil {
+			return scripts.Outcome{}, err
+		}
+		a, err := c.pass(ctx, r)
+		switch {
+		case errors.Is(err, errFrameTooBig):
+			p.give(c) // it was not even asked
+			return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, nil
+		case errors.Is(err, errGone) && !fresh:
+			c.end() // it died while it had nothing to do, which is not the script's fault
+			continue
+		case err != nil:
+			return scripts.Outcome{}, p.bury(ctx, c, inputs.Run, err)
+		case a.Retire:
+			c.end()
+		default:
+			p.give(c)
+		}
+		return *a.Outcome, nil
+	}
+}
+
+// take returns a child that has the program, else the one that was used last, else a fresh one.
+func (p *Pool) take(program writ.Digest) (c *child, fresh bool, err error) {
+	if c := p.kept(program); c != nil {
+		return c, false, nil
+	}
+	executable := p.Executable
+	if executable == "" {
+		if executable, err = ownBinary(); err != nil {
+			return nil, false, err
+		}
+	}
+	c, err = startChild(executable)
+	return c, true, err
+}
+
+func (p *Pool) kept(program writ.Digest) *child {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(p.idle, func(c *child) bool { return c.programs[program] })
+	if i < 0 {
+		i = n - 1
+	}
+	c := p.idle[i]
+	p.idle = slices.Delete(p.idle, i, i+1)
+	return c
+}
+
+func (p *Pool) give(c *child) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
+}
+
+// bury ends a child that failed and says why the pass did not take place.
+func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) error {
+	words := c.end()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	reason := "it " + c.cmd.ProcessState.String()
+	switch {
+	case errors.Is(err, errCPU), errors.Is(err, errWall):
+		reason = "it " + errors.Unwrap(err).Error()
+	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate"):
+		reason = "it took more memory than it may"
+	case strings.Contains(words, "stack overflow"):
+		reason = "it recursed without end"
+	}
+	if p.Log != nil {
+		p.Log.Warn("a child of the evaluator ended", "run", run, "err", err, "state", c.cmd.ProcessState.String(), "words", words)
+	}
+	return &writ.Error{Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err}
+}
+
+// Close waits for the passes that are under way and ends all children. A Pool can be used again afterwards.
+func (p *Pool) Close() error {
+	p.prepare()
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
+	}
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.end()
+	}
+	for range cap(p.slots) {
+		<-p.slots
+	}
+	return nil
+}

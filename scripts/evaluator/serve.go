@@ -1,0 +1,91 @@
+package evaluator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// childArgument is the whole command line of a child, behind the name of the program.
+const childArgument = "evaluator"
+
+// What a child may have.
+const (
+	maxMemory  = 256 << 20        // bytes of data; the collector works towards 60 % of it
+	maxFiles   = 16               // descriptors
+	maxCPU     = 2 * time.Second  // of one pass
+	maxWall    = 10 * time.Second // of one pass, on a machine that is busy with other things
+	maxLifeCPU = 2 * time.Minute  // of a whole life; the kernel ends a child that is left alone and does not stop
+	retireCPU  = time.Minute      // after so much, a child asks to be replaced
+)
+
+// IsChild reports whether a process with these arguments (os.Args) was started by a Pool and must call Main, and nothing else.
+func IsChild(args []string) bool {
+	return slices.Equal(args[min(1, len(args)):], []string{childArgument})
+}
+
+// Main is what a child does: it gives up everything it does not need, then carries out passes until its parent closes the pipe. It
+// returns the exit status.
+func Main() int {
+	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
+	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
+	debug.SetMemoryLimit(maxMemory * 6 / 10)
+	if err := confine(); err != nil {
+		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
+		return 1
+	}
+	if err := serve(os.Stdin, os.Stdout, cpuUsed); err != nil {
+		fmt.Fprintln(os.Stderr, "evaluator:", err)
+		return 1
+	}
+	return 0
+}
+
+// serve answers requests until in ends. Used says how much CPU time the process has had.
+func serve(in io.Reader, out io.Writer, used func() time.Duration) error {
+	var kept programs
+	for {
+		var r request
+		if err := readFrame(in, &r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		a, err := answerTo(&kept, &r)
+		if err != nil {
+			return err
+		}
+		a.Retire = a.Outcome != nil && used() > retireCPU
+		frame, err := appendFrame(a)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(frame); err != nil {
+			return fmt.Errorf("write frame: %w", err)
+		}
+		if a.Retire {
+			return nil
+		}
+	}
+}
+
+func answerTo(kept *programs, r *request) (*answer, error) {
+	c := kept.find(r.Program)
+	if c == nil {
+		if r.Bundle == nil {
+			return &answer{}, nil
+		}
+		c = kept.compile(r.Program, *r.Bundle)
+	}
+	outcome, err := c.pass(context.Background(), r.Inputs, r.Journal)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{Outcome: &outcome}, nil
+}
