@@ -23,9 +23,9 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 		},
 		"web.tengo": {
 			operations: []string{"herodb.create", "machine.create", "network.allow", "network.create", "volume.create"},
-			calls: []string{"network.create web-net", "network.allow web-net", "herodb.create store",
+			calls: []string{"herodb.create store", "network.create web-net", "network.allow web-net",
 				"volume.create web-0", "machine.create web-0", "volume.create web-1", "machine.create web-1"},
-			output: map[string]any{"database": "address-store-3", "machines": int64(2)},
+			output: map[string]any{"database": "address-store-1", "machines": int64(2)},
 		},
 		"loop.tengo": {
 			operations: []string{"node.facts", "volume.create"},
