@@ -265,27 +265,33 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
+// BenchmarkPass puts a pass in a child beside the same pass in this process, for a small and a middling run.
 func BenchmarkPass(b *testing.B) {
-	text := "node := import(\"node\")\nh := undefined\nfor i := 0; i < 100; i++ { h = node.ping({}, {labels: {zone: \"a\" + i}}) }\nh.err"
 	inputs := everything
 	inputs.MaxCalls = 1000
-	for name, e := range map[string]scripts.Evaluator{"child": newPool(b, 1), "in-process": new(evaluator.InProcess)} {
-		o, err := e.Pass(b.Context(), bundle(text), inputs, nil)
-		if err != nil || len(o.Calls) != 100 {
-			b.Fatal(o, err)
-		}
-		var journal []scripts.Entry
-		for _, c := range o.Calls {
-			journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded})
-		}
-		for replayed, entries := range map[string][]scripts.Entry{"new-100-calls": nil, "replay-100-calls": journal} {
-			b.Run(name+"/"+replayed, func(b *testing.B) {
-				for b.Loop() {
-					if _, err := e.Pass(b.Context(), bundle(text), inputs, entries); err != nil {
-						b.Fatal(err)
+	for _, calls := range []int{1, 10, 100} {
+		text := fmt.Sprintf("node := import(\"node\")\nh := undefined\nfor i := 0; i < %d; i++ { h = node.ping({}, {labels: {zone: \"a\" + i}}) }\nh.err", calls)
+		for _, e := range []struct {
+			name string
+			scripts.Evaluator
+		}{{"child", newPool(b, 1)}, {"in-process", new(evaluator.InProcess)}} {
+			o, err := e.Pass(b.Context(), bundle(text), inputs, nil)
+			if err != nil || len(o.Calls) != calls {
+				b.Fatal(o, err)
+			}
+			var journal []scripts.Entry
+			for _, c := range o.Calls {
+				journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded})
+			}
+			for name, entries := range map[string][]scripts.Entry{"new": nil, "replay": journal} {
+				b.Run(fmt.Sprintf("%s/%d-calls/%s", name, calls, e.name), func(b *testing.B) {
+					for b.Loop() {
+						if _, err := e.Pass(b.Context(), bundle(text), inputs, entries); err != nil {
+							b.Fatal(err)
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }

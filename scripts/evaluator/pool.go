@@ -119,7 +119,7 @@ func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reason := "it " + c.cmd.ProcessState.String()
+	reason := c.cmd.ProcessState.String()
 	switch {
 	case errors.Is(err, errCPU), errors.Is(err, errWall):
 		reason = "it " + errors.Unwrap(err).Error()
