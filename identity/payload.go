@@ -272,7 +272,7 @@ func (r *textReader) params() map[string]any {
 // size reads how many bytes a file has.
 func (r *textReader) size(s string) int {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > MaxText {
+	if err != nil || n < 0 {
 		r.fail("%q is not a size", clip(s))
 		return 0
 	}

@@ -123,15 +123,23 @@ func TestLoadKeyRefuses(t *testing.T) {
 	if err := os.Chmod(open, 0o640); err != nil {
 		t.Fatal(err)
 	}
+	keyWith := func(name string, cert []byte) string {
+		write(t, dir, name, privatePEM(t, good))
+		return write(t, dir, name+"-cert.pub", cert)
+	}
 	cert := certify(t, "forge", "somebody else", nil).PublicKey()
+	tokenCert := ssh.MarshalAuthorizedKey(&ssh.Certificate{Key: securityKey("carol").key, SignatureKey: testPublic("forge"), Signature: &ssh.Signature{}})
 	for name, path := range map[string]string{
-		"missing":         filepath.Join(dir, "missing"),
-		"not ed25519":     write(t, dir, "ecdsa", privatePEM(t, other)),
-		"no key":          write(t, dir, "text", []byte("hello")),
-		"open to others":  open,
-		"cert of another": write(t, dir, "good-cert.pub", ssh.MarshalAuthorizedKey(cert)),
-		"no cert":         write(t, dir, "open-cert.pub", ssh.MarshalAuthorizedKey(testPublic("alice"))),
-		"missing cert":    filepath.Join(dir, "missing-cert.pub"),
+		"missing":          filepath.Join(dir, "missing"),
+		"not ed25519":      write(t, dir, "ecdsa", privatePEM(t, other)),
+		"no key":           write(t, dir, "text", []byte("hello")),
+		"open to others":   open,
+		"cert of another":  keyWith("a", ssh.MarshalAuthorizedKey(cert)),
+		"no cert":          keyWith("b", ssh.MarshalAuthorizedKey(testPublic("alice"))),
+		"no cert at all":   keyWith("c", []byte("hello")),
+		"cert of a token":  keyWith("d", tokenCert),
+		"cert without key": write(t, dir, "e-cert.pub", ssh.MarshalAuthorizedKey(cert)),
+		"missing cert":     filepath.Join(dir, "good-cert.pub"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadKey(path, nil)
@@ -186,6 +194,15 @@ func TestAgentSigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Sign(StatementNamespace, []byte("text"))
+	wantCode(t, err, writ.CodeKeyUnusable)
+	_, err = AgentSigner(client, nil)
+	wantCode(t, err, writ.CodeKeyUnusable)
+}
+
+func TestAgentThatIsGone(t *testing.T) {
+	client, server := net.Pipe()
+	server.Close()
+	_, err := AgentKeys(client)
 	wantCode(t, err, writ.CodeKeyUnusable)
 	_, err = AgentSigner(client, nil)
 	wantCode(t, err, writ.CodeKeyUnusable)

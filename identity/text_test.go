@@ -22,6 +22,8 @@ func TestGoldenTexts(t *testing.T) {
 func TestPayloadKeepsItsValues(t *testing.T) {
 	p := testPayload()
 	p.Plan = writ.DigestOf([]byte("plan"))
+	p.Secrets = []string{"api-key@1", "db-password@3"}
+	p.Deadline = 90 * time.Minute
 	text, err := p.Text()
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +173,14 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		"long line":         {func(p *Payload) { p.Allow = []string{long} }, writ.CodePayloadMalformed},
 		"long params":       {func(p *Payload) { p.Params["n"] = strings.Repeat("x", maxParams) }, writ.CodeTooLarge},
 		"long script":       {func(p *Payload) { p.Script.Text = bytes.Repeat([]byte("x"), MaxText) }, writ.CodeTooLarge},
-		"far future":        {func(p *Payload) { p.Created = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, writ.CodePayloadMalformed},
+		"far past": {func(p *Payload) {
+			p.Created = time.Date(1999, 12, 31, 23, 0, 0, 0, time.UTC)
+			p.Expires = p.Created.Add(time.Minute)
+		}, writ.CodePayloadMalformed},
+		"far future": {func(p *Payload) {
+			p.Created = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+			p.Expires = p.Created.Add(time.Minute)
+		}, writ.CodePayloadMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := testPayload()
@@ -186,8 +195,42 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 	}
 	_, err := p.Text()
 	wantCode(t, err, writ.CodeTooLarge)
-	_, err = ParsePayload(make([]byte, MaxText+1))
-	wantCode(t, err, writ.CodeTooLarge)
+	wide := testPayload()
+	wide.Params["n"] = strings.Repeat("x", maxParams-1000) // longer than other lines may be
+	if _, err := wide.Text(); err != nil {
+		t.Error(err)
+	}
+	for _, parse := range []func([]byte) error{
+		func(b []byte) error { _, err := ParsePayload(b); return err },
+		func(b []byte) error { _, err := ParseStatement(b); return err },
+		func(b []byte) error { _, err := ParseRoster(b); return err },
+	} {
+		wantCode(t, parse(make([]byte, MaxText+1)), writ.CodeTooLarge)
+	}
+}
+
+func TestDurationsAreWrittenInTheirLargestWholeUnit(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 24 * time.Hour: "24h", 90 * time.Minute: "90m", time.Minute: "1m", 61 * time.Second: "61s"} {
+		if have := formatDuration(d); have != want {
+			t.Errorf("%s is written %s, want %s", d, have, want)
+		}
+	}
+}
+
+// Others write these texts too: the form is that of RFC 8785, with U+007F to U+009F escaped besides.
+func TestParamsHaveOneForm(t *testing.T) {
+	have, err := canonicalJSON(map[string]any{
+		"s": "\b\t\n\f\r\x00\x1f\x7f\u0085\"\\/<é\u2028", "b": true, "n": int64(-MaxInt), "l": []any{int64(1), "x", false}, "A": "",
+	})
+	want := `{"A":"","b":true,"l":[1,"x",false],"n":-9007199254740992,"s":"\b\t\n\f\r\u0000\u001f\u007f\u0085\"\\/<é` + "\u2028" + `"}`
+	if err != nil || string(have) != want {
+		t.Errorf("%s, %v", have, err)
+	}
+	for _, bad := range []any{int64(MaxInt + 1), int64(-MaxInt - 1), []any{[]any{}}, nil, map[string]any{}, 1.5, []any{nil}} {
+		if text, err := canonicalJSON(map[string]any{"a": bad}); err == nil {
+			t.Errorf("wrote %s", text)
+		}
+	}
 }
 
 func TestParamsSurviveTheirText(t *testing.T) {
@@ -276,6 +319,9 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 		"reason of two lines": func(s *Statement) {
 			s.Reason = "a\nb"
 		},
+		"reason not UTF-8":   func(s *Statement) { s.Reason = "\xff" },
+		"reason after space": func(s *Statement) { s.Reason = " a" },
+		"reason with space":  func(s *Statement) { s.Reason = "a " },
 		"reason of a hyphen": func(s *Statement) { s.Reason = "-" },
 		"roster":             func(s *Statement) { s.Roster = 0 },
 		"cluster":            func(s *Statement) { s.Cluster = "" },

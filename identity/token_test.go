@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
 	"writ"
@@ -202,8 +203,19 @@ func TestKeyFileIsMadeOnceAndKept(t *testing.T) {
 	if text, _ := os.ReadFile(path); string(text) != "damaged" {
 		t.Error("a file that was there was replaced")
 	}
-	if _, err := LoadOrCreateKey(filepath.Join(path, "below a file")); err == nil {
-		t.Error("made a key below a file")
+	for _, nowhere := range []string{filepath.Join(path, "below a file"), filepath.Join(filepath.Dir(path), "missing", "key")} {
+		if _, err := LoadOrCreateKey(nowhere); err == nil || writ.CodeOf(err) == writ.CodeKeyUnusable {
+			t.Errorf("%s: %v, want an error of making it", nowhere, err)
+		}
+	}
+}
+
+func TestFingerprintIsThatOfSSHKeygen(t *testing.T) {
+	if have, want := Fingerprint(supervisorKey("alice")), ssh.FingerprintSHA256(testPublic("alice")); have != want {
+		t.Errorf("%s, want %s", have, want)
+	}
+	if have := Fingerprint(nil); have != "-" {
+		t.Errorf("no key has the fingerprint %s", have)
 	}
 }
 
@@ -223,9 +235,15 @@ func TestAgeIdentityIsMadeOnceAndKept(t *testing.T) {
 	if _, err := age.ParseX25519Recipient(first.Recipient().String()); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = LoadOrCreateAgeIdentity(path)
-	wantCode(t, err, writ.CodeKeyUnusable)
+	for _, bad := range []string{"", first.String() + "\n" + first.String() + "\n", hybrid.String() + "\n"} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = LoadOrCreateAgeIdentity(path)
+		wantCode(t, err, writ.CodeKeyUnusable)
+	}
 }
