@@ -27,9 +27,6 @@ const ProblemType = "application/problem+json"
 // MaxSigned bounds a signed text with its signatures, in bytes: 512 KiB of text and room for the signatures of many operators.
 const MaxSigned = 1 << 20
 
-// LinkPath is where supervisors open their link. It is in the spec, but no generated code serves it.
-const LinkPath = "/v1/link"
-
 // Ended reports whether nothing more will happen to the run unless somebody resumes it.
 func (s RunState) Ended() bool {
 	return s != RunStateWaiting && !s.Open()

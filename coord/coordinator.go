@@ -1,0 +1,208 @@
+// Package coord is a coordinator: it takes signed texts from people and CI, brings them to the datacenters that they name, and shows what
+// the datacenters say. It knows HTTP, the ledger and the link. It must not know Redis or how scripts are evaluated, and it holds no key
+// that could sign work: it can delay what people signed, and neither make nor change it.
+package coord
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/coord/dashboard"
+	"writ/identity"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// Defaults of a Coordinator's fields.
+const (
+	DefaultRequestsPerSecond = 1000 // a script that lists everything all the time stays below, a runaway loop does not
+	DefaultMaxStreams        = 256
+)
+
+// How long the ledger keeps what is only a copy.
+const (
+	keepEvents        = 7 * 24 * time.Hour
+	keepRuns          = 90 * 24 * time.Hour
+	keepRegistrations = 24 * time.Hour
+	pruneEvery        = time.Hour
+	expireEvery       = time.Second
+)
+
+// Coordinator is one coordinator. Fill in its fields, then call Serve, or Handler and Run. Everything that waits is in the ledger, so that
+// a coordinator may be killed and started again at any time.
+type Coordinator struct {
+	Ledger    ledger.Ledger // required
+	Log       *slog.Logger  // required
+	PublicURL string        // required: how supervisors and browsers reach it, "https://writ.example.org"
+	// Cluster is the cluster that it serves. It decides which first roster may be handed in; without it the ledger must have one.
+	Cluster writ.ClusterID
+	// OtherURLs are further addresses of this coordinator that supervisors may dial. If PublicURL is on loopback, any spelling of
+	// loopback with the same port is one.
+	OtherURLs []string
+	// Coordinators are the addresses of other coordinators of the cluster; supervisors are told to keep a link to them too.
+	Coordinators []string
+	Version      string // of this program, shown to people
+
+	RequestsPerSecond float64 // of one remote address, DefaultRequestsPerSecond if 0; twice as many at once
+	MaxStreams        int     // open event streams, DefaultMaxStreams if 0
+	// InsecureListen allows an address that is not on loopback although reading needs no login. Say it loudly.
+	InsecureListen bool
+	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
+	SkipEarlyCheckForTest bool
+	// Now is the clock by which signed texts are judged; time.Now if nil.
+	Now func() time.Time
+
+	once     sync.Once
+	links    *link.Listener
+	rosters  rosters
+	news     broadcast // something was stored: whoever streams looks again
+	outbox   outbox
+	metrics  *metrics
+	streams  chan struct{} // a token for each open stream
+	stopping chan struct{} // closed when Run ends: streams end then
+	limits   limiter
+	handler  http.Handler
+}
+
+// init readies what the methods share; it starts nothing.
+func (c *Coordinator) init() {
+	c.once.Do(func() {
+		if c.Now == nil {
+			c.Now = time.Now
+		}
+		if c.MaxStreams <= 0 {
+			c.MaxStreams = DefaultMaxStreams
+		}
+		if c.RequestsPerSecond <= 0 {
+			c.RequestsPerSecond = DefaultRequestsPerSecond
+		}
+		c.streams = make(chan struct{}, c.MaxStreams)
+		c.stopping = make(chan struct{})
+		c.limits.perSecond = c.RequestsPerSecond
+		c.links = &link.Listener{
+			Authenticate: c.authenticate,
+			Welcome:      c.welcome,
+			Events:       sink{c},
+			Verbs:        []link.Verb{link.VerbRoster},
+			HandlerFor:   func(link.Hello) link.Handler { return c.answer },
+			Connected:    c.attend,
+			Log:          c.Log,
+		}
+		c.metrics = newMetrics(c)
+		c.handler = c.routes(&dashboard.Dashboard{Ledger: c.Ledger, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams})
+	})
+}
+
+// Handler serves the API, the dashboard and the links. It works while Run does.
+func (c *Coordinator) Handler() http.Handler {
+	c.init()
+	return c.handler
+}
+
+// Run does what no request asks for: it expires submissions and forgets what is old. It returns nil when ctx ends and all links are closed.
+func (c *Coordinator) Run(ctx context.Context) error {
+	c.init()
+	if err := c.validate(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
+	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
+	group.Go(func() error {
+		<-ctx.Done()
+		close(c.stopping)
+		c.links.Close()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (c *Coordinator) validate() error {
+	if c.Ledger == nil || c.Log == nil {
+		return errors.New("a coordinator needs a ledger and a log")
+	}
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return writ.Errorf(writ.CodeUsage, "%q is not how a coordinator can be reached", c.PublicURL).WithHint("it looks like https://writ.example.org")
+	}
+	return nil
+}
+
+// every calls do at once and then again and again until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// prune forgets what is old.
+func (c *Coordinator) prune(ctx context.Context) {
+	now := time.Now()
+	err := errors.Join(
+		c.Ledger.Prune(ctx, now.Add(-keepEvents), now.Add(-keepRuns)),
+		c.Ledger.RemoveRegistrations(ctx, now.Add(-keepRegistrations)),
+	)
+	if err != nil && ctx.Err() == nil {
+		c.Log.WarnContext(ctx, "cannot prune the ledger; trying again later", "err", err, "retry_in", pruneEvery)
+	}
+}
+
+// News returns a channel that is closed when something is stored in the ledger after the call.
+func (c *Coordinator) News() <-chan struct{} { return c.news.next() }
+
+// broadcast wakes everybody who waits for news.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// next returns a channel that is closed at the next wake. Whoever looks for news takes it first, so that none is missed.
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}
+
+// verifier is the early check, by the newest roster.
+func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) {
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &identity.Verifier{
+		Roster: roster,
+		Now:    c.Now,
+		ProjectOf: func(id writ.RunID) (writ.ProjectID, error) {
+			run, err := c.Ledger.Run(ctx, id)
+			return run.Project, err
+		},
+	}, nil
+}

@@ -1,0 +1,460 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
+	"writ/supervisor/link"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hang ends a wait that nothing will end.
+const hang = 30 * time.Second
+
+const (
+	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	graz   = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
+	shop   = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c1")
+	engine = "tengo/2.17.0 api/1"
+)
+
+func key(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte("test key of " + name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func signer(name string) identity.Signer { return identity.NewSigner(key(name)) }
+
+func supervisorKey(dc writ.DatacenterID) ed25519.PublicKey {
+	return key("supervisor " + string(dc)).Public().(ed25519.PublicKey)
+}
+
+// firstRoster has alice, who may do everything, bob, who may only look, and two datacenters.
+func firstRoster() *identity.Roster {
+	root := signer("alice").PublicKey()
+	now := time.Now().UTC().Truncate(time.Second)
+	person := func(name string) identity.Principal {
+		return identity.Principal{Name: name, Kind: identity.Person, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: signer(name).PublicKey(), State: identity.Active}}}
+	}
+	place := func(id writ.DatacenterID, name string) identity.Datacenter {
+		return identity.Datacenter{Datacenter: writ.Datacenter{ID: id, Name: name, Region: "eu"}, SupervisorKey: supervisorKey(id), Enabled: true}
+	}
+	return &identity.Roster{
+		Cluster: identity.ClusterOf(root), Version: 1, Created: now.Add(-time.Hour), Expires: now.Add(identity.RosterValidity),
+		Root: root, Threshold: 1, Operators: []string{"alice"},
+		Principals: []identity.Principal{person("alice"), person("bob")},
+		Projects:   []identity.Project{{ID: shop, Name: "web-shop"}},
+		Bindings: []identity.Binding{
+			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
+			{Principal: "alice", Role: identity.Operator, Project: "*"},
+			{Principal: "alice", Role: identity.Admin, Project: "*"},
+			{Principal: "bob", Role: identity.Viewer, Project: "*"},
+		},
+		Datacenters: []identity.Datacenter{place(graz, "graz"), place(vienna, "vienna")},
+	}
+}
+
+// payload is a script of alice for Vienna.
+func payload() *identity.Payload {
+	now := time.Now().UTC().Truncate(time.Second)
+	return &identity.Payload{
+		Cluster: firstRoster().Cluster, Datacenter: vienna, Roster: 1, Project: shop, ProjectName: "web-shop", Signer: "alice",
+		Created: now, Expires: now.Add(identity.DefaultValidity), Deadline: time.Hour, Nonce: identity.NewNonce(),
+		Engine: engine, Allow: []string{"node.ping"}, MaxCalls: 10, Params: map[string]any{},
+		Script: identity.File{Name: "hello.tengo", Text: []byte("node := import(\"node\")\nnode.ping()\n")},
+	}
+}
+
+func statement(subject, decision string) *identity.Statement {
+	now := time.Now().UTC().Truncate(time.Second)
+	return &identity.Statement{
+		Cluster: firstRoster().Cluster, Datacenter: vienna, Roster: 1, Subject: subject, Decision: decision, Signer: "alice",
+		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
+	}
+}
+
+// signed signs a payload or statement.
+func signed(t testing.TB, who string, namespace identity.Namespace, text interface{ Text() ([]byte, error) }) []byte {
+	t.Helper()
+	b, err := text.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	armored, err := signer(who).Sign(namespace, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity.Join(b, armored)
+}
+
+func signedScript(t testing.TB, p *identity.Payload) []byte {
+	t.Helper()
+	return signed(t, "alice", identity.ScriptNamespace, p)
+}
+
+func signedRoster(t testing.TB, r *identity.Roster) []byte {
+	t.Helper()
+	text, err := identity.SignRoster(r, signer("alice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// journalOf is a log that tests can read.
+type journalOf struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journalOf) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journalOf) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// place is a coordinator that is being served, with its client.
+type place struct {
+	*Coordinator
+	t      testing.TB
+	log    *journalOf
+	client *api.Client
+	stop   func() // and wait
+}
+
+// start serves a coordinator on a free port of loopback. change, if given, changes it first. Without a ledger it gets one in memory; an
+// empty ledger gets the first roster.
+func start(t testing.TB, change func(c *Coordinator)) *place {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(journalOf)
+	c := &Coordinator{
+		Log:       slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		PublicURL: "http://" + listener.Addr().String(), Cluster: firstRoster().Cluster, Version: "test",
+	}
+	if change != nil {
+		change(c)
+	}
+	var own ledger.Ledger
+	if c.Ledger == nil {
+		if own, err = sqlstore.Open(t.Context(), ":memory:"); err != nil {
+			t.Fatal(err)
+		}
+		c.Ledger = own
+	}
+	if _, err := c.AddRoster(t.Context(), signedRoster(t, firstRoster())); err != nil && writ.CodeOf(err) != writ.CodeRosterInvalid && writ.CodeOf(err) != writ.CodeWrongCluster {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	client, err := api.NewClient(c.PublicURL, api.WithHTTPClient(&http.Client{Transport: transport}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(ctx, listener) }()
+	p := &place{Coordinator: c, t: t, log: log, client: client}
+	p.stop = sync.OnceFunc(func() {
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if own != nil {
+			if err := own.Close(); err != nil {
+				t.Errorf("close ledger: %v", err)
+			}
+		}
+	})
+	t.Cleanup(p.stop)
+	return p
+}
+
+// await waits until the condition holds, looking again at every piece of news.
+func (p *place) await(what string, holds func() bool) {
+	p.t.Helper()
+	late := time.After(hang)
+	for {
+		news := p.news.next()
+		if holds() {
+			return
+		}
+		select {
+		case <-news:
+		case <-late:
+			p.t.Fatalf("%s: still not so; the log:\n%s", what, p.log)
+		}
+	}
+}
+
+// get fetches a path and returns status and body.
+func (p *place) get(path string) (int, string) {
+	p.t.Helper()
+	response, err := p.client.Client.(*http.Client).Get(p.PublicURL + path)
+	return p.read(response, err)
+}
+
+func (p *place) post(path string, body []byte) (int, string) {
+	p.t.Helper()
+	response, err := p.client.Client.(*http.Client).Post(p.PublicURL+path, api.SignedType, bytes.NewReader(body))
+	return p.read(response, err)
+}
+
+func (p *place) read(response *http.Response, err error) (int, string) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// submit hands a signed script in.
+func (p *place) submit(text []byte) (api.Submission, error) {
+	return api.Answer[api.Submission](p.client.SubmitWithBody(p.t.Context(), api.SignedType, bytes.NewReader(text)))
+}
+
+func (p *place) run(id writ.RunID) api.Run {
+	p.t.Helper()
+	run, err := api.Answer[api.Run](p.client.GetRun(p.t.Context(), id))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return run
+}
+
+// wantProblem holds an answer against a code of the table.
+func wantProblem(t testing.TB, what string, status int, body string, code writ.Code) {
+	t.Helper()
+	var problem api.Problem
+	if err := json.Unmarshal([]byte(body), &problem); err != nil {
+		t.Errorf("%s: status %d with %q, which is no problem", what, status, body)
+		return
+	}
+	if problem.Code != code || status != code.Info().Status || problem.Status != status || problem.RequestID == "" || problem.Type != "urn:writ:code:"+string(code) {
+		t.Errorf("%s: status %d, %+v; want %s", what, status, problem, code)
+	}
+}
+
+// supervisor is a datacenter that verifies what it gets by itself and says that it accepted it.
+type supervisor struct {
+	place   *place
+	dc      writ.DatacenterID
+	dialer  *link.Dialer
+	stop    func()       // and wait
+	refuses func() error // asked before each submission
+	roster  *identity.Roster
+
+	mu       sync.Mutex
+	rosters  [][]byte
+	accepted []writ.RunID
+	events   []writ.Event
+	changed  chan struct{}
+}
+
+// connect links a datacenter to a coordinator and waits until it is. change, if given, changes the supervisor first.
+func connect(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
+	p.t.Helper()
+	s := dial(p, dc, change)
+	late := time.After(hang)
+	for {
+		if _, ok := p.links.Session(dc); ok {
+			return s
+		}
+		select {
+		case <-late:
+			p.t.Fatalf("%s does not get connected; the log:\n%s", dc, p.log)
+		case <-time.After(time.Millisecond): // the listener tells nobody, and the first session comes at once
+		}
+	}
+}
+
+func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
+	s := &supervisor{place: p, dc: dc, changed: make(chan struct{}), roster: firstRoster()}
+	s.dialer = &link.Dialer{
+		URL: p.PublicURL,
+		Hello: func() link.Hello {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return link.Hello{Datacenter: dc, Journal: "journal of " + string(dc), Version: "test", Epoch: 1, Roster: s.roster.Version,
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbLogs, link.VerbValues, link.VerbQueues}}
+		},
+		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
+			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
+		},
+		Events: s, Handle: s.handle, HTTP: &http.Client{Transport: &http.Transport{}}, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.dialer.Run(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			p.t.Errorf("dialer: %v", err)
+		}
+		s.dialer.HTTP.CloseIdleConnections()
+	})
+	p.t.Cleanup(s.stop)
+	return s
+}
+
+// Events and Acknowledge make the supervisor the source of its events.
+
+func (s *supervisor) Events(ctx context.Context, after int64, most int) ([]writ.Event, error) {
+	for {
+		s.mu.Lock()
+		events, changed := s.events[min(after, int64(len(s.events))):], s.changed
+		s.mu.Unlock()
+		if len(events) > 0 {
+			return events[:min(len(events), most)], nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *supervisor) Acknowledge(context.Context, string, int64) error { return nil }
+
+// tell records events of the datacenter.
+func (s *supervisor) tell(events ...writ.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		e.Journal, e.Seq, e.Time = "journal of "+string(s.dc), int64(len(s.events)+1), time.Now().UTC()
+		s.events = append(s.events, e)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *supervisor) took() []writ.RunID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]writ.RunID(nil), s.accepted...)
+}
+
+func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+	switch verb {
+	case link.VerbSubmit:
+		return s.submit(params)
+	case link.VerbStatement:
+		var p link.Statement
+		if err := link.Decode(params, &p); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		verifier := identity.Verifier{Roster: s.roster, Datacenter: s.dc, ProjectOf: func(writ.RunID) (writ.ProjectID, error) { return shop, nil }}
+		s.mu.Unlock()
+		v, err := verifier.Statement(p.Signed)
+		if err != nil {
+			return nil, err
+		}
+		return link.StatementAnswer{Subject: v.Statement.Subject, Done: "it is done"}, nil
+	case link.VerbRoster:
+		return s.adopt(params)
+	case link.VerbLogs:
+		var p link.Logs
+		if err := link.Decode(params, &p); err != nil {
+			return nil, err
+		}
+		var lines []writ.LogLine
+		for n := p.After + 1; n <= min(p.After+p.Max, 3); n++ {
+			lines = append(lines, writ.LogLine{Run: p.Run, Ordinal: n, Text: fmt.Sprint("line ", n)})
+		}
+		return lines, nil
+	case link.VerbValues:
+		return link.RunValues{Run: writ.Run{ID: "x", State: writ.RunRunning, Output: map[string]any{"n": int64(9007199254740993)}},
+			Calls: []link.CallValues{{Call: writ.Call{Seq: 1}, Values: map[string]any{"pong": true}}}}, nil
+	case link.VerbQueues:
+		return []writ.QueueDepth{{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}}, nil
+	}
+	return nil, writ.Errorf(writ.CodeVerbUnsupported, "what is %q?", verb)
+}
+
+func (s *supervisor) submit(params json.RawMessage) (any, error) {
+	var p link.Submit
+	if err := link.Decode(params, &p); err != nil {
+		return nil, err
+	}
+	if s.refuses != nil {
+		if err := s.refuses(); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	verifier := identity.Verifier{Roster: s.roster, Datacenter: s.dc, Engines: []string{engine}}
+	v, err := verifier.Submission(p.Signed)
+	if err != nil {
+		return nil, err
+	}
+	s.accepted = append(s.accepted, v.Run)
+	return runOf(v, writ.RunAccepted), nil
+}
+
+func runOf(v *identity.Verified, state writ.RunState) writ.Run {
+	return writ.Run{ID: v.Run, Datacenter: v.Payload.Datacenter, Project: v.Payload.Project, ProjectName: v.Payload.ProjectName, Signer: v.Signer,
+		Script: v.Payload.Script.Name, Payload: v.Digest, State: state, Accepted: time.Now().UTC(), Deadline: time.Now().UTC().Add(time.Hour)}
+}
+
+func (s *supervisor) adopt(params json.RawMessage) (any, error) {
+	var p link.Rosters
+	if err := link.Decode(params, &p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, text := range p.Signed {
+		next, err := identity.VerifyRoster(s.roster, text, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		s.roster = next
+		s.rosters = append(s.rosters, text)
+	}
+	s.place.news.wake() // for who awaits it
+	return link.RosterVersion{Version: s.roster.Version}, nil
+}
+
+// code is the code of an answer's error, for messages of tests.
+func code(err error) string { return strings.TrimSpace(string(writ.CodeOf(err))) }

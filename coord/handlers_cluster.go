@@ -1,0 +1,287 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// pageOf checks a page's parameters.
+func pageOf(limit int, cursor string) (ledger.Page, error) {
+	if limit < 0 || limit > ledger.MaxLimit {
+		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", limit, ledger.MaxLimit)
+	}
+	if limit == 0 {
+		limit = ledger.DefaultLimit
+	}
+	return ledger.Page{Limit: limit, Cursor: cursor}, nil
+}
+
+// datacenter finds a datacenter by its id or name; "" stays "".
+func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
+	if text == "" || writ.ValidUUID(text) {
+		return writ.DatacenterID(text), nil
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return "", err
+	}
+	if d := roster.DatacenterNamed(text); d != nil {
+		return d.ID, nil
+	}
+	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).WithHint("`writ dc list` shows them")
+}
+
+// project finds a project by its id or name; "" stays "".
+func (h handlers) project(ctx context.Context, text string) (writ.ProjectID, error) {
+	if text == "" || writ.ValidUUID(text) {
+		return writ.ProjectID(text), nil
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return "", err
+	}
+	switch named := roster.ProjectsNamed(text); len(named) {
+	case 1:
+		return named[0].ID, nil
+	case 0:
+		return "", writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
+	default:
+		return "", writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(named), text).WithHint("use the id; `writ project list` shows it")
+	}
+}
+
+func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
+	newest, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	after := newest.Version - 1
+	if r.Params.After != nil {
+		after = *r.Params.After
+	}
+	signed, err := h.c.Ledger.Rosters(ctx, after)
+	if signed == nil {
+		signed = [][]byte{}
+	}
+	return api.GetRoster200JSONResponse{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: signed}, err
+}
+
+func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {
+	signed, err := readSigned(r.Body)
+	version := 0
+	if err == nil {
+		version, err = h.c.AddRoster(ctx, signed)
+	}
+	if err != nil {
+		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "roster", err)
+		return nil, err
+	}
+	return api.AddRoster200JSONResponse{Version: version}, nil
+}
+
+func (h handlers) ListRegions(ctx context.Context, _ api.ListRegionsRequestObject) (api.ListRegionsResponseObject, error) {
+	all, err := h.c.Ledger.Regions(ctx)
+	return api.ListRegions200JSONResponse{Items: views(all, regionView)}, err
+}
+
+func (h handlers) ListDatacenters(ctx context.Context, _ api.ListDatacentersRequestObject) (api.ListDatacentersResponseObject, error) {
+	all, err := h.c.Datacenters(ctx)
+	return api.ListDatacenters200JSONResponse{Items: all}, err
+}
+
+func (h handlers) ListRegistrations(ctx context.Context, _ api.ListRegistrationsRequestObject) (api.ListRegistrationsResponseObject, error) {
+	all, err := h.c.Ledger.Registrations(ctx)
+	return api.ListRegistrations200JSONResponse{Items: views(all, registrationView)}, err
+}
+
+// Register records a supervisor that asks for a place in the roster. Only its form is checked: what it is worth is up to the person who
+// signs the roster.
+func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
+	b := r.Body
+	if err := checkRegistration(b); err != nil {
+		return nil, err
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	if d := roster.DatacenterOf(b.Key); d != nil {
+		return nil, writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter %s", d.Name)
+	}
+	in := ledger.Registration{
+		Token: b.Token, Name: b.Name, Key: b.Key, Nonce: b.Nonce, Proof: b.Proof, URL: b.URL, Received: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if err := h.c.Ledger.AddRegistration(ctx, in); err != nil {
+		return nil, err
+	}
+	h.c.Log.InfoContext(ctx, "a supervisor asks for a place in the roster", "name", b.Name, "remote", remote(ctx))
+	waiting, err := h.c.Ledger.Registrations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(waiting, func(w ledger.Registration) bool { return bytes.Equal(w.Key, in.Key) && w.Token == in.Token })
+	if i >= 0 {
+		in = waiting[i] // the one that was first
+	}
+	return api.Register202JSONResponse(registrationView(in)), nil
+}
+
+const maxURL = 512
+
+func checkRegistration(b *api.NewRegistration) error {
+	switch {
+	case !writ.ValidName(b.Name):
+		return writ.Errorf(writ.CodeBadRequest, "name: %q is not a proper name", b.Name).WithHint("use lower-case letters, digits and hyphens")
+	case len(b.Key) != ed25519.PublicKeySize:
+		return writ.Errorf(writ.CodeBadRequest, "key: it has %d bytes, an ed25519 public key has %d", len(b.Key), ed25519.PublicKeySize)
+	case len(b.Nonce) != identity.NonceSize:
+		return writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(b.Nonce), identity.NonceSize)
+	case len(b.Token) > 64 || len(b.Proof) > 128:
+		return writ.Errorf(writ.CodeBadRequest, "token or proof: they are longer than any token makes them")
+	case b.Token == "" && len(b.Proof) > 0 || b.Token != "" && len(b.Proof) == 0:
+		return writ.Errorf(writ.CodeBadRequest, "token and proof: one does not go without the other")
+	}
+	if u, err := url.Parse(b.URL); b.URL != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") || len(b.URL) > maxURL) {
+		return writ.Errorf(writ.CodeBadRequest, "url: %q is no address of a supervisor", b.URL)
+	}
+	return nil
+}
+
+func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
+	all, err := h.c.Ledger.Projects(ctx)
+	return api.ListProjects200JSONResponse{Items: views(all, projectView)}, err
+}
+
+func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
+	p := r.Params
+	filter := ledger.NodeFilter{Admission: p.Admission}
+	known := []writ.Admission{"", writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
+	if !slices.Contains(known, p.Admission) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "admission: %q is not one of %v", p.Admission, known[1:])
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Nodes(ctx, filter, page)
+	return api.ListNodes200JSONResponse{Items: views(list.Items, h.c.nodeView), NextCursor: list.Next}, err
+}
+
+func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
+	p := r.Params
+	filter := ledger.ResourceFilter{Kind: p.Kind, Node: p.Node, Deployment: p.Deployment}
+	known := []writ.ResourceKind{"", writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+	if !slices.Contains(known, p.Kind) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", p.Kind, known[1:])
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Resources(ctx, filter, page)
+	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+}
+
+func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.c.Queues(ctx)
+	if only != "" {
+		all = slices.DeleteFunc(all, func(q api.DatacenterQueues) bool { return q.Datacenter != only })
+	}
+	return api.ListQueues200JSONResponse{Items: all}, err
+}
+
+const queuesWithin = 5 * time.Second
+
+// Queues asks all datacenters at the same time for the depth of their queues. One that does not answer says why.
+func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
+	datacenters, err := c.Ledger.Datacenters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queuesWithin)
+	defer cancel()
+	all := make([]api.DatacenterQueues, len(datacenters))
+	var asking sync.WaitGroup
+	for i, d := range datacenters {
+		asking.Go(func() {
+			depths, err := ask[[]writ.QueueDepth](ctx, c, d.ID, link.VerbQueues, link.Queues{})
+			if depths == nil {
+				depths = []writ.QueueDepth{}
+			}
+			all[i] = api.DatacenterQueues{Datacenter: d.ID, Name: d.Name, Queues: depths, Error: writ.AsError(err)}
+		})
+	}
+	asking.Wait()
+	return all, nil
+}
+
+func (h handlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
+	return api.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
+}
+
+// GetReadiness says whether submissions can be taken: that no datacenter is connected keeps none from being taken.
+func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+	check := func(name string, err error) api.Check {
+		if err != nil {
+			return api.Check{Name: name, Detail: writ.AsError(err).Message}
+		}
+		return api.Check{Name: name, OK: true}
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err == nil && h.c.Now().After(roster.Expires) {
+		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version, roster.Expires.Format(time.DateOnly))
+	}
+	checks := []api.Check{check("ledger", h.c.Ledger.Check(ctx)), check("roster", err)}
+	if slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK }) {
+		return api.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
+	}
+	return api.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
+}
+
+func (h handlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
+	return metricsPage{h.c.metrics, r}, err
+}
+
+// metricsPage lets the Prometheus library answer, in its plain format.
+type metricsPage struct {
+	*metrics
+	r *http.Request
+}
+
+func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, m.r)
+	return nil
+}
+
+func (h handlers) GetOpenAPI(context.Context, api.GetOpenAPIRequestObject) (api.GetOpenAPIResponseObject, error) {
+	return api.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
+}

@@ -1,0 +1,156 @@
+package coord
+
+import (
+	"context"
+	"io"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// readSigned reads the body of a signed text. Its size is bounded by guard; that of the text by the verifier.
+func readSigned(body io.Reader) ([]byte, error) {
+	signed, err := io.ReadAll(body)
+	if large := tooLarge(err); large != nil {
+		return nil, large
+	}
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeBadRequest, "the body was cut off")
+	}
+	return signed, nil
+}
+
+func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.SubmitResponseObject, error) {
+	signed, err := readSigned(r.Body)
+	if err != nil {
+		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
+		return nil, err
+	}
+	s, err := h.c.Submit(ctx, signed, remote(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return api.Submit202JSONResponse{Body: s, Headers: api.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
+}
+
+func (h handlers) GetSubmission(ctx context.Context, r api.GetSubmissionRequestObject) (api.GetSubmissionResponseObject, error) {
+	s, err := h.c.Ledger.Submission(ctx, r.Digest)
+	return api.GetSubmission200JSONResponse(s), err
+}
+
+func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
+	signed, err := readSigned(r.Body)
+	if err != nil {
+		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
+		return nil, err
+	}
+	answer, err := h.c.State(ctx, signed, remote(ctx))
+	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done}, err
+}
+
+func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {
+	p := r.Params
+	filter := ledger.RunFilter{Signer: p.Signer}
+	for _, s := range p.State {
+		if !s.Valid() {
+			return nil, writ.Errorf(writ.CodeBadRequest, "there is no state %q", s).WithHint("states are %v", ledger.States)
+		}
+		filter.States = append(filter.States, ledger.State(s))
+	}
+	var err error
+	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Runs(ctx, filter, page)
+	return api.ListRuns200JSONResponse{Items: views(list.Items, h.c.runView), NextCursor: list.Next}, err
+}
+
+func (h handlers) GetRun(ctx context.Context, r api.GetRunRequestObject) (api.GetRunResponseObject, error) {
+	run, err := h.c.Ledger.Run(ctx, r.Run)
+	if err != nil {
+		return nil, err
+	}
+	return api.GetRun200JSONResponse(h.c.runView(run)), nil
+}
+
+func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (api.ListCallsResponseObject, error) {
+	page, err := pageOf(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Calls(ctx, r.Run, page)
+	return api.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+}
+
+func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
+	values, err := ofRun[link.RunValues](ctx, h.c, r.Run, link.VerbValues, link.Values{Run: r.Run})
+	if err != nil {
+		return nil, err
+	}
+	return api.GetValues200JSONResponse(valuesView(values)), nil
+}
+
+func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
+	page, err := pageOf(r.Params.Limit, "")
+	if err != nil {
+		return nil, err
+	}
+	if r.Params.After < 0 {
+		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first line is number 1", r.Params.After)
+	}
+	run, err := h.c.Ledger.Run(ctx, r.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run.Accepted.IsZero() {
+		return api.ListLogs200JSONResponse{Items: []writ.LogLine{}}, nil // a script that did not begin has said nothing
+	}
+	lines, err := ask[[]writ.LogLine](ctx, h.c, run.Datacenter, link.VerbLogs, link.Logs{Run: r.Run, After: r.Params.After, Max: page.Limit})
+	if lines == nil {
+		lines = []writ.LogLine{}
+	}
+	return api.ListLogs200JSONResponse{Items: lines}, err
+}
+
+func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (api.WatchRunResponseObject, error) {
+	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
+		return nil, err
+	}
+	named := r.Params.LastEventID
+	if named == nil {
+		named = r.Params.After
+	}
+	s, err := h.c.open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named, func(oldest, _ int64) int64 { return oldest - 1 })
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.WatchResponseObject, error) {
+	datacenter, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	named := r.Params.LastEventID
+	if named == nil {
+		named = r.Params.After
+	}
+	s, err := h.c.open(ctx, ledger.EventFilter{Datacenter: datacenter}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,504 @@
+package coord
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-chi/chi/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+// The spec says what there is: every path of it is served, and nothing under its prefixes that it does not name.
+func TestRoutesAreThoseOfTheSpec(t *testing.T) {
+	doc, err := openapi3.NewLoader().LoadFromData(api.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			described = append(described, method+" "+path)
+		}
+	}
+	p := start(t, nil)
+	var served []string
+	err = chi.Walk(p.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if doc.Paths.Value(route) != nil || strings.HasPrefix(route, "/v1/") {
+			served = append(served, method+" "+route)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(described)
+	slices.Sort(served)
+	if diff := cmp.Diff(described, served); diff != "" {
+		t.Errorf("in the spec (-), in the router (+):\n%s", diff)
+	}
+	states := doc.Components.Schemas["RunState"].Value.Enum
+	if got := fmt.Sprint(states...); len(states) != len(ledger.States) || !slices.ContainsFunc(ledger.States, func(s ledger.State) bool { return strings.Contains(got, string(s)) }) {
+		t.Errorf("states of the spec %v, of the ledger %v", states, ledger.States)
+	}
+	if topics := doc.Components.Schemas["Topic"].Value.Enum; len(topics) != len(ledger.Topics) {
+		t.Errorf("topics of the spec %v, of the ledger %v", topics, ledger.Topics)
+	}
+}
+
+func TestEveryErrorIsAProblem(t *testing.T) {
+	p := start(t, nil)
+	run := string(writ.RunIDOf(writ.Digest{1}))
+	for path, want := range map[string]writ.Code{
+		"/v1/nowhere":                               writ.CodeNotFound,
+		"/v1/runs/" + run:                           writ.CodeNotFound,
+		"/v1/runs/" + run + "/calls":                writ.CodeNotFound,
+		"/v1/runs/" + run + "/events":               writ.CodeNotFound,
+		"/v1/runs/" + run + "/logs":                 writ.CodeNotFound,
+		"/v1/runs/" + run + "/values":               writ.CodeNotFound,
+		"/v1/submissions/xyz":                       writ.CodeBadRequest,
+		"/v1/submissions/" + writ.Digest{}.String(): writ.CodeNotFound,
+		"/v1/runs?limit=501":                        writ.CodeBadRequest,
+		"/v1/runs?limit=-1":                         writ.CodeBadRequest,
+		"/v1/runs?limit=many":                       writ.CodeBadRequest,
+		"/v1/runs?state=sleeping":                   writ.CodeBadRequest,
+		"/v1/runs?sate=failed":                      writ.CodeBadRequest, // a typing error must not list everything
+		"/v1/runs?cursor=nonsense":                  writ.CodeBadRequest,
+		"/v1/runs?datacenter=paris":                 writ.CodeDatacenterUnknown,
+		"/v1/runs?project=none":                     writ.CodeNotFound,
+		"/v1/nodes?admission=maybe":                 writ.CodeBadRequest,
+		"/v1/resources?kind=dream":                  writ.CodeBadRequest,
+		"/v1/events?topics=weather":                 writ.CodeBadRequest,
+		"/v1/events?after=x":                        writ.CodeBadRequest,
+		"/v1/roster?after=-x":                       writ.CodeBadRequest,
+		"/v1/queues?datacenter=paris":               writ.CodeDatacenterUnknown,
+	} {
+		status, body := p.get(path)
+		wantProblem(t, path, status, body, want)
+	}
+	status, body := p.post("/v1/runs", nil)
+	wantProblem(t, "POST /v1/runs", status, body, writ.CodeBadRequest)
+	good, err := json.Marshal(api.NewRegistration{Name: "north", Key: make([]byte, 32), Nonce: make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{"", "{", `{"name": 1}`, string(good) + " x", strings.Replace(string(good), `"name"`, `"nane":"x","name"`, 1)} {
+		response, err := http.Post(p.PublicURL+"/v1/datacenters/registrations", "application/json", strings.NewReader(body))
+		status, text := p.read(response, err)
+		wantProblem(t, body, status, text, writ.CodeBadRequest)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// request sends a request with other headers than the client's.
+func (p *place) request(method, path string, change func(r *http.Request)) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.PublicURL+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	change(r)
+	return p.client.Client.Do(r)
+}
+
+func TestPagesOfOthersGetNothing(t *testing.T) {
+	p := start(t, nil)
+	status, body := p.read(p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "evil.example:7440" })) // its name points here
+	wantProblem(t, "rebound name", status, body, writ.CodeBadRequest)
+	status, body = p.read(p.request("POST", "/v1/datacenters/registrations", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }))
+	wantProblem(t, "cross-origin", status, body, writ.CodeBadRequest)
+	response, err := p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "localhost:1" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := p.read(response, nil); status != 200 || response.Header.Get("X-Content-Type-Options") != "nosniff" || response.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("status %d, headers %v", status, response.Header)
+	}
+}
+
+func TestRequestIDLeadsToTheLog(t *testing.T) {
+	p := start(t, nil)
+	response, err := p.request("GET", "/v1/runs", func(r *http.Request) { r.Header.Set("X-Request-Id", "my-own-request-7") })
+	if _, _ = p.read(response, err); response.Header.Get("X-Request-Id") != "my-own-request-7" {
+		t.Errorf("request id %q", response.Header.Get("X-Request-Id"))
+	}
+	if !strings.Contains(p.log.String(), "request=my-own-request-7 method=GET path=/v1/runs status=200") {
+		t.Errorf("the log does not have it:\n%s", p.log)
+	}
+	response, err = p.request("GET", "/v1/runs", func(r *http.Request) { r.Header.Set("X-Request-Id", "a\tb forged=1") })
+	if _, _ = p.read(response, err); !writ.ValidUUID(response.Header.Get("X-Request-Id")) {
+		t.Errorf("an improper id was taken: %q", response.Header.Get("X-Request-Id"))
+	}
+}
+
+func TestTooManyRequestsAreSlowedDown(t *testing.T) {
+	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1 })
+	var limited *http.Response
+	for range 4 { // twice as many at once, and one
+		response, err := p.request("GET", "/v1/runs", func(*http.Request) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited = response
+		if response.StatusCode != 200 {
+			break
+		}
+		response.Body.Close()
+	}
+	status, body := p.read(limited, nil)
+	wantProblem(t, "too many", status, body, writ.CodeRateLimited)
+	if limited.Header.Get("Retry-After") == "" {
+		t.Error("it does not say how long to wait")
+	}
+}
+
+func TestLimiterKeepsAddressesApartAndIsBounded(t *testing.T) {
+	l := limiter{perSecond: 1}
+	now := time.Now()
+	for range 3 {
+		l.take("192.0.2.1:1", now)
+	}
+	if l.take("192.0.2.1:2", now) == 0 || l.take("192.0.2.2:1", now) != 0 {
+		t.Error("ports share an allowance, addresses do not")
+	}
+	if l.take("192.0.2.1:1", now.Add(2*time.Second)) != 0 {
+		t.Error("time gives the allowance back")
+	}
+	for i := range 3 * maxVisitors {
+		l.take(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), now)
+	}
+	if len(l.visitors) > maxVisitors {
+		t.Errorf("%d visitors are remembered", len(l.visitors))
+	}
+}
+
+func TestOnlyLoopbackIsListenedOn(t *testing.T) {
+	for address, want := range map[string]writ.Code{"127.0.0.1:1": "", "[::1]:1": "", "0.0.0.0:1": writ.CodeListenRefused, "192.0.2.1:1": writ.CodeListenRefused, "[::]:1": writ.CodeListenRefused} {
+		tcp, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&Coordinator{}).CheckListen(tcp); writ.CodeOf(err) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+		if err := (&Coordinator{InsecureListen: true}).CheckListen(tcp); err != nil {
+			t.Errorf("%s, loudly: %v", address, err)
+		}
+	}
+	everywhere, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil)
+	c := &Coordinator{Ledger: p.Ledger, Log: p.Log, PublicURL: p.PublicURL}
+	if err := c.Serve(t.Context(), everywhere); writ.CodeOf(err) != writ.CodeListenRefused {
+		t.Errorf("serve: %v", err)
+	}
+	if _, err := everywhere.Accept(); err == nil {
+		t.Error("the refused listener is still open")
+	}
+}
+
+func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, nil)
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.await("delivered", func() bool { return p.run(sub.Run).State == api.RunStateAccepted })
+	logs, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: 1, Limit: 10}))
+	if err != nil || len(logs.Items) != 2 || logs.Items[0].Text != "line 2" {
+		t.Errorf("logs: %+v, %v", logs, err)
+	}
+	values, err := api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run))
+	if err != nil || values.Run.Output["n"] != int64(9007199254740993) || values.Calls[0].Values["pong"] != true {
+		t.Errorf("values: %+v, %v", values, err)
+	}
+	queues, err := api.Answer[api.QueueList](p.client.ListQueues(t.Context(), &api.ListQueuesParams{}))
+	if err != nil || len(queues.Items) != 2 {
+		t.Fatalf("queues: %+v, %v", queues, err)
+	}
+	for _, q := range queues.Items {
+		switch q.Datacenter {
+		case vienna:
+			if q.Error != nil || len(q.Queues) != 1 || q.Queues[0].Running != 1 {
+				t.Errorf("vienna: %+v", q)
+			}
+		case graz:
+			if q.Error == nil || q.Error.Code != writ.CodeDatacenterAway || len(q.Queues) != 0 {
+				t.Errorf("graz, which is away: %+v", q)
+			}
+		}
+	}
+	s.stop()
+	p.await("away", func() bool { _, ok := p.links.Session(vienna); p.news.wake(); return !ok })
+	if _, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{})); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		t.Errorf("logs of one that is away: %v", err)
+	}
+}
+
+func TestListsComeInPages(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, nil)
+	for n := range 3 {
+		if _, err := p.submit(signedScript(t, payload())); err != nil {
+			t.Fatal(err)
+		}
+		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}},
+			writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
+	}
+	p.await("nodes", func() bool {
+		list, err := p.Ledger.Resources(t.Context(), ledger.ResourceFilter{}, ledger.Page{})
+		return err == nil && len(list.Items) == 3
+	})
+	var runs []writ.RunID
+	params := &api.ListRunsParams{Limit: 2, Project: "web-shop", Signer: "alice"}
+	for {
+		page, err := api.Answer[api.RunPage](p.client.ListRuns(t.Context(), params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Items {
+			runs = append(runs, r.ID)
+		}
+		if params.Cursor = page.NextCursor; params.Cursor == "" {
+			break
+		}
+	}
+	if slices.Sort(runs); len(slices.Compact(runs)) != 3 {
+		t.Errorf("runs: %v", runs)
+	}
+	nodes, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{Limit: 2, Datacenter: "vienna"}))
+	if err != nil || len(nodes.Items) != 2 || nodes.NextCursor == "" || nodes.Items[0].Liveness != writ.LivenessReady {
+		t.Errorf("nodes: %+v, %v", nodes, err)
+	}
+	resources, err := api.Answer[api.ResourcePage](p.client.ListResources(t.Context(), &api.ListResourcesParams{Kind: writ.KindVolume, Project: string(shop)}))
+	if err != nil || len(resources.Items) != 3 {
+		t.Errorf("resources: %+v, %v", resources, err)
+	}
+	s.stop()
+	p.await("away", func() bool { _, ok := p.links.Session(vienna); p.news.wake(); return !ok })
+	if nodes, err = api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{})); err != nil || nodes.Items[0].Liveness != writ.LivenessSilent {
+		t.Errorf("nodes of a datacenter that is away: %+v, %v", nodes, err)
+	}
+}
+
+func TestHealthReadinessMetricsAndSpec(t *testing.T) {
+	p := start(t, nil)
+	connect(p, vienna, nil)
+	for path, want := range map[string]string{
+		"/healthz":      `"alive":true`,
+		"/readyz":       `"ready":true`,
+		"/metrics":      `writ_datacenter_connected{datacenter="vienna",region="eu"} 1`,
+		"/openapi.yaml": "openapi: 3.1.0",
+		"/":             "<!doctype html>",
+	} {
+		if status, body := p.get(path); status != 200 || !strings.Contains(strings.ToLower(body), strings.ToLower(want)) {
+			t.Errorf("%s: status %d, without %q", path, status, want)
+		}
+	}
+	if _, body := p.get("/metrics"); !strings.Contains(body, `writ_http_requests_total{method="GET",route="/healthz",status="200"} 1`) ||
+		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) {
+		t.Errorf("metrics:\n%s", body)
+	}
+}
+
+// watch opens an event stream and returns what reads its messages one by one.
+func (p *place) watch(path, lastEventID string) (next func() api.Message, end func()) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
+	r, err := http.NewRequestWithContext(ctx, "GET", p.PublicURL+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if lastEventID != "" {
+		r.Header.Set("Last-Event-ID", lastEventID)
+	}
+	response, err := p.client.Client.Do(r)
+	if err := api.ErrorOf(response, err); err != nil {
+		p.t.Fatal(err)
+	}
+	messages := make(chan api.Message)
+	go func() {
+		defer close(messages)
+		for m, err := range api.Messages(response.Body) {
+			if err != nil {
+				return
+			}
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	next = func() api.Message {
+		p.t.Helper()
+		m, ok := <-messages
+		if !ok {
+			p.t.Fatalf("the stream %s ended", path)
+		}
+		return m
+	}
+	return next, func() {
+		cancel()
+		response.Body.Close()
+		for range messages {
+		}
+	}
+}
+
+func TestRunIsWatchedFromItsBeginning(t *testing.T) {
+	p := start(t, nil)
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, end := p.watch("/v1/runs/"+string(sub.Run)+"/events", "")
+	defer end()
+	first := next()
+	if s := first.Event.Submission; s == nil || s.State != writ.SubmissionWaiting || s.Run != sub.Run {
+		t.Fatalf("first: %+v", first)
+	}
+	dc := connect(p, vienna, nil)
+	second := next()
+	if s := second.Event.Submission; s == nil || s.State != writ.SubmissionDelivered {
+		t.Errorf("second: %+v", second)
+	}
+	dc.tell(
+		writ.Event{Run: &writ.Run{ID: other.Run, State: writ.RunRunning, Accepted: time.Now()}},
+		writ.Event{Run: &writ.Run{ID: sub.Run, State: writ.RunRunning, Accepted: time.Now()}},
+		writ.Event{Call: &writ.Call{Run: sub.Run, Seq: 1, State: writ.CallSucceeded}},
+		writ.Event{Log: &writ.LogLine{Run: sub.Run, Ordinal: 1, Text: "hello\n\ndata: x"}},
+	)
+	var got []string
+	var last api.Message
+	for range 3 {
+		last = next()
+		got = append(got, string(last.Event.Topic))
+	}
+	if diff := cmp.Diff([]string{"run", "call", "log"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if last.Event.Log.Text != "hello\n\ndata: x" || last.Event.Datacenter != vienna || last.Event.ID != last.ID {
+		t.Errorf("last: %+v", last)
+	}
+	resumed, endResumed := p.watch("/v1/runs/"+string(sub.Run)+"/events?topics=log,call", fmt.Sprint(second.ID))
+	defer endResumed()
+	if m := resumed(); m.Event.Topic != api.TopicCall {
+		t.Errorf("resumed with %+v", m)
+	}
+}
+
+func TestWatchersResumeAndLearnWhatIsGone(t *testing.T) {
+	p := start(t, nil)
+	dc := connect(p, vienna, nil)
+	node := func(name string) writ.Event { return writ.Event{Node: &writ.Node{ID: writ.NodeID(name), Name: name}} }
+	dc.tell(node("a"))
+	p.await("stored", func() bool { _, newest, err := p.Ledger.EventRange(t.Context()); return err == nil && newest == 1 })
+	next, end := p.watch("/v1/events?topics=node", "") // from now on
+	dc.tell(node("b"), node("c"))
+	b := next()
+	if b.Event.Node.Name != "b" {
+		t.Errorf("first: %+v", b)
+	}
+	end()
+	next, end = p.watch("/v1/events", fmt.Sprint(b.ID))
+	if m := next(); m.Event.Node.Name != "c" {
+		t.Errorf("resumed with %+v", m)
+	}
+	end()
+	next, end = p.watch("/v1/events?after=0&datacenter=vienna", "")
+	if m := next(); m.Event.Node.Name != "a" {
+		t.Errorf("from the beginning: %+v", m)
+	}
+	end()
+	for _, id := range []string{"0", "99"} { // forgotten by a ledger that pruned, or never given by this one
+		if err := p.Ledger.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		next, end = p.watch("/v1/events", id)
+		if m := next(); !m.Reset || m.ID != 3 {
+			t.Errorf("after %s: %+v; want a reset", id, m)
+		}
+		end()
+	}
+}
+
+func TestStreamsAreBoundedAndEndWithTheCoordinator(t *testing.T) {
+	p := start(t, func(c *Coordinator) { c.MaxStreams = 2 })
+	_, end1 := p.watch("/v1/events", "")
+	defer end1()
+	_, end2 := p.watch("/v1/events", "")
+	defer end2()
+	status, body := p.get("/v1/events")
+	wantProblem(t, "one too many", status, body, writ.CodeTooManyWatchers)
+	p.stop() // returns although two streams are open
+}
+
+func TestSlowReaderHoldsNobodyUp(t *testing.T) {
+	p := start(t, nil)
+	dc := connect(p, vienna, nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.PublicURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	long := strings.Repeat("x", 64<<10)
+	for n := range 100 { // far more than the buffers of a connection hold, of which nothing is read
+		dc.tell(writ.Event{Log: &writ.LogLine{Ordinal: n, Text: long}})
+	}
+	p.await("all stored", func() bool { _, newest, err := p.Ledger.EventRange(t.Context()); return err == nil && newest == 100 })
+	next, end := p.watch("/v1/events?after=99", "")
+	defer end()
+	if m := next(); m.ID != 100 {
+		t.Errorf("another reader gets %d", m.ID)
+	}
+}
+
+func TestProblemsHideWhatIsInternal(t *testing.T) {
+	p := start(t, nil)
+	w := &answer{header: http.Header{}}
+	r, _ := http.NewRequest("GET", "/v1/runs", nil)
+	p.observe(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("the password is hunter2") })).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext())))
+	var problem api.Problem
+	if err := json.Unmarshal(w.body, &problem); err != nil || problem.Code != writ.CodeInternal || strings.Contains(string(w.body), "hunter2") {
+		t.Errorf("%s, %v", w.body, err)
+	}
+	if !strings.Contains(p.log.String(), "hunter2") || !strings.Contains(p.log.String(), problem.RequestID) {
+		t.Error("the log does not have the details")
+	}
+}
+
+// answer is an http.ResponseWriter in memory.
+type answer struct {
+	header http.Header
+	body   []byte
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(int)             {}
+func (a *answer) Write(b []byte) (int, error) { a.body = append(a.body, b...); return len(b), nil }

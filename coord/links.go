@@ -1,0 +1,57 @@
+package coord
+
+import (
+	"context"
+	"encoding/json"
+
+	"writ"
+	"writ/supervisor/link"
+)
+
+// sink is the ledger as the end of the links' events, with a bell.
+type sink struct{ c *Coordinator }
+
+func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error) {
+	return s.c.Ledger.LastEvent(ctx, datacenter, journal)
+}
+
+func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
+	if err := s.c.Ledger.StoreEvents(ctx, datacenter, events); err != nil {
+		return err
+	}
+	s.c.metrics.events.Add(float64(len(events)))
+	s.c.news.wake()
+	return nil
+}
+
+// answer answers what supervisors ask.
+func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+	switch verb {
+	case link.VerbRoster:
+		var have link.RosterVersion
+		if err := link.Decode(params, &have); err != nil {
+			return nil, err
+		}
+		return c.rostersAfter(ctx, have.Version)
+	default:
+		return nil, writ.Errorf(writ.CodeVerbUnsupported, "a coordinator does not know the verb %q", verb)
+	}
+}
+
+// ask asks a datacenter and reads its answer.
+func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterID, verb link.Verb, params any) (answer T, err error) {
+	err = c.links.Request(ctx, datacenter, verb, params, &answer, nil)
+	return answer, err
+}
+
+// ofRun asks the datacenter of a run, so an unknown run is NOT_FOUND, and one that its datacenter does not have yet says so.
+func ofRun[T any](ctx context.Context, c *Coordinator, id writ.RunID, verb link.Verb, params any) (answer T, err error) {
+	run, err := c.Ledger.Run(ctx, id)
+	if err != nil {
+		return answer, err
+	}
+	if run.Accepted.IsZero() {
+		return answer, writ.Errorf(writ.CodeNotFound, "the datacenter does not have the run: it is %s", run.State)
+	}
+	return ask[T](ctx, c, run.Datacenter, verb, params)
+}

@@ -1,0 +1,89 @@
+package coord
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"writ/ledger"
+)
+
+// metrics are what a coordinator counts, in a registry of its own.
+type metrics struct {
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	submissions *prometheus.CounterVec
+	refusals    *prometheus.CounterVec
+	statements  prometheus.Counter
+	events      prometheus.Counter
+}
+
+func newMetrics(c *Coordinator) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "writ_http_request_seconds", Help: "How long requests took, streams aside.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}, []string{"method", "route"}),
+		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "writ_submissions_total", Help: "Submissions by what became of them: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "writ_refusals_total", Help: "Signed texts that were not let in, by what they were and why."}, []string{"what", "code"}),
+		statements: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
+		events: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "writ_events_total", Help: "Events that datacenters sent."}),
+	}
+	version := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
+	version.Set(1)
+	m.registry.MustRegister(m.requests, m.durations, m.submissions, m.refusals, m.statements, m.events, version,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
+			func() float64 { return float64(len(c.streams)) }))
+	return m
+}
+
+// state is read when somebody asks, not counted.
+type state struct{ c *Coordinator }
+
+var (
+	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
+	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
+	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
+	readWithin    = 5 * time.Second
+)
+
+// Describe names the metrics.
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	ch <- runsDesc
+	ch <- connectedDesc
+	ch <- rosterDesc
+}
+
+// Collect reads them. What cannot be read is left out, so that the rest is still there when the ledger is away.
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
+	defer cancel()
+	if counts, err := s.c.Ledger.CountRuns(ctx); err == nil {
+		for _, state := range ledger.States {
+			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(counts[state]), string(state))
+		}
+	}
+	if all, err := s.c.Ledger.Datacenters(ctx); err == nil {
+		for _, d := range all {
+			connected := 0.0
+			if _, ok := s.c.links.Session(d.ID); ok {
+				connected = 1
+			}
+			ch <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected, d.Name, d.Region)
+		}
+	}
+	if roster := s.c.rosters.current.Load(); roster != nil {
+		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
+	}
+}

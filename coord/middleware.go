@@ -1,0 +1,286 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"golang.org/x/time/rate"
+
+	"writ"
+	"writ/coord/api"
+)
+
+// asked is what is known of a request besides what net/http says.
+type asked struct {
+	id     string
+	remote string
+}
+
+type askedKey struct{}
+
+func askedOf(ctx context.Context) asked {
+	a, _ := ctx.Value(askedKey{}).(asked)
+	return a
+}
+
+const requestIDHeader = "X-Request-Id"
+
+var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
+
+// observe gives the request an id, takes its log line and its metrics, and survives its panic.
+func (c *Coordinator) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		a := asked{id: r.Header.Get(requestIDHeader), remote: r.RemoteAddr}
+		if !requestIDPattern.MatchString(a.id) {
+			a.id = writ.NewUUID()
+		}
+		r = r.WithContext(context.WithValue(r.Context(), askedKey{}, a))
+		seen := &recorder{ResponseWriter: w}
+		seen.Header().Set(requestIDHeader, a.id)
+		defer func() {
+			if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+				c.fail(seen, r, fmt.Errorf("handler panicked: %v\n%s", cause, debug.Stack()))
+			}
+			c.record(r, seen, time.Since(began))
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// record writes the access log. Reading is not worth a line, except for who looks for a defect.
+func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration) {
+	route := chi.RouteContext(r.Context()).RoutePattern()
+	if route == "" {
+		route = "none"
+	}
+	c.metrics.requests.WithLabelValues(r.Method, route, fmt.Sprint(seen.status())).Inc()
+	if !seen.endless {
+		c.metrics.durations.WithLabelValues(r.Method, route).Observe(took.Seconds())
+	}
+	level := slog.LevelDebug
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		level = slog.LevelInfo
+	}
+	c.Log.Log(r.Context(), level, "request", "request", askedOf(r.Context()).id, "method", r.Method, "path", r.URL.Path,
+		"status", seen.status(), "bytes", seen.bytes, "took", took.Round(time.Microsecond), "remote", r.RemoteAddr)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	code    int
+	bytes   int64
+	endless bool // a stream: how long it took says nothing
+}
+
+func (r *recorder) status() int {
+	if r.code == 0 {
+		return http.StatusOK
+	}
+	return r.code
+}
+
+func (r *recorder) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+	if code == http.StatusSwitchingProtocols || strings.HasPrefix(r.Header().Get("Content-Type"), "text/event-stream") {
+		r.endless = true
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController and the link find what they need.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// guard bounds what a request may cost and sets the headers that every answer has.
+func (c *Coordinator) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the dashboard allows itself more
+		if !c.knows(r.Host) {
+			c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "this coordinator is not called %q", r.Host).
+				WithHint("use its address, %s", c.PublicURL))
+			return
+		}
+		if wait := c.limits.take(r.RemoteAddr, time.Now()); wait > 0 {
+			h.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
+			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from %s", r.RemoteAddr))
+			return
+		}
+		control := http.NewResponseController(w)
+		if r.ContentLength != 0 {
+			_ = control.SetReadDeadline(time.Now().Add(bodyWithin))     // a ResponseWriter of a test need not be able to
+			defer func() { _ = control.SetReadDeadline(time.Time{}) }() // or it would end the wait for the next request
+		}
+		if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // streams set a deadline for each write
+			_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, api.MaxSigned)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// knows reports whether a Host header names this coordinator. A page of somebody else that has its own name point here would otherwise
+// read, with the operator's browser, what listens on loopback only.
+func (c *Coordinator) knows(host string) bool {
+	if c.InsecureListen {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if isLoopback(name) {
+		return true
+	}
+	for _, address := range append([]string{c.PublicURL}, c.OtherURLs...) {
+		if u, err := url.Parse(address); err == nil && strings.EqualFold(u.Hostname(), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxRegistration bounds the one body that is JSON.
+const maxRegistration = 16 << 10
+
+// strictRegistration refuses a registration with fields that nobody knows, or with something behind it, which the generated code would
+// pass over.
+func (c *Coordinator) strictRegistration(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != registrationsPath {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistration))
+		if err == nil {
+			d := json.NewDecoder(bytes.NewReader(body))
+			d.DisallowUnknownFields()
+			if err = d.Decode(new(api.NewRegistration)); err == nil && d.More() {
+				err = errors.New("something follows it")
+			}
+		}
+		if err != nil {
+			c.fail(w, r, asBadRequest(err))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fail answers with the problem that err is. The text of an internal error goes to the log only.
+func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
+	a := askedOf(r.Context())
+	problem := api.ProblemOf(err, a.id)
+	if problem.Code == writ.CodeInternal && r.Context().Err() == nil {
+		c.Log.ErrorContext(r.Context(), "cannot answer request", "request", a.id, "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	body, _ := json.Marshal(problem) // strings and numbers
+	w.Header().Set("Content-Type", api.ProblemType)
+	w.WriteHeader(problem.Status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// unknownParameters refuses query parameters that the operation does not have: a filter with a typing error would select everything.
+func unknownParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
+		known := map[string]bool{}
+		if params := reflect.ValueOf(request).FieldByName("Params"); params.IsValid() {
+			for i := range params.NumField() {
+				name, _, _ := strings.Cut(params.Type().Field(i).Tag.Get("form"), ",")
+				known[name] = name != ""
+			}
+		}
+		for name := range r.URL.Query() {
+			if !known[name] {
+				return nil, writ.Errorf(writ.CodeBadRequest, "there is no parameter %q here", name)
+			}
+		}
+		return next(ctx, w, r, request)
+	}
+}
+
+// limiter bounds the requests of each remote address.
+type limiter struct {
+	perSecond float64
+
+	mu       sync.Mutex
+	visitors map[netip.Addr]*visitor
+}
+
+type visitor struct {
+	rate *rate.Limiter
+	last time.Time
+}
+
+const (
+	maxVisitors  = 10_000
+	visitorStays = time.Minute // after that its allowance is full again anyway
+)
+
+// take takes a request of an address into account. It returns 0, or how long to wait before the next.
+func (l *limiter) take(remote string, now time.Time) time.Duration {
+	var address netip.Addr
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		address = ap.Addr().Unmap()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.visitors) >= maxVisitors {
+		for a, v := range l.visitors {
+			if now.Sub(v.last) > visitorStays {
+				delete(l.visitors, a)
+			}
+		}
+		if len(l.visitors) >= maxVisitors {
+			clear(l.visitors) // so many at once: better all too fast than memory without end
+		}
+	}
+	if l.visitors == nil {
+		l.visitors = map[netip.Addr]*visitor{}
+	}
+	v := l.visitors[address]
+	if v == nil {
+		v = &visitor{rate: rate.NewLimiter(rate.Limit(l.perSecond), int(2*l.perSecond)+1)}
+		l.visitors[address] = v
+	}
+	v.last = now
+	reservation := v.rate.ReserveN(now, 1)
+	if wait := reservation.DelayFrom(now); wait > 0 {
+		reservation.CancelAt(now)
+		return wait
+	}
+	return 0
+}

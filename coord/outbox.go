@@ -1,0 +1,78 @@
+package coord
+
+import (
+	"sync"
+
+	"writ"
+)
+
+// outbox knows which waiting submissions somebody is busy with, and what the last trouble with each was. It may be lost at any time: what
+// waits is in the ledger.
+type outbox struct {
+	mu       sync.Mutex
+	held     map[writ.Digest]bool
+	troubles map[writ.Digest]*writ.Error
+	bells    map[writ.DatacenterID]chan struct{}
+}
+
+// bell returns the channel that is filled when there may be something new for a datacenter.
+func (o *outbox) bell(datacenter writ.DatacenterID) chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bells == nil {
+		o.bells = map[writ.DatacenterID]chan struct{}{}
+	}
+	if o.bells[datacenter] == nil {
+		o.bells[datacenter] = make(chan struct{}, 1)
+	}
+	return o.bells[datacenter]
+}
+
+// wake rings the bell of a datacenter.
+func (o *outbox) wake(datacenter writ.DatacenterID) {
+	select {
+	case o.bell(datacenter) <- struct{}{}:
+	default: // it rings already
+	}
+}
+
+// hold makes the caller the only one who is busy with a submission, until release.
+func (o *outbox) hold(payload writ.Digest) (release func(), ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held[payload] {
+		return nil, false
+	}
+	if o.held == nil {
+		o.held = map[writ.Digest]bool{}
+	}
+	o.held[payload] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.held, payload)
+	}, true
+}
+
+// note remembers why a submission still waits although its datacenter was asked.
+func (o *outbox) note(payload writ.Digest, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.troubles == nil {
+		o.troubles = map[writ.Digest]*writ.Error{}
+	}
+	o.troubles[payload] = writ.AsError(err)
+}
+
+func (o *outbox) trouble(payload writ.Digest) *writ.Error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.troubles[payload]
+}
+
+// forget drops what is known of a submission that no longer waits.
+func (o *outbox) forget(payload writ.Digest) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.troubles, payload)
+}

@@ -1,0 +1,192 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/link"
+)
+
+// rosters holds the newest roster, read from the ledger when it is needed first.
+type rosters struct {
+	current atomic.Pointer[identity.Roster]
+	adding  sync.Mutex
+	changed broadcast
+}
+
+// newest returns the newest roster. Without any it is ROSTER_INVALID.
+func (r *rosters) newest(ctx context.Context, c *Coordinator) (*identity.Roster, error) {
+	if roster := r.current.Load(); roster != nil {
+		return roster, nil
+	}
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	roster, err := r.load(ctx, c)
+	if err == nil && roster == nil {
+		err = writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster yet").WithHint("make a cluster with `writ init`")
+	}
+	return roster, err
+}
+
+// load reads the rosters of the ledger and verifies them again: what is in a database proves nothing. The caller holds adding. Without
+// any it returns nil.
+func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, error) {
+	if roster := r.current.Load(); roster != nil {
+		return roster, nil
+	}
+	signed, err := c.Ledger.Rosters(ctx, 0)
+	if err != nil || len(signed) == 0 {
+		return nil, err
+	}
+	pin := c.Cluster
+	if pin == "" {
+		first, err := identity.VerifyRoster(nil, signed[0], time.Time{})
+		if err != nil {
+			return nil, fmt.Errorf("verify the first roster of the ledger: %w", err)
+		}
+		pin = first.Cluster
+	}
+	roster, err := identity.VerifyRosters(pin, signed, time.Time{}) // one that has expired still says who its successor's signers are
+	if err != nil {
+		return nil, fmt.Errorf("verify the rosters of the ledger: %w", err)
+	}
+	r.current.Store(roster)
+	return roster, nil
+}
+
+// AddRoster takes the next version of the roster, or the first one of this coordinator's cluster, and passes it on to the datacenters.
+// The newest version again is fine.
+func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int, err error) {
+	c.init()
+	c.rosters.adding.Lock()
+	defer c.rosters.adding.Unlock()
+	previous, err := c.rosters.load(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	if previous != nil {
+		newest, err := c.Ledger.Rosters(ctx, previous.Version-1)
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(newest, func(text []byte) bool { return bytes.Equal(text, signed) }) {
+			return previous.Version, nil
+		}
+	}
+	next, err := identity.VerifyRoster(previous, signed, c.Now())
+	if err != nil {
+		return 0, err
+	}
+	if previous == nil && next.Cluster != c.Cluster {
+		return 0, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not take the first roster of the cluster %s", next.Cluster).
+			WithHint("start the coordinator with the cluster's id")
+	}
+	if err := c.Ledger.AddRoster(ctx, next, signed); err != nil {
+		return 0, err
+	}
+	c.rosters.current.Store(next)
+	c.rosters.changed.wake()
+	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
+	return next.Version, nil
+}
+
+// maxRosterBytes bounds the signed rosters of one frame of the link; base64 adds a third.
+const maxRosterBytes = link.MaxFrame / 2
+
+// rostersAfter returns as many rosters after a version as fit into a frame.
+func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Rosters, error) {
+	all, err := c.Ledger.Rosters(ctx, version)
+	if err != nil {
+		return link.Rosters{}, err
+	}
+	n, size := 0, 0
+	for n < len(all) && (n == 0 || size+len(all[n]) <= maxRosterBytes) {
+		size += len(all[n])
+		n++
+	}
+	return link.Rosters{Signed: all[:n]}, nil
+}
+
+// pushRosters brings a datacenter the versions that it lacks and returns the one that it has then.
+func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int) (int, error) {
+	for {
+		lacking, err := c.rostersAfter(ctx, have)
+		if err != nil || len(lacking.Signed) == 0 {
+			return have, err
+		}
+		var now link.RosterVersion
+		if err := s.Request(ctx, link.VerbRoster, lacking, &now, nil); err != nil {
+			return have, err
+		}
+		if now.Version <= have {
+			return have, writ.Errorf(writ.CodeRosterInvalid, "the datacenter stays at version %d of the roster", now.Version)
+		}
+		have = now.Version
+	}
+}
+
+// authenticate decides whether a supervisor is the one that the roster names.
+func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce []byte) error {
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return err
+	}
+	d := roster.Datacenter(hello.Datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", hello.Datacenter).WithHint("a root operator adds it with `writ dc add`")
+	}
+	for _, address := range c.addresses() {
+		if ed25519.Verify(d.SupervisorKey, identity.LinkHelloText(nonce, address, hello.Datacenter, hello.Journal), hello.Signature) {
+			return nil
+		}
+	}
+	return writ.Errorf(writ.CodeSignatureInvalid, "the hello is not signed by the key of the datacenter %s for the address %s", d.Name, c.PublicURL).
+		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
+}
+
+// addresses lists every way to write an address of this coordinator that a supervisor may have signed.
+func (c *Coordinator) addresses() []string {
+	var all []string
+	for _, address := range append([]string{c.PublicURL}, c.OtherURLs...) {
+		address = strings.TrimSuffix(address, "/")
+		spellings := []string{address}
+		if u, err := url.Parse(address); err == nil && isLoopback(u.Hostname()) {
+			for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
+				spellings = append(spellings, u.Scheme+"://"+net.JoinHostPort(host, u.Port()))
+			}
+		}
+		for _, s := range spellings {
+			all = append(all, s, s+"/")
+		}
+	}
+	return all
+}
+
+// isLoopback reports whether a host, without port, is this machine and cannot be reached from another.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// welcome tells a supervisor about this coordinator.
+func (c *Coordinator) welcome(ctx context.Context, hello link.Hello) (link.Welcome, error) {
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return link.Welcome{}, err
+	}
+	if hello.Roster > roster.Version {
+		c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster, "here", roster.Version)
+	}
+	return link.Welcome{Roster: roster.Version, Coordinators: c.Coordinators}, nil
+}

@@ -1,0 +1,284 @@
+package coord
+
+import (
+	"crypto/ed25519"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/supervisor/link"
+)
+
+// successor makes the next version of a roster.
+func successor(t testing.TB, r *identity.Roster, change func(next *identity.Roster)) *identity.Roster {
+	t.Helper()
+	next, err := r.Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(next)
+	return next
+}
+
+func nothing(*identity.Roster) {}
+
+func TestRosterReachesEveryDatacenter(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, nil)
+	second := successor(t, firstRoster(), func(r *identity.Roster) {
+		r.Projects = append(r.Projects, identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: "bank"})
+	})
+	text := signedRoster(t, second)
+	status, body := p.post("/v1/roster", text)
+	if status != 200 || !strings.Contains(body, `"version":2`) {
+		t.Fatalf("status %d, %s", status, body)
+	}
+	has := func(s *supervisor, version int) func() bool {
+		return func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.roster.Version == version
+		}
+	}
+	p.await("the connected one has it", has(s, 2))
+	late := connect(p, graz, nil)
+	p.await("the one that comes later has it", has(late, 2))
+	if status, _ := p.post("/v1/roster", text); status != 200 {
+		t.Errorf("the same again: status %d", status)
+	}
+
+	got, err := api.Answer[api.Rosters](p.client.GetRoster(t.Context(), &api.GetRosterParams{}))
+	if err != nil || got.Version != 2 || len(got.Signed) != 1 || string(got.Signed[0]) != string(text) || got.Cluster != second.Cluster {
+		t.Errorf("newest: %+v, %v", got, err)
+	}
+	all := 0
+	got, err = api.Answer[api.Rosters](p.client.GetRoster(t.Context(), &api.GetRosterParams{After: &all}))
+	if err != nil || len(got.Signed) != 2 {
+		t.Fatalf("all: %+v, %v", got, err)
+	}
+	if r, err := identity.VerifyRosters(second.Cluster, got.Signed, time.Now()); err != nil || r.Version != 2 {
+		t.Errorf("the chain does not verify: %v", err)
+	}
+	var asked link.Rosters
+	if err := late.dialer.Request(t.Context(), link.VerbRoster, link.RosterVersion{Version: 1}, &asked); err != nil || len(asked.Signed) != 1 {
+		t.Errorf("a supervisor that asks gets %d rosters, %v", len(asked.Signed), err)
+	}
+	projects, err := api.Answer[api.ProjectList](p.client.ListProjects(t.Context()))
+	if err != nil || len(projects.Items) != 2 {
+		t.Errorf("projects: %+v, %v", projects, err)
+	}
+}
+
+func TestRosterThatDoesNotFollowIsRefused(t *testing.T) {
+	p := start(t, nil)
+	second := successor(t, firstRoster(), nothing)
+	unsigned, err := identity.SignRoster(second, signer("bob"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := successor(t, second, nothing)
+	altered := slices.Clone(signedRoster(t, second))
+	altered[len("writ-roster: v1\ncluster: ")] ^= 1
+	for name, bad := range map[string]struct {
+		text []byte
+		code writ.Code
+	}{
+		"not by an operator": {unsigned, writ.CodeRosterInvalid},
+		"a step too far":     {signedRoster(t, third), writ.CodeRosterInvalid},
+		"altered":            {altered, writ.CodeSignatureInvalid},
+		"nothing":            {nil, writ.CodeSignatureMalformed},
+	} {
+		status, body := p.post("/v1/roster", bad.text)
+		wantProblem(t, name, status, body, bad.code)
+	}
+	if r, err := p.rosters.newest(t.Context(), p.Coordinator); err != nil || r.Version != 1 {
+		t.Errorf("the roster is version %d, %v", r.Version, err)
+	}
+}
+
+func TestFirstRosterIsOfTheCoordinatorsCluster(t *testing.T) {
+	stranger := firstRoster()
+	stranger.Root = signer("mallory").PublicKey()
+	stranger.Cluster = identity.ClusterOf(stranger.Root)
+	text, err := identity.SignRoster(stranger, signer("mallory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, func(c *Coordinator) { c.Cluster = writ.ClusterID(strings.Repeat("1", 64)) }) // the fixture's roster is not taken either
+	if status, body := p.post("/v1/roster", text); status != 403 {
+		t.Errorf("status %d, %s", status, body)
+	}
+	status, body := p.get("/v1/roster")
+	wantProblem(t, "no roster", status, body, writ.CodeRosterInvalid)
+	if status, _ := p.get("/readyz"); status != 503 {
+		t.Errorf("ready without a roster: status %d", status)
+	}
+}
+
+func TestOnlyTheRostersSupervisorConnects(t *testing.T) {
+	p := start(t, nil)
+	nonce := make([]byte, 32)
+	sign := func(key ed25519.PrivateKey, url string, h link.Hello) link.Hello {
+		h.Signature = ed25519.Sign(key, identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal))
+		return h
+	}
+	good := link.Hello{Datacenter: vienna, Journal: "j"}
+	unknown := link.Hello{Datacenter: writ.DatacenterID(writ.NewUUID()), Journal: "j"}
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(p.PublicURL, "http://"))
+	for _, tt := range []struct {
+		name  string
+		hello link.Hello
+		want  writ.Code
+	}{
+		{"itself", sign(key("supervisor "+string(vienna)), p.PublicURL, good), ""},
+		{"itself with a slash", sign(key("supervisor "+string(vienna)), p.PublicURL+"/", good), ""},
+		{"itself by another name of loopback", sign(key("supervisor "+string(vienna)), "http://localhost:"+port, good), ""},
+		{"another datacenter", sign(key("supervisor "+string(graz)), p.PublicURL, good), writ.CodeSignatureInvalid},
+		{"meant for another coordinator", sign(key("supervisor "+string(vienna)), "https://evil.example", good), writ.CodeSignatureInvalid},
+		{"nowhere", sign(key("supervisor "+string(vienna)), p.PublicURL, unknown), writ.CodeDatacenterUnknown},
+	} {
+		if err := p.authenticate(t.Context(), tt.hello, nonce); writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
+	}
+	other := make([]byte, 32)
+	other[0] = 1
+	if err := p.authenticate(t.Context(), sign(key("supervisor "+string(vienna)), p.PublicURL, good), other); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+		t.Errorf("replayed: %v", err)
+	}
+}
+
+func TestHealthOfDatacentersIsDerived(t *testing.T) {
+	closed := firstRoster()
+	closed.Datacenters[0].Enabled = false // graz
+	p := start(t, nil)
+	next := successor(t, firstRoster(), func(r *identity.Roster) {
+		for i := range r.Datacenters {
+			r.Datacenters[i].Enabled = r.Datacenters[i].ID == vienna
+		}
+	})
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	connect(p, graz, nil)
+	list := func() map[writ.DatacenterID]api.Datacenter {
+		all, err := api.Answer[api.DatacenterList](p.client.ListDatacenters(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := map[writ.DatacenterID]api.Datacenter{}
+		for _, d := range all.Items {
+			m[d.ID] = d
+		}
+		return m
+	}
+	before := list()
+	if d := before[vienna]; d.Health != api.DatacenterHealthAway || d.Placeable || d.Reason == "" || d.Region != "eu" || d.Name != "vienna" {
+		t.Errorf("away: %+v", d)
+	}
+	if d := before[graz]; d.Health != api.DatacenterHealthHealthy || d.Placeable || d.Reason == "" {
+		t.Errorf("disabled: %+v", d)
+	}
+	s := connect(p, vienna, nil)
+	if d := list()[vienna]; d.Health != api.DatacenterHealthHealthy || !d.Placeable || d.Reason != "" || d.Version != "test" || d.Connected.IsZero() {
+		t.Errorf("connected: %+v", d)
+	}
+	s.stop()
+	session, ok := p.links.Session(vienna)
+	if ok {
+		<-session.Done()
+	}
+	if d := list()[vienna]; d.Health != api.DatacenterHealthAway {
+		t.Errorf("gone: %+v", d)
+	}
+	regions, err := api.Answer[api.RegionList](p.client.ListRegions(t.Context()))
+	if err != nil || len(regions.Items) != 1 || regions.Items[0].Datacenters != 2 {
+		t.Errorf("regions: %+v, %v", regions, err)
+	}
+}
+
+func TestStatementIsDecidedByItsDatacenter(t *testing.T) {
+	p := start(t, nil)
+	waiting, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel := signed(t, "alice", identity.StatementNamespace, statement("run/"+string(waiting.Run), "cancel"))
+	status, body := p.post("/v1/statements", cancel)
+	wantProblem(t, "while it is away", status, body, writ.CodeDatacenterAway)
+	connect(p, vienna, nil)
+	status, body = p.post("/v1/statements", cancel)
+	if status != 200 || !strings.Contains(body, `"done":"it is done"`) || !strings.Contains(body, string(waiting.Run)) {
+		t.Errorf("connected: status %d, %s", status, body)
+	}
+	unknown := signed(t, "alice", identity.StatementNamespace, statement("run/"+string(writ.RunIDOf(writ.Digest{1})), "cancel"))
+	status, body = p.post("/v1/statements", unknown)
+	wantProblem(t, "about no run", status, body, writ.CodeNotFound)
+	byBob := statement("run/"+string(waiting.Run), "cancel")
+	byBob.Signer = "bob"
+	status, body = p.post("/v1/statements", signed(t, "bob", identity.StatementNamespace, byBob))
+	wantProblem(t, "without the role", status, body, writ.CodeRoleMissing)
+	status, body = p.post("/v1/statements", signedScript(t, payload()))
+	wantProblem(t, "a script", status, body, writ.CodeSignatureNamespace)
+	if !strings.Contains(p.log.String(), `msg="statement refused"`) {
+		t.Error("the log says nothing of refusals")
+	}
+}
+
+func TestSupervisorAsksForAPlace(t *testing.T) {
+	p := start(t, nil)
+	name := "north"
+	public := key("new supervisor").Public().(ed25519.PublicKey)
+	nonce := make([]byte, identity.NonceSize)
+	token := identity.NewToken(firstRoster().Cluster)
+	good := api.NewRegistration{Token: token.ID, Name: name, Key: public, Nonce: nonce, Proof: token.Prove(identity.RegistrationText(token.ID, name, public, nonce)), URL: "http://10.0.0.7:7441"}
+	for range 2 { // the answer was lost
+		got, err := api.Answer[api.Registration](p.client.Register(t.Context(), good))
+		if err != nil || got.Name != name || !strings.HasPrefix(got.Fingerprint, "SHA256:") || got.Received.IsZero() {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	list, err := api.Answer[api.RegistrationList](p.client.ListRegistrations(t.Context()))
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	w := list.Items[0]
+	if !token.Key().Verify(identity.RegistrationText(w.Token, w.Name, w.Key, w.Nonce), w.Proof) {
+		t.Error("the proof does not survive the way")
+	}
+	for what, change := range map[string]func(r *api.NewRegistration){
+		"a bad name":         func(r *api.NewRegistration) { r.Name = "No Name" },
+		"a short key":        func(r *api.NewRegistration) { r.Key = r.Key[1:] },
+		"a short nonce":      func(r *api.NewRegistration) { r.Nonce = nil },
+		"a proof of nothing": func(r *api.NewRegistration) { r.Token = "" },
+		"a token not proved": func(r *api.NewRegistration) { r.Proof = nil },
+		"a bad address":      func(r *api.NewRegistration) { r.URL = "javascript:alert(1)" },
+		"a proof of 1 MB":    func(r *api.NewRegistration) { r.Proof = make([]byte, 300<<10) },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := api.Answer[api.Registration](p.client.Register(t.Context(), bad)); writ.CodeOf(err) != writ.CodeBadRequest && writ.CodeOf(err) != writ.CodeTooLarge {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	known := good
+	known.Key = supervisorKey(vienna)
+	if _, err := api.Answer[api.Registration](p.client.Register(t.Context(), known)); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("a key that the roster has: %v", err)
+	}
+	next := successor(t, firstRoster(), func(r *identity.Roster) {
+		r.Datacenters = append(r.Datacenters, identity.Datacenter{
+			Datacenter: writ.Datacenter{ID: writ.DatacenterID(writ.NewUUID()), Name: name, Region: "eu"}, SupervisorKey: public, Enabled: true})
+	})
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := api.Answer[api.RegistrationList](p.client.ListRegistrations(t.Context())); err != nil || len(list.Items) != 0 {
+		t.Errorf("after it was taken in: %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,81 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/coord/api"
+	"writ/coord/dashboard"
+	"writ/supervisor/link"
+)
+
+// routes puts the API, the link and the dashboard together. What a route does stands with its handler; what each may cost and who is
+// asked first stands here.
+func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
+	r := chi.NewRouter()
+	r.Use(c.observe, c.guard, c.sameOrigin, c.strictRegistration)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
+	})
+	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{unknownParameters}, api.StrictHTTPServerOptions{
+		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
+		ResponseErrorHandlerFunc: c.fail,
+	})
+	api.HandlerWithOptions(strict, api.ChiServerOptions{
+		BaseRouter:       r,
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
+	})
+	r.Get(link.Path, c.links.ServeHTTP)
+	pages.Register(r)
+	return r
+}
+
+// registrationsPath is where supervisors ask for a place in the roster.
+const registrationsPath = "/v1/datacenters/registrations"
+
+// asBadRequest names the parameter or field that the generated code could not read. The rest of its text is about schemas.
+func asBadRequest(err error) error {
+	if parameter, ok := errors.AsType[*api.InvalidParamFormatError](err); ok {
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q cannot be read", parameter.ParamName)
+	}
+	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is there %d times", parameter.ParamName, parameter.Count)
+	}
+	if large := tooLarge(err); large != nil {
+		return large
+	}
+	return writ.Errorf(writ.CodeBadRequest, "the body is not what the API describes: %v", err)
+}
+
+// tooLarge returns TOO_LARGE if the body was cut off for its size, nil otherwise.
+func tooLarge(err error) error {
+	if cut, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return writ.Errorf(writ.CodeTooLarge, "the body has more than %d bytes", cut.Limit)
+	}
+	return nil
+}
+
+// sameOrigin refuses what a page of somebody else makes a browser send. The API needs no cookies, but registrations need no signature.
+func (c *Coordinator) sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "a page of another site sent this"))
+	}))
+	return protection.Handler(next)
+}
+
+// handlers is the server's side of the generated interface: each method reads its parameters, calls one method of a Coordinator or its
+// ledger, and shows the answer.
+type handlers struct{ c *Coordinator }
+
+var _ api.StrictServerInterface = handlers{}
+
+// remote is the address that a request came from.
+func remote(ctx context.Context) string { return askedOf(ctx).remote }

@@ -1,0 +1,72 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+)
+
+// Times of the HTTP server. There is none for a whole answer: event streams have no end, and set a limit for each write.
+const (
+	headerWithin   = 10 * time.Second
+	bodyWithin     = 30 * time.Second
+	answerWithin   = time.Minute
+	idleAfter      = 2 * time.Minute
+	shutdownWithin = 10 * time.Second
+)
+
+// CheckListen refuses an address that is not on loopback with LISTEN_REFUSED: reading needs no login yet.
+func (c *Coordinator) CheckListen(address net.Addr) error {
+	if c.InsecureListen {
+		return nil
+	}
+	if host, _, err := net.SplitHostPort(address.String()); err == nil && isLoopback(host) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and everybody who reaches it could read everything", address).
+		WithHint("listen on 127.0.0.1 behind a proxy that asks who is there, or say --insecure-listen")
+}
+
+// Serve answers on a listener, which it closes, and does what Run does, until ctx ends; then requests that are being answered get 10 s.
+func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
+	c.init()
+	if err := errors.Join(c.validate(), c.CheckListen(listener.Addr())); err != nil {
+		listener.Close()
+		return err
+	}
+	if c.InsecureListen {
+		c.Log.WarnContext(ctx, "READING NEEDS NO LOGIN: everybody who reaches this address can read everything", "address", listener.Addr().String())
+	}
+	server := &http.Server{
+		Handler:           c.Handler(),
+		ReadHeaderTimeout: headerWithin,
+		IdleTimeout:       idleAfter,
+		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.Run(ctx) })
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
+		defer cancel()
+		if err := server.Shutdown(ending); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	return group.Wait()
+}

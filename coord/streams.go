@@ -1,0 +1,143 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+const (
+	heartbeat     = 15 * time.Second
+	writeWithin   = 10 * time.Second // a reader that takes no bytes for so long is cut off; it resumes where it was
+	eventsAtOnce  = 200
+	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
+)
+
+// stream is an open event stream. It keeps nothing but its place: events are read from the ledger as fast as the reader takes them.
+type stream struct {
+	c      *Coordinator
+	ctx    context.Context
+	filter ledger.EventFilter
+	after  int64
+	reset  bool // what came after `after` is gone
+}
+
+// open begins a stream after an event: the one that the client names, or the default.
+func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64, standard func(oldest, newest int64) int64) (*stream, error) {
+	for _, t := range topics {
+		if !t.Valid() {
+			return nil, writ.Errorf(writ.CodeBadRequest, "there is no topic %q", t).WithHint("topics are %v", ledger.Topics)
+		}
+		filter.Topics = append(filter.Topics, string(t))
+	}
+	oldest, newest, err := c.Ledger.EventRange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{c: c, ctx: ctx, filter: filter}
+	switch {
+	case named == nil:
+		s.after = standard(oldest, newest)
+	case *named < oldest-1 || *named > newest: // forgotten, or of a ledger that is no more
+		s.after, s.reset = newest, true
+	default:
+		s.after = *named
+	}
+	return s, nil
+}
+
+// VisitWatchResponse and VisitWatchRunResponse make the stream the answer to a request.
+
+func (s *stream) VisitWatchResponse(w http.ResponseWriter) error    { return s.serve(w) }
+func (s *stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.serve(w) }
+
+// serve streams until the reader goes, is too slow, or the coordinator stops. Errors after the first byte can only end the stream.
+func (s *stream) serve(w http.ResponseWriter) error {
+	select {
+	case s.c.streams <- struct{}{}:
+		defer func() { <-s.c.streams }()
+	default:
+		return writ.Errorf(writ.CodeTooManyWatchers, "%d event streams are open", cap(s.c.streams))
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // or a proxy keeps events to itself
+	w.WriteHeader(http.StatusOK)
+	if err := s.flow(w); err != nil && s.ctx.Err() == nil {
+		s.c.Log.DebugContext(s.ctx, "event stream cut off", "request", askedOf(s.ctx).id, "after", s.after, "err", err)
+	}
+	return nil
+}
+
+func (s *stream) flow(w http.ResponseWriter) error {
+	control := http.NewResponseController(w)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
+	if _, err := fmt.Fprint(w, retryAfterCut); err != nil {
+		return err
+	}
+	if s.reset {
+		if _, err := (&api.Message{ID: s.after, Reset: true}).WriteTo(w); err != nil {
+			return err
+		}
+	}
+	for {
+		news := s.c.news.next()
+		more, err := s.write(w)
+		if err == nil {
+			err = control.Flush()
+		}
+		if err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-news:
+		case <-beat.C:
+			_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
+			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
+				return err
+			}
+		case <-s.ctx.Done():
+			return nil
+		case <-s.c.stopping:
+			return nil
+		}
+	}
+}
+
+// write writes the events that there are and reports whether there may be more at once.
+func (s *stream) write(w http.ResponseWriter) (more bool, err error) {
+	_, newest, err := s.c.Ledger.EventRange(s.ctx) // first: what comes meanwhile is found the next time
+	if err != nil {
+		return false, err
+	}
+	if newest <= s.after {
+		return false, nil
+	}
+	events, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
+	if err != nil {
+		return false, err
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin))
+	for _, e := range events {
+		if _, err := (&api.Message{ID: e.ID, Event: eventView(e)}).WriteTo(w); err != nil {
+			return false, err
+		}
+		s.after = e.ID
+	}
+	if len(events) == eventsAtOnce {
+		return true, nil
+	}
+	s.after = max(s.after, newest) // what the filter passed over need not be looked at again
+	return false, nil
+}

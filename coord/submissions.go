@@ -1,0 +1,167 @@
+package coord
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// Submit takes a signed script: verify, record, answer. Its datacenter gets it when it is connected. The same payload again is answered
+// with what became of the first.
+func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) (writ.Submission, error) {
+	c.init()
+	log := c.Log.With("remote", remote)
+	v, err := c.check(ctx, signed)
+	if err != nil {
+		c.refused(ctx, log, "submission", err)
+		return writ.Submission{}, err
+	}
+	log = log.With("run", v.Run, "signer", v.Signer, "dc", v.Payload.Datacenter)
+	in := ledger.Incoming{
+		Submission: writ.Submission{
+			Payload: v.Digest, Run: v.Run, Datacenter: v.Payload.Datacenter, Project: v.Payload.Project, Signer: v.Signer,
+			Script: v.Payload.Script.Name, Received: c.Now(), Expires: v.Payload.Expires,
+		},
+		ProjectName: v.Payload.ProjectName,
+		Signed:      signed,
+	}
+	if v.Payload.Deployment != (identity.Deployment{}) {
+		in.Deployment = v.Payload.Deployment.String()
+	}
+	s, added, err := c.Ledger.AddSubmission(ctx, in)
+	if err != nil {
+		return writ.Submission{}, err
+	}
+	if added {
+		c.metrics.submissions.WithLabelValues("accepted").Inc()
+		log.InfoContext(ctx, "submission accepted", "script", s.Script, "state", s.State)
+		c.news.wake()
+	} else {
+		c.metrics.submissions.WithLabelValues("repeated").Inc()
+		log.InfoContext(ctx, "submission came again", "state", s.State)
+	}
+	c.outbox.wake(s.Datacenter)
+	return s, nil
+}
+
+// check is the early check of a submission.
+func (c *Coordinator) check(ctx context.Context, signed []byte) (*identity.Verified, error) {
+	verifier, err := c.verifier(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.SkipEarlyCheckForTest {
+		return c.unchecked(verifier.Roster, signed), nil
+	}
+	return verifier.Submission(signed)
+}
+
+// unchecked reads what can be read of a submission that nobody verified. What cannot be read is for the roster's first datacenter.
+func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identity.Verified {
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		text = signed
+	}
+	payload, err := identity.ParsePayload(text)
+	if err != nil {
+		payload = &identity.Payload{Expires: c.Now().Add(time.Minute)}
+		if len(roster.Datacenters) > 0 {
+			payload.Datacenter = roster.Datacenters[0].ID
+		}
+	}
+	digest := writ.DigestOf(text)
+	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed}
+}
+
+// refused logs and counts what was not let in.
+func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string, err error) {
+	code := writ.CodeOf(err)
+	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
+	log.WarnContext(ctx, what+" refused", "code", code, "err", err)
+}
+
+// State takes any other signed statement: verify, hand it to its datacenter, pass on the answer. If the datacenter is away nothing
+// happens, and the client may try again until the statement expires.
+func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (link.StatementAnswer, error) {
+	c.init()
+	log := c.Log.With("remote", remote)
+	statement, err := c.checkStatement(ctx, signed)
+	if err != nil {
+		c.refused(ctx, log, "statement", err)
+		return link.StatementAnswer{}, err
+	}
+	log = log.With("subject", statement.Subject, "decision", statement.Decision, "signer", statement.Signer, "dc", statement.Datacenter)
+	var answer link.StatementAnswer
+	err = c.links.Request(ctx, statement.Datacenter, link.VerbStatement, link.Statement{Signed: signed}, &answer, nil)
+	if err != nil {
+		c.refused(ctx, log, "statement", err)
+		return link.StatementAnswer{}, err
+	}
+	c.metrics.statements.Inc()
+	log.InfoContext(ctx, "statement carried out", "done", answer.Done)
+	return answer, nil
+}
+
+func (c *Coordinator) checkStatement(ctx context.Context, signed []byte) (*identity.Statement, error) {
+	if c.SkipEarlyCheckForTest {
+		text, _, err := identity.Split(signed)
+		if err != nil {
+			return nil, err
+		}
+		return identity.ParseStatement(text)
+	}
+	verifier, err := c.verifier(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := verifier.Statement(signed)
+	if err != nil {
+		return nil, err
+	}
+	return v.Statement, nil
+}
+
+// expireAtOnce is how many submissions one round of expire looks at.
+const expireAtOnce = 100
+
+// expire ends submissions that waited too long. One that is on its way at the moment is left alone: its datacenter decides.
+func (c *Coordinator) expire(ctx context.Context) {
+	overdue, err := c.Ledger.Overdue(ctx, c.Now(), expireAtOnce)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.Log.WarnContext(ctx, "cannot look for expired submissions", "err", err)
+		}
+		return
+	}
+	for _, s := range overdue {
+		release, free := c.outbox.hold(s.Payload)
+		if !free {
+			continue
+		}
+		c.expireOne(ctx, s)
+		release()
+	}
+}
+
+func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) {
+	log := c.Log.With("run", s.Run, "dc", s.Datacenter)
+	reason := writ.Errorf(writ.CodeExpired, "it could be accepted until %s, and its datacenter did not take it before", s.Expires.Format(time.RFC3339))
+	if trouble := c.outbox.trouble(s.Payload); trouble != nil {
+		reason = writ.Errorf(writ.CodeExpired, "it could be accepted until %s; until then its datacenter said: %s", s.Expires.Format(time.RFC3339), trouble.Message)
+	}
+	err := c.Ledger.Reject(ctx, s.Payload, writ.SubmissionExpired, reason.WithHint("sign it again, with a longer --expires if the datacenter may be away for long"))
+	switch {
+	case err == nil:
+		c.metrics.submissions.WithLabelValues("expired").Inc()
+		log.InfoContext(ctx, "submission expired", "expires", s.Expires)
+		c.outbox.forget(s.Payload)
+		c.news.wake()
+	case writ.CodeOf(err) != writ.CodeConflict && ctx.Err() == nil:
+		log.WarnContext(ctx, "cannot expire submission", "err", err)
+	}
+}

@@ -1,0 +1,129 @@
+package coord
+
+import (
+	"context"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// runView shows a run. While it waits, it says for what.
+func (c *Coordinator) runView(r ledger.Run) api.Run {
+	v := viewOf(r.Run, api.RunState(r.State))
+	v.Created = r.Created
+	if r.State == ledger.StateWaiting {
+		v.Reason = c.WhyWaiting(r)
+	}
+	return v
+}
+
+func viewOf(r writ.Run, state api.RunState) api.Run {
+	return api.Run{
+		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment,
+		Signer: r.Signer, Script: r.Script, Payload: r.Payload, State: state, Reason: r.Reason, Failure: r.Failure,
+		Output: r.Output, Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
+	}
+}
+
+// WhyWaiting says in a sentence why a submission waits.
+func (c *Coordinator) WhyWaiting(r ledger.Run) string {
+	name := string(r.Datacenter)
+	if roster := c.rosters.current.Load(); roster != nil {
+		if d := roster.Datacenter(r.Datacenter); d != nil {
+			name = d.Name
+		}
+	}
+	if _, connected := c.links.Session(r.Datacenter); !connected {
+		return "waits for the datacenter " + name + " to connect"
+	}
+	if trouble := c.outbox.trouble(r.Payload); trouble != nil {
+		return "the datacenter " + name + " cannot take it yet: " + trouble.Message
+	}
+	return "is on its way to the datacenter " + name
+}
+
+func valuesView(v link.RunValues) api.RunValues {
+	shown := api.RunValues{Run: viewOf(v.Run, api.RunState(v.Run.State)), Calls: []api.CallValues{}}
+	for _, call := range v.Calls {
+		shown.Calls = append(shown.Calls, api.CallValues{Call: call.Call, Args: call.Args, Values: call.Values})
+	}
+	return shown
+}
+
+func eventView(e ledger.Event) api.Event {
+	v := api.Event{
+		ID: e.ID, Datacenter: e.Datacenter, Topic: api.Topic(e.Topic()), Journal: e.Journal, Seq: e.Seq, Time: e.Time,
+		Submission: e.Submission, Call: e.Call, Log: e.Log, Node: e.Node, Resource: e.Resource,
+	}
+	if e.Run != nil {
+		run := viewOf(*e.Run, api.RunState(e.Run.State))
+		v.Run = &run
+	}
+	return v
+}
+
+// Datacenters lists the datacenters of the roster with their health, which is derived from their links.
+func (c *Coordinator) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
+	all, err := c.Ledger.Datacenters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]api.Datacenter, 0, len(all))
+	for _, d := range all {
+		v := api.Datacenter{
+			ID: d.ID, Name: d.Name, Region: d.Region, Labels: d.Labels, Key: d.Key, Enabled: d.Enabled, Health: api.DatacenterHealthAway,
+		}
+		if s, connected := c.links.Session(d.ID); connected {
+			v.Health, v.Version, v.Roster, v.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()
+		}
+		v.Placeable = v.Enabled && v.Health == api.DatacenterHealthHealthy
+		switch {
+		case !v.Enabled:
+			v.Reason = "it is disabled in the roster"
+		case !v.Placeable:
+			v.Reason = "its supervisor is not connected"
+		}
+		views = append(views, v)
+	}
+	return views, nil
+}
+
+// nodeView shows a node. Of a datacenter that is away nobody knows whether its nodes are alive.
+func (c *Coordinator) nodeView(n writ.Node) writ.Node {
+	if _, connected := c.links.Session(n.Datacenter); !connected && n.Liveness == writ.LivenessReady {
+		n.Liveness = writ.LivenessSilent
+	}
+	return n
+}
+
+func registrationView(r ledger.Registration) api.Registration {
+	v := api.Registration{
+		Token: r.Token, Name: r.Name, Key: r.Key, Nonce: r.Nonce, Proof: r.Proof, URL: r.URL, Received: r.Received,
+	}
+	if key := identity.SSHKey(r.Key); key != nil {
+		v.Fingerprint = ssh.FingerprintSHA256(key)
+	}
+	return v
+}
+
+func regionView(r ledger.Region) api.Region {
+	return api.Region{Name: r.Name, Datacenters: r.Datacenters}
+}
+
+func projectView(p identity.Project) api.Project {
+	return api.Project{ID: p.ID, Name: p.Name, Tenant: p.Tenant}
+}
+
+// views maps a list.
+func views[T, V any](list []T, view func(T) V) []V {
+	all := make([]V, len(list))
+	for i, item := range list {
+		all[i] = view(item)
+	}
+	return all
+}
