@@ -36,6 +36,8 @@ func (tr *transport) Restore(*testing.T) {
 	}
 }
 
+func (tr *transport) Kill(_ *testing.T, q queue.Queue) { _ = q.Close() }
+
 // In a bubble the exam takes no time, and a goroutine that is left behind fails it.
 func TestMemoryPassesTheExam(t *testing.T) {
 	for _, c := range queuetest.Cases() {

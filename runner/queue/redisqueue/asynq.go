@@ -1,0 +1,221 @@
+package redisqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+// What every task gets. asynq would archive, for ever, a task without retries whose process died; and end the context of one
+// without a timeout after 30 minutes and give it to somebody else. Nothing here counts as a failure, so retries are never used up.
+const (
+	taskType   = "job"
+	maxRetries = 10
+	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
+	endHeader  = "end-by"  // unix milliseconds
+)
+
+// handlersMayTake is how long asynq waits for handlers when it is stopped, before it gives their tasks away. Serve waits for them in
+// any case, so it is more than any handler takes.
+const handlersMayTake = 24 * time.Hour
+
+// errStopping is the outcome of a task that was taken when Serve was told to end, before its handler ran.
+var errStopping = errors.New("the queue is being stopped")
+
+// asynqClient puts tasks into queues.
+type asynqClient = asynq.Client
+
+func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
+
+// Push implements queue.Queue.
+func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	// The first one goes alone: with it Redis learns asynq's script, if it did not know it.
+	if err := q.push(ctx, node, tasks[0]); err != nil || len(tasks) == 1 {
+		return away(ctx, err)
+	}
+	rest := tasks[1:]
+	return away(ctx, together(ctx, q.client, len(rest), func(ctx context.Context, i int) error {
+		return q.push(ctx, node, rest[i])
+	}))
+}
+
+func (q *Queue) push(ctx context.Context, node writ.NodeID, t queue.Task) error {
+	headers := map[string]string{endHeader: strconv.FormatInt(t.EndBy.UnixMilli(), 10)}
+	_, err := q.tasks.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, t.Body, headers),
+		asynq.Queue(string(node)),
+		asynq.TaskID(t.ID),
+		asynq.MaxRetry(maxRetries),
+		asynq.Timeout(max(time.Until(t.EndBy), 0)+afterEnd),
+		asynq.Retention(0),
+	)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil
+	}
+	return err
+}
+
+// Serve implements queue.Queue. There must be one at a time for a node, in all processes: what others took of its queue is taken
+// over at the beginning.
+func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
+	q.serving.Add(1)
+	defer q.serving.Done()
+	if !q.takeOver(ctx, node) {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
+	err := s.start(ctx, q.servers(max(slots, 1)))
+	if err == nil {
+		q.tend(ctx, node)
+	}
+	cancel()
+	s.wait()
+	return err
+}
+
+// servers divides slots among asynq servers.
+func (q *Queue) servers(slots int) []int {
+	n := q.Servers
+	if n <= 0 {
+		n = DefaultServers
+	}
+	n = min(n, slots)
+	shares := make([]int, n)
+	for i := range shares {
+		shares[i] = slots / n
+		if i < slots%n {
+			shares[i]++
+		}
+	}
+	return shares
+}
+
+// config is that of one of n servers. Each looks n times more seldom, so that the node keeps to its poll interval.
+func (q *Queue) config(node writ.NodeID, concurrency, n, i int) asynq.Config {
+	poll := q.Poll
+	if poll <= 0 {
+		poll = queue.MinPoll
+	}
+	return asynq.Config{
+		Queues:                   map[string]int{string(node): 1},
+		Concurrency:              concurrency,
+		TaskCheckInterval:        poll * time.Duration(n),
+		ShutdownTimeout:          handlersMayTake,
+		DelayedTaskCheckInterval: 24 * time.Hour, // tend puts tasks back, see layout.go
+		IsFailure:                func(error) bool { return false },
+		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
+		LogLevel:                 asynq.WarnLevel,
+		Logger:                   &asynqLog{log: q.log().With("node", node, "server", i)},
+	}
+}
+
+// service is one Serve at work.
+type service struct {
+	queue    *Queue
+	node     writ.NodeID
+	handle   queue.Handler
+	free     chan struct{} // one place per slot
+	handlers sync.WaitGroup
+	stopping sync.WaitGroup
+}
+
+// start starts asynq servers, which stop when ctx ends.
+func (s *service) start(ctx context.Context, servers []int) error {
+	for i, concurrency := range servers {
+		server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, concurrency, len(servers), i))
+		err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
+			return s.take(ctx, asynqCtx, t)
+		}))
+		if err != nil {
+			return fmt.Errorf("start asynq: %w", err)
+		}
+		s.stopping.Go(func() {
+			<-ctx.Done()
+			server.Stop()
+			server.Shutdown()
+		})
+	}
+	return nil
+}
+
+// take unpacks a task. ctx is that of Serve; asynq's own ends when asynq loses patience with the task, which is none of the handler's
+// business.
+func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
+	id, _ := asynq.GetTaskID(asynqCtx)
+	endBy, _ := strconv.ParseInt(t.Headers()[endHeader], 10, 64)
+	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})
+}
+
+// run has a task handled, once, as soon as a slot is free. It returns nil if it was, whatever came of it. asynq counts slots too, but
+// takes those for free whose tasks it has given up.
+func (s *service) run(ctx context.Context, task queue.Task) error {
+	d, fresh := s.queue.deliveries.begin(s.node, task.ID)
+	if !fresh {
+		select {
+		case <-d.done:
+			return d.err
+		case <-ctx.Done():
+			return errStopping
+		}
+	}
+	s.handlers.Add(1)
+	defer s.handlers.Done()
+	select {
+	case s.free <- struct{}{}:
+		defer func() { <-s.free }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		s.queue.deliveries.abandon(s.node, task.ID, d, errStopping)
+		return errStopping
+	}
+	s.handle.Handle(ctx, s.queue.log(), task)
+	close(d.done)
+	return nil
+}
+
+// wait returns when asynq has stopped and every handler has returned, also those that asynq does not wait for any more.
+func (s *service) wait() {
+	s.stopping.Wait()
+	s.handlers.Wait()
+}
+
+// asynqLog passes on what asynq says: while Redis is away it says the same many times a second, so at most one warning in ten seconds.
+type asynqLog struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (l *asynqLog) Debug(args ...any) {}
+func (l *asynqLog) Info(args ...any)  {}
+func (l *asynqLog) Warn(args ...any)  { l.warn(args) }
+func (l *asynqLog) Error(args ...any) { l.warn(args) }
+func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself goes on
+
+func (l *asynqLog) warn(args []any) {
+	l.mu.Lock()
+	quiet := time.Since(l.last) < 10*time.Second
+	if !quiet {
+		l.last = time.Now()
+	}
+	l.mu.Unlock()
+	if !quiet {
+		l.log.Warn("asynq is in trouble", "err", fmt.Sprint(args...))
+	}
+}

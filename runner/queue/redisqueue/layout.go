@@ -1,0 +1,209 @@
+package redisqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+)
+
+// This file knows how asynq 0.26 lays out a queue: a hash per task with its state; the lists of ids `pending` (taken from the right)
+// and `active` (grown on the left); the sorted sets `lease` (of active tasks) and `retry`. A task that nobody took has the field
+// pending_since, which the first taker removes and nothing here restores: that is how Withdraw tells.
+//
+// asynq gives a task of a dead process to another one after one to three minutes. There is one process per node, so it is simpler
+// and faster here: what is active and unknown to this process is nobody's, and goes back to the queue at once.
+
+func key(node writ.NodeID, name string) string { return "asynq:{" + string(node) + "}:" + name }
+
+const taskKey = "t:" // before the id
+
+// tendEvery is the pause between two looks after what asynq left behind.
+const tendEvery = time.Second
+
+// Missing implements queue.Queue.
+func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	states := make([]*redis.StringCmd, len(ids))
+	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			states[i] = p.HGet(ctx, key(node, taskKey+id), "state")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, away(ctx, err)
+	}
+	var missing []string
+	for i, id := range ids {
+		state, err := states[i].Result()
+		switch {
+		case errors.Is(err, redis.Nil), state == "archived", state == "completed":
+			missing = append(missing, id)
+		case err != nil:
+			return nil, away(ctx, err)
+		}
+	}
+	return missing, nil
+}
+
+// withdrawScript removes tasks that nobody took. KEYS: pending. ARGV: prefix of tasks, ids. It returns the ids that it removed.
+var withdrawScript = redis.NewScript(`
+local gone = {}
+for i = 2, #ARGV do
+	local task = ARGV[1] .. ARGV[i]
+	if redis.call("HGET", task, "state") == "pending" and redis.call("HEXISTS", task, "pending_since") == 1 then
+		redis.call("LREM", KEYS[1], 0, ARGV[i])
+		redis.call("DEL", task)
+		table.insert(gone, ARGV[i])
+	end
+end
+return gone`)
+
+// Withdraw implements queue.Queue.
+func (q *Queue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	withdrawn, err := withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, ids)...).StringSlice()
+	return withdrawn, away(ctx, err)
+}
+
+func arguments(node writ.NodeID, ids []string) []any {
+	args := []any{key(node, taskKey)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return args
+}
+
+// putBackScript puts tasks that nobody works on back where they are taken next. KEYS: active, lease, retry, pending. ARGV: prefix of
+// tasks, ids, the one to be taken last first.
+var putBackScript = redis.NewScript(`
+for i = 2, #ARGV do
+	local task = ARGV[1] .. ARGV[i]
+	local found = redis.call("LREM", KEYS[1], 0, ARGV[i]) + redis.call("ZREM", KEYS[3], ARGV[i])
+	redis.call("ZREM", KEYS[2], ARGV[i])
+	if found > 0 and redis.call("EXISTS", task) == 1 then
+		redis.call("HDEL", task, "pending_since")
+		redis.call("HSET", task, "state", "pending")
+		redis.call("RPUSH", KEYS[4], ARGV[i])
+	end
+end
+return redis.status_reply("OK")`)
+
+// settleScript takes tasks off whose handlers returned. KEYS and ARGV as for putBackScript.
+var settleScript = redis.NewScript(`
+for i = 2, #ARGV do
+	redis.call("LREM", KEYS[1], 0, ARGV[i])
+	redis.call("ZREM", KEYS[2], ARGV[i])
+	redis.call("ZREM", KEYS[3], ARGV[i])
+	redis.call("LREM", KEYS[4], 0, ARGV[i])
+	redis.call("DEL", ARGV[1] .. ARGV[i])
+end
+return redis.status_reply("OK")`)
+
+// takeOver puts back everything that a process before this one left behind. It tries until it can, and returns false if ctx or the
+// queue ends before.
+func (q *Queue) takeOver(ctx context.Context, node writ.NodeID) bool {
+	warned := false
+	for {
+		_, err := q.repair(ctx, node, nil)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() == nil && !warned {
+			warned = true
+			q.log().WarnContext(ctx, "cannot serve the queue yet", "node", node, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-q.closed:
+			return false
+		case <-time.After(tendEvery / 4):
+		}
+	}
+}
+
+// tend repairs again and again until ctx or the queue ends.
+func (q *Queue) tend(ctx context.Context, node writ.NodeID) {
+	tick := time.NewTicker(tendEvery)
+	defer tick.Stop()
+	strangers := []string{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.closed:
+			return
+		case <-tick.C:
+		}
+		next, err := q.repair(ctx, node, strangers)
+		if err != nil {
+			next = []string{} // asynq says enough about the absence of Redis
+		}
+		strangers = next
+	}
+}
+
+// repair compares what Redis believes to be worked on with what this process works on. A task whose handler returned a while ago is
+// taken off. One that nobody knows is put back: at once if before is nil, else if it was a stranger the time before, because it
+// may be on its way from Redis to its handler. repair returns the strangers.
+func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (strangers []string, err error) {
+	var active, failed *redis.StringSliceCmd
+	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		active = p.LRange(ctx, key(node, "active"), 0, -1)
+		failed = p.ZRange(ctx, key(node, "retry"), 0, -1)
+		return nil
+	})
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	var back, settled []string
+	strangers = []string{}
+	for _, id := range append(failed.Val(), active.Val()...) {
+		switch d := q.deliveries.get(node, id); {
+		case d == nil && (before == nil || slices.Contains(before, id)):
+			back = append(back, id)
+		case d == nil:
+			strangers = append(strangers, id)
+		case d.over() && (d.seen || before == nil):
+			settled = append(settled, id)
+		case d.over():
+			d.seen = true
+		}
+	}
+	if err := q.move(ctx, node, putBackScript, back); err != nil {
+		return nil, err
+	}
+	if err := q.move(ctx, node, settleScript, settled); err != nil {
+		return nil, err
+	}
+	return strangers, q.forget(ctx, node)
+}
+
+// move runs one of the scripts on tasks.
+func (q *Queue) move(ctx context.Context, node writ.NodeID, script *redis.Script, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	keys := []string{key(node, "active"), key(node, "lease"), key(node, "retry"), key(node, "pending")}
+	return away(ctx, script.Run(ctx, q.client, keys, arguments(node, ids)...).Err())
+}
+
+// forget drops the memory of tasks that are over here and gone there.
+func (q *Queue) forget(ctx context.Context, node writ.NodeID) error {
+	gone, err := q.Missing(ctx, node, q.deliveries.over(node)...)
+	if err != nil {
+		return err
+	}
+	q.deliveries.forget(node, gone...)
+	return nil
+}

@@ -1,0 +1,140 @@
+// Package redisqueue is the queue on Redis: asynq for jobs, streams for messages. It knows Redis and asynq, and not what it carries.
+// Redis here is delivery only: what is lost in it is delivered again from the journals at both ends.
+//
+// Keys of a node: those of asynq ("asynq:{<node>}:…") and its two streams ("writ:{<node>}:in", "writ:{<node>}:out"). The generation
+// is one key, so a Redis database belongs to one datacenter. At most about 10,000 messages wait in a stream; then the oldest are
+// dropped, because a reader that stays away must not fill the memory of Redis: results are sent until they are acknowledged, and a
+// newer beat says more than an older one.
+package redisqueue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+const generationKey = "writ:generation"
+
+// Queue is a queue on Redis. Make it with Open or New; set its fields before the first call.
+type Queue struct {
+	// Poll is the mean time between two looks of a node into its empty queue; queue.MinPoll if 0. See queue.PollInterval.
+	Poll time.Duration
+	// Servers is how many asynq servers share the work of a Serve; DefaultServers if 0. One of them takes tasks one after the other,
+	// some 9,000 a second over loopback and one per round trip over a network.
+	Servers int
+	// Log gets what happens in the background; it may be nil.
+	Log *slog.Logger
+
+	client     *redis.Client
+	borrowed   bool          // client is the caller's
+	reader     *redis.Client // for commands that block, which must not take the pool's connections
+	tasks      *asynqClient
+	deliveries deliveries
+	closed     chan struct{}
+	closing    sync.Once
+	serving    sync.WaitGroup
+
+	mu      sync.Mutex
+	cursors map[queue.Stream]*cursor
+	held    []queue.Message // received and not handed out yet
+}
+
+// DefaultServers gives most of what more of them give.
+const DefaultServers = 2
+
+var _ queue.Queue = (*Queue)(nil)
+
+// Silence stops go-redis from writing to stderr, for the whole process. Everything that it writes there is also in an error that this
+// package returns or logs; while Redis is away it is many lines a second. It is for main functions.
+func Silence() { logging.Disable() }
+
+// Open returns the queue at a Redis URL: redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n. It does
+// not connect. An unusable URL is a USAGE error.
+func Open(rawURL string) (*Queue, error) {
+	options, err := redis.ParseURL(rawURL)
+	if err != nil {
+		var cause *url.Error
+		if errors.As(err, &cause) {
+			err = cause.Err // without the URL, which may hold a password
+		}
+		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
+			WithHint("write redis://host:port/0, rediss://user:password@host:port/0 or unix:///path/to/redis.sock")
+	}
+	options.DialTimeout = cmp.Or(options.DialTimeout, 2*time.Second)
+	options.ReadTimeout = cmp.Or(options.ReadTimeout, 3*time.Second)
+	options.DialerRetries = 1 // a command is tried again as a whole
+	options.ContextTimeoutEnabled = true
+	options.DisableIdentity = true // one command less that a node's ACL must allow
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	q := New(redis.NewClient(options))
+	q.borrowed = false
+	return q, nil
+}
+
+// New returns the queue at the Redis of client, which stays the caller's to close.
+func New(client *redis.Client) *Queue {
+	options := *client.Options()
+	// A read that is tried again after its reply was lost would pass over what was in the reply.
+	options.MaxRetries = -1
+	q := &Queue{
+		client:   client,
+		borrowed: true,
+		reader:   redis.NewClient(&options),
+		closed:   make(chan struct{}),
+		cursors:  map[queue.Stream]*cursor{},
+	}
+	q.tasks = newAsynqClient(client)
+	client.AddHook(burstHook{})
+	return q
+}
+
+// Close implements queue.Queue. A Serve that is still at work ends first: asynq does not survive that its client is closed.
+func (q *Queue) Close() error {
+	q.closing.Do(func() { close(q.closed) })
+	q.serving.Wait()
+	err := q.reader.Close()
+	if !q.borrowed {
+		err = errors.Join(err, q.client.Close())
+	}
+	return err
+}
+
+// Generation implements queue.Queue.
+func (q *Queue) Generation(ctx context.Context) (string, error) {
+	mark, err := q.client.Get(ctx, generationKey).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return mark, away(ctx, err)
+}
+
+// SetGeneration implements queue.Queue.
+func (q *Queue) SetGeneration(ctx context.Context, mark string) error {
+	return away(ctx, q.client.Set(ctx, generationKey, mark, 0).Err())
+}
+
+func (q *Queue) log() *slog.Logger { return cmp.Or(q.Log, slog.New(slog.DiscardHandler)) }
+
+// away makes an error of Redis or of the way to it the one error of this package. The end of the caller's own context stays what it is.
+func away(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis does not do its work: %v", err), Err: err}
+	}
+}
