@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"charm.land/fang/v2"
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// app is one use of the command line.
+type app struct {
+	*terminal.Terminal
+	flags globalFlags
+}
+
+// globalFlags are those that most commands share.
+type globalFlags struct {
+	config  string
+	context string
+	servers []string
+	cluster string
+	project string
+	key     string
+}
+
+// run carries out a command line and returns its exit code. A first interrupt ends the command's context, a second one the process.
+func run(args []string, in, out, err *os.File, environ []string) int {
+	a := &app{Terminal: terminal.New(in, out, err, environ)}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(a.Err)
+	failed := fang.Execute(ctx, root,
+		fang.WithVersion(version()),
+		fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) { a.Fail(err) }))
+	return terminal.ExitCode(failed)
+}
+
+// root returns the whole tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "writ",
+		Short: "Signed scripts that become finished work in datacenters",
+		Long: `writ carries signed scripts to datacenters and turns them into finished work on nodes.
+
+A script is signed with an SSH key. The supervisor of the datacenter verifies the signature itself, so that nobody
+in the middle can make it act.`,
+		Example: `  # everything on this machine, with an example, a result and a dashboard
+  writ demo
+
+  # everything on this machine, for as long as you like
+  writ dev --data ./dev
+
+  # in another shell: check, sign, hand in and watch a script
+  WRIT_CONFIG=./dev/client.yaml writ submit web.tengo`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.fillFlags(cmd)
+		},
+	}
+	a.addGlobalFlags(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return writ.Errorf(writ.CodeUsage, "%v", err).WithHint("%s --help", cmd.CommandPath())
+	})
+	root.AddGroup(
+		&cobra.Group{ID: groupEveryday, Title: "Everyday"},
+		&cobra.Group{ID: groupAdmin, Title: "Administration"},
+		&cobra.Group{ID: groupDaemons, Title: "Daemons"},
+	)
+	addTo(root, groupEveryday, a.checkCommand(), a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand(), a.explainCommand())
+	addTo(root, groupAdmin, a.initCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.userCommand(), a.projectCommand(),
+		a.resourceCommand(), a.contextCommand(), a.doctorCommand())
+	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand())
+	root.AddCommand(a.versionCommand())
+	return root
+}
+
+const (
+	groupEveryday = "everyday"
+	groupAdmin    = "admin"
+	groupDaemons  = "daemons"
+)
+
+func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
+}
+
+func (a *app) addGlobalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.flags.config, "config", config.DefaultPath(), "file with contexts")
+	f.StringVar(&a.flags.context, "context", "", "context to use, instead of the current one")
+	f.StringSliceVar(&a.flags.servers, "server", nil, "URLs of coordinators, tried in this order")
+	f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to believe in")
+	f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
+	f.StringVar(&a.flags.key, "key", "", "SSH key to sign with: a file, \"agent\" or \"agent:SHA256:…\"")
+	f.VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml or name")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
+	for _, name := range []string{"config", "context", "server", "cluster", "project", "key"} {
+		fromEnvironment(f, name)
+	}
+	complete(root, "output", terminal.FormatNames()...)
+}
+
+// complete offers fixed values for a flag to the completion of shells.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag was defined a line ago
+	}
+}
+
+// family returns a command that only has subcommands.
+func family(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// noSuchCommand refuses arguments where only subcommands are possible.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := writ.Errorf(writ.CodeUsage, "there is no command %q", cmd.CommandPath()+" "+args[0])
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+		return err.WithHint("did you mean `%s %s`?", cmd.CommandPath(), close[0])
+	}
+	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
+}
+
+// exactly demands arguments and names those that are missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+		case len(args) > len(names):
+			return writ.Errorf(writ.CodeUsage, "%q is too much", args[len(names)]).WithHint("%s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// isInterrupt reports whether a command ended because its person said so.
+func isInterrupt(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled))
+}

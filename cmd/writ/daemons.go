@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/identity"
+	"writ/runner"
+)
+
+// logFlags say how a daemon logs.
+type logFlags struct {
+	level  string
+	format string
+}
+
+func (l *logFlags) add(c *cobra.Command, level string) {
+	f := c.Flags()
+	f.StringVar(&l.level, "log-level", level, "debug, info, warn or error")
+	f.StringVar(&l.format, "log-format", "text", "text or json")
+	fromEnvironment(f, "log-level", "log-format")
+	complete(c, "log-level", "debug", "info", "warn", "error")
+	complete(c, "log-format", "text", "json")
+}
+
+// log returns the log of a daemon, on standard error.
+func (a *app) log(l logFlags) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no level of a log", l.level).WithHint("use debug, info, warn or error")
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch l.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.Err, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(a.Err, options)), nil
+	default:
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no format of a log", l.format).WithHint("use text or json")
+	}
+}
+
+// daemonCommand completes a command that serves until it is told to stop.
+func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
+	var l logFlags
+	l.add(c, "info")
+	settingsFile(c)
+	c.Args = exactly()
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		log, err := a.log(l)
+		if err != nil {
+			return err
+		}
+		if err := serve(cmd.Context(), log); !isInterrupt(cmd.Context(), err) {
+			return err
+		}
+		log.Info("stopped")
+		return nil
+	}
+	return c
+}
+
+func (a *app) coordCommand() *cobra.Command {
+	var data, listen, publicURL string
+	var rosters, coordinators []string
+	var insecure bool
+	c := a.daemonCommand(&cobra.Command{
+		Use:   "coord",
+		Short: "Run a coordinator: it takes signed texts, brings them to datacenters, and shows what becomes of them",
+		Long: `Runs a coordinator with the API and the dashboard. It holds no key that could sign anything.
+
+It begins with the rosters that are in its data directory ("writ init" puts the first one there) or that are given.`,
+		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
+	}, func(ctx context.Context, log *slog.Logger) error {
+		signed, cluster, err := daemon.RostersFor(data, rosters)
+		if err != nil {
+			return err
+		}
+		l, err := daemon.Listen(listen)
+		if err != nil {
+			return err
+		}
+		coordinator := &daemon.Coord{
+			Data: data, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
+			InsecureListen: insecure, Version: version(), Log: log,
+		}
+		return coordinator.Run(ctx, func() {})
+	})
+	f := c.Flags()
+	dataFlag(c, &data)
+	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
+	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
+	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
+	f.StringSliceVar(&coordinators, "coordinator", nil, "URLs of other coordinators of the cluster")
+	f.BoolVar(&insecure, "insecure-listen", false, "listen where others can read everything: reading needs no login yet")
+	fromEnvironment(f, "listen", "public-url")
+	return c
+}
+
+func (a *app) supervisorCommand() *cobra.Command {
+	var s daemon.Supervisor
+	var listen, join string
+	c := a.daemonCommand(&cobra.Command{
+		Use:   "supervisor",
+		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
+		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key it registers
+with the coordinator and waits until a root operator has added it with "writ dc add", which also makes the token.
+
+It keeps a link to the coordinators; while they are away the work that is here goes on.`,
+		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
+	}, func(ctx context.Context, log *slog.Logger) error {
+		s.Cluster, s.Version, s.Log = writ.ClusterID(a.flags.cluster), version(), log
+		if err := needRedis(s.Redis); err != nil {
+			return err
+		}
+		token, err := joinToken(join)
+		if err != nil {
+			return err
+		}
+		s.Token = token
+		if s.Listener, err = daemon.Listen(listen); err != nil {
+			return err
+		}
+		return s.Run(ctx, func() {})
+	})
+	f := c.Flags()
+	dataFlag(c, &s.Data)
+	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
+	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "URLs of coordinators")
+	f.StringVar(&join, "join", "", "token of `writ dc add`; @FILE reads it from a file")
+	f.StringVar(&s.Redis, "redis", "", "URL of the datacenter's Redis")
+	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
+	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
+	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
+	fromEnvironment(f, "dc", "coordinator", "join", "redis", "listen")
+	return c
+}
+
+func (a *app) runnerCommand() *cobra.Command {
+	r := daemon.Runner{Drivers: daemon.DriversAuto}
+	var join string
+	c := a.daemonCommand(&cobra.Command{
+		Use:   "runner",
+		Short: "Run a node: it takes sealed jobs, verifies them and acts",
+		Long: `Runs a node. It joins at the first start, with a token of "writ token create"; without one it needs --cluster, and waits until
+somebody approves it.
+
+Real drivers are used wherever this version and this host have them, simulated ones elsewhere; which, and why, is logged.`,
+		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
+	}, func(ctx context.Context, log *slog.Logger) error {
+		r.Cluster, r.Version, r.Log = writ.ClusterID(a.flags.cluster), version(), log
+		if r.Supervisor == "" {
+			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
+		}
+		if err := needRedis(r.Redis); err != nil {
+			return err
+		}
+		token, err := joinToken(join)
+		if err != nil {
+			return err
+		}
+		if token != nil {
+			r.Token = token.String()
+		}
+		return r.Run(ctx, func(drivers []writ.NodeDriver) {
+			for _, d := range drivers {
+				log.Info("driver", "module", d.Module, "driver", d.Name, "simulated", d.Simulated, "detail", d.Detail)
+			}
+		})
+	})
+	f := c.Flags()
+	dataFlag(c, &r.Data)
+	f.StringVar(&r.Name, "name", hostName(), "what the node wants to be called")
+	f.StringVar(&r.Supervisor, "supervisor", "", "URL of the supervisor's door for nodes")
+	f.StringVar(&join, "join", "", "token of `writ token create`; @FILE reads it from a file")
+	f.StringVar(&r.Redis, "redis", "", "URL of the datacenter's Redis")
+	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
+	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "CPUs to offer; measured if 0")
+	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
+	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
+	driverFlags(c, &r.Drivers, &r.Speed)
+	f.DurationVar(&r.Poll, "poll", 20*time.Millisecond, "mean pause between two looks into an empty queue")
+	fromEnvironment(f, "name", "supervisor", "join", "redis", "slots")
+	return c
+}
+
+// driverFlags say which drivers a node gets.
+func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64) {
+	c.Flags().StringVar((*string)(drivers), "drivers", string(daemon.DriversAuto), "auto: real ones where there are any; simulated: nothing on the host is touched")
+	c.Flags().Float64Var(speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed")
+	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated))
+}
+
+// hostName is a proper name for a node on this host.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	if !writ.ValidName(name) {
+		return ""
+	}
+	return name
+}
+
+func needRedis(url string) error {
+	if url == "" {
+		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
+	}
+	return nil
+}
+
+// joinToken reads a token that may be given as @FILE, nil for none.
+func joinToken(join string) (*identity.Token, error) {
+	if join == "" {
+		return nil, nil
+	}
+	text, err := secretFrom(join)
+	if err != nil {
+		return nil, err
+	}
+	token, err := identity.ParseToken(text)
+	if err != nil {
+		return nil, err
+	}
+	return &token, nil
+}
+
+func (a *app) devCommand() *cobra.Command {
+	d := daemon.Dev{Drivers: daemon.DriversAuto}
+	var l logFlags
+	var listen string
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything in one process on this machine",
+		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own: the same parts as one process per role,
+over the same doors. What it makes survives in the data directory; Ctrl-C ends it.
+
+It uses redis-server if that is on PATH, and a stand-in inside the process otherwise.`,
+		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := a.log(l)
+			if err != nil {
+				return err
+			}
+			if d.Datacenters < 1 || d.Nodes < 1 || d.Datacenters*d.Nodes > maxDevNodes {
+				return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", d.Datacenters, d.Nodes).
+					WithHint("at least 1 of each, and at most %d nodes in all", maxDevNodes)
+			}
+			if d.Listener, err = daemon.Listen(listen); err != nil {
+				return err
+			}
+			d.Version, d.Log, d.Note = version(), log, a.Note
+			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
+			if isInterrupt(cmd.Context(), err) {
+				a.Note("stopped; everything is kept in %s", d.Data)
+				return nil
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	l.add(c, "warn")
+	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
+	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
+	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
+	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each")
+	driverFlags(c, &d.Drivers, &d.Speed)
+	fromEnvironment(f, "data", "listen")
+	return c
+}
+
+// maxDevNodes bounds what one process is asked to simulate.
+const maxDevNodes = 64
+
+func (a *app) showDev(cluster daemon.DevCluster) {
+	a.Note("")
+	for _, d := range cluster.Drivers {
+		a.Note("  %s", driverLine(d))
+	}
+	a.Note(`
+Dashboard: %s
+In another shell:
+  export WRIT_CONFIG=%s
+  writ submit FILE.tengo
+`, cluster.URL, cluster.Client)
+	a.Done("ready; Ctrl-C ends it")
+}
+
+// driverLine says in a line what serves a module, and why.
+func driverLine(d writ.NodeDriver) string {
+	line := d.Module + ": " + d.Name
+	if d.Simulated && d.Name != "simulated" {
+		line += " (simulated)"
+	}
+	if d.Detail != "" {
+		line += ", " + d.Detail
+	}
+	return line
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// askEvery is the pause between two looks for a supervisor that registers.
+const askEvery = time.Second
+
+func (a *app) datacenterCommand() *cobra.Command {
+	c := family("dc", "Look at datacenters, and add them", a.datacenterListCommand(), a.datacenterAddCommand())
+	c.Aliases = []string{"datacenter"}
+	return c
+}
+
+func (a *app) datacenterListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the datacenters with their health",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			return a.Print(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
+				column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
+				column("REGION", func(d api.Datacenter) string { return d.Region }),
+				column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
+				column("SINCE", func(d api.Datacenter) string { return age(d.Connected) }),
+				column("LABELS", func(d api.Datacenter) string { return labelList(d.Labels) }),
+				column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
+				wide("VERSION", func(d api.Datacenter) string { return d.Version }),
+				wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
+				wide("KEY", func(d api.Datacenter) string { return d.Key }),
+				wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
+			))
+		},
+	}
+}
+
+func labelList(labels map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, name+"="+labels[name])
+	}
+	return strings.Join(all, " ")
+}
+
+func numberOrNone(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// newDatacenter is what `writ dc add` was asked for.
+type newDatacenter struct {
+	writ.Datacenter
+	keyFile   string
+	tokenFile string
+	wait      time.Duration
+}
+
+func (a *app) datacenterAddCommand() *cobra.Command {
+	var d newDatacenter
+	var labels []string
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a datacenter: wait for its supervisor, and sign its key into the roster",
+		Long: `Makes a token for the supervisor of a new datacenter, says how to start it, and waits until it registers with the coordinator.
+The token proves that it is the one that was started with it; then its key is signed into the next version of the roster.
+
+The token never leaves this machine except by you. With --token-file it is written to a file instead of the screen. With --key
+the supervisor's public key is taken from a file and nothing is waited for.`,
+		Example: `  writ dc add dc1 --region eu --label tier=edge
+  writ dc add dc1 --region eu --token-file dc1.token
+  writ dc add dc1 --region eu --key supervisor.pub`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d.Name = args[0]
+			var err error
+			if d.Labels, err = pairs(labels, "--label"); err != nil {
+				return err
+			}
+			return a.addDatacenter(cmd.Context(), d)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&d.Region, "region", "", "region that it is in")
+	f.StringArrayVar(&labels, "label", nil, "name=value to choose it by (repeatable)")
+	f.StringVar(&d.keyFile, "key", "", "file with the supervisor's public key, instead of a token")
+	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
+	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
+	return c
+}
+
+func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
+	switch {
+	case !writ.ValidName(d.Name):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", d.Name).WithHint("use lower-case letters, digits and hyphens")
+	case d.Region == "":
+		return writ.Errorf(writ.CodeUsage, "--region is missing").WithHint("any name will do, like --region here; scripts can be sent by it")
+	case !writ.ValidName(d.Region):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a region", d.Region).WithHint("use lower-case letters, digits and hyphens")
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	roster, err := a.roster(ctx, c)
+	if err != nil {
+		return err
+	}
+	if roster.DatacenterNamed(d.Name) != nil {
+		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s already", d.Name).WithHint("`writ dc list` shows it")
+	}
+	by, err := c.Person(roster) // what cannot be signed must not be waited for
+	if err != nil {
+		return err
+	}
+	by.Close()
+	if err := roster.Allows(by.Name, identity.ActionGovern, "", time.Now()); err != nil {
+		return err
+	}
+	key, err := a.supervisorKey(ctx, c, roster, d)
+	if err != nil {
+		return err
+	}
+	roster, err = c.Amend(ctx, func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
+	if err != nil {
+		return err
+	}
+	added := roster.DatacenterNamed(d.Name)
+	a.Done("datacenter %s is in version %d of the roster, its supervisor is %s", d.Name, roster.Version, identity.Fingerprint(key))
+	return a.Print(terminal.Record(added.Datacenter, string(added.ID),
+		terminal.Field{Title: "datacenter", Value: added.Name},
+		terminal.Field{Title: "id", Value: string(added.ID)},
+		terminal.Field{Title: "region", Value: added.Region},
+		terminal.Field{Title: "labels", Value: labelList(added.Labels)},
+		terminal.Field{Title: "supervisor", Value: identity.Fingerprint(key)}))
+}
+
+// supervisorKey finds out the key of the new datacenter's supervisor.
+func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
+	if d.keyFile != "" {
+		return readSupervisorKey(d.keyFile)
+	}
+	token := identity.NewToken(roster.Cluster)
+	if err := a.handOutToken(c, token, d); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, d.wait)
+	defer stop()
+	for {
+		r, err := findRegistration(ctx, c, token)
+		if err != nil && !writ.AsError(err).Retryable() {
+			return nil, err
+		}
+		if r != nil {
+			return verifyRegistration(token, d.Name, *r)
+		}
+		select {
+		case <-ctx.Done():
+			if context.Cause(ctx) == context.DeadlineExceeded {
+				return nil, writ.Errorf(writ.CodeTimeout, "no supervisor registered with this token in %s", d.wait).
+					WithHint("look at its log; then begin again, with a new token")
+			}
+			return nil, terminal.Interrupted("nothing was changed; the token is worth nothing now")
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// handOutToken gives the token to the person, and says what to do with it.
+func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacenter) error {
+	join := "WRIT_JOIN=" + token.String()
+	if d.tokenFile != "" {
+		if err := config.WriteFile(d.tokenFile, []byte(token.String()+"\n")); err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot write the token: %v", err)
+		}
+		join = "WRIT_JOIN=@" + d.tokenFile
+	}
+	// Shown even if --quiet: without it nothing can go on.
+	fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s writ supervisor --data ./%s --dc %s --coordinator %s --redis redis://127.0.0.1:6379/0\n\n",
+		d.Name, join, d.Name, d.Name, c.Context.Servers[0])
+	a.Note("… waiting until it registers (at most %s)", d.wait)
+	return nil
+}
+
+func findRegistration(ctx context.Context, c *client.Client, token identity.Token) (*api.Registration, error) {
+	list, err := api.Answer[api.RegistrationList](c.API.ListRegistrations(ctx))
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list.Items, func(r api.Registration) bool { return r.Token == token.ID })
+	if i < 0 {
+		return nil, nil
+	}
+	return &list.Items[i], nil
+}
+
+// verifyRegistration believes a registration only if the token made its proof.
+func verifyRegistration(token identity.Token, name string, r api.Registration) (ed25519.PublicKey, error) {
+	if len(r.Key) != ed25519.PublicKeySize || !token.Key().Verify(identity.RegistrationText(r.Token, r.Name, r.Key, r.Nonce), r.Proof) {
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "somebody registered with the id of the token and without the token").
+			WithHint("look at who can reach the coordinator; then begin again, with a new token")
+	}
+	if r.Name != name {
+		return nil, writ.Errorf(writ.CodeConflict, "the supervisor calls its datacenter %q, not %q", r.Name, name).
+			WithHint("start it with --dc %s and a new token", name)
+	}
+	return r.Key, nil
+}
+
+func readSupervisorKey(path string) (ed25519.PublicKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the supervisor's key: %v", err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%s holds no public key", path).WithHint("a supervisor writes supervisor.pub into its data directory")
+	}
+	crypto, ok := key.(ssh.CryptoPublicKey)
+	if ok {
+		if public, ok := crypto.CryptoPublicKey().(ed25519.PublicKey); ok {
+			return public, nil
+		}
+	}
+	return nil, writ.Errorf(writ.CodeUsage, "%s holds no ed25519 key", path)
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/scripts"
+	"writ/scripts/examples"
+)
+
+// demoWithin bounds the demo: it should take some ten seconds.
+const demoWithin = 55 * time.Second
+
+// demoScript is the example that the demo hands in.
+const demoScript = "web.tengo"
+
+// demoResult is what `writ demo -o json` prints.
+type demoResult struct {
+	Signer     string      `json:"signer"`
+	Datacenter string      `json:"datacenter"`
+	Dashboard  string      `json:"dashboard"`
+	Run        api.Run     `json:"run"`
+	Calls      []writ.Call `json:"calls"`
+	Sealed     bool        `json:"sealed"` // the end of the run was verified with the supervisor's key in the roster
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	var keep bool
+	var l logFlags
+	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Show everything at work: a cluster on this machine, an example signed, handed in and done",
+		Long: `Starts "writ dev" in a temporary directory with a throw-away key, signs and hands in an example script, shows its progress,
+verifies the seal on its result and prints what came of it. It ends by itself; with --keep it stays up until Ctrl-C.`,
+		Example: "  writ demo\n  writ demo --keep",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := a.log(l)
+			if err != nil {
+				return err
+			}
+			d.Version, d.Log, d.Note = version(), log, a.Note
+			return a.demo(cmd.Context(), d, keep)
+		},
+	}
+	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
+	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
+	l.add(c, "error")
+	return c
+}
+
+// demo runs a development cluster and the example in it.
+func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
+	dir, err := os.MkdirTemp("", "writ-demo-")
+	if err != nil {
+		return fmt.Errorf("make a temporary directory: %w", err)
+	}
+	defer func() {
+		if rerr := os.RemoveAll(dir); err == nil {
+			err = rerr
+		}
+	}()
+	d.Data = dir
+	if d.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ready, ended := make(chan daemon.DevCluster, 1), make(chan error, 1)
+	go func() { ended <- d.Run(running, func(c daemon.DevCluster) { ready <- c }) }()
+
+	select {
+	case err := <-ended:
+		return err
+	case cluster := <-ready:
+		err = a.showDemo(ctx, cluster, keep)
+	}
+	stop()
+	if stopped := <-ended; err == nil {
+		err = stopped
+	}
+	if ctx.Err() != nil {
+		if keep {
+			return nil
+		}
+		return terminal.Interrupted("")
+	}
+	return err
+}
+
+// showDemo hands in the example, watches it and prints what came of it.
+func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool) error {
+	within, stop := context.WithTimeout(ctx, demoWithin)
+	defer stop()
+	for _, d := range cluster.Drivers {
+		a.Note("  %s", driverLine(d))
+	}
+	result, err := a.runExample(within, cluster)
+	if err != nil {
+		if within.Err() != nil && ctx.Err() == nil {
+			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).WithHint("is this machine very busy? --log-level info tells more")
+		}
+		return err
+	}
+	result.Dashboard = cluster.URL
+	err = a.Print(terminal.View{Data: result, Names: []string{string(result.Run.ID)}, Text: func(bool) string { return demoText(result, keep) }})
+	if err != nil || !keep {
+		return err
+	}
+	a.Note("\nThe cluster stays up until Ctrl-C. In another shell:\n  export WRIT_CONFIG=%s\n  writ run list", cluster.Client)
+	<-ctx.Done()
+	return nil
+}
+
+func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoResult, error) {
+	file, err := config.Load(cluster.Client)
+	if err != nil {
+		return demoResult{}, err
+	}
+	one, err := file.Choose("", config.Context{})
+	if err != nil {
+		return demoResult{}, err
+	}
+	c, err := client.New(one, filepath.Dir(cluster.Client), client.Keys{})
+	if err != nil {
+		return demoResult{}, err
+	}
+	roster, err := c.Roster(ctx)
+	if err != nil {
+		return demoResult{}, err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return demoResult{}, err
+	}
+	defer by.Close()
+	signed, err := signExample(roster, by)
+	if err != nil {
+		return demoResult{}, err
+	}
+	site := roster.Datacenters[0]
+	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, fingerprint(by.PublicKey()), site.Name)
+	submission, err := c.Submit(ctx, signed)
+	if err != nil {
+		return demoResult{}, err
+	}
+	run, err := c.Watch(ctx, submission.Run, newProgress(a.Terminal, roster).watcher())
+	if err != nil {
+		return demoResult{}, err
+	}
+	summary, err := client.Outcome(roster, run)
+	if err != nil {
+		return demoResult{}, fmt.Errorf("verify how the run ended: %w", err)
+	}
+	if summary.State != writ.RunSucceeded {
+		return demoResult{}, a.failed(run, summary.Failure)
+	}
+	run.Output = summary.Output
+	calls, err := c.Calls(ctx, run.ID)
+	return demoResult{Signer: run.Signer, Datacenter: site.Name, Run: run, Calls: calls, Sealed: true}, err
+}
+
+// signExample signs the example for the first datacenter of the roster.
+func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
+	source, err := examples.Files.ReadFile(demoScript)
+	if err != nil {
+		return nil, fmt.Errorf("read the example: %w", err)
+	}
+	project, err := client.Project(roster, client.DefaultProject)
+	if err != nil {
+		return nil, err
+	}
+	order := client.Order{
+		Script: client.NewScript(demoScript, source), Datacenter: roster.Datacenters[0].ID, Project: project,
+		Expires: identity.DefaultValidity, Deadline: defaultDeadline, MaxCalls: scripts.MaxCalls,
+	}
+	text, err := order.Payload(roster, by.Name, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	armored, err := by.Sign(identity.ScriptNamespace, text)
+	return identity.Join(text, armored), err
+}
+
+// demoText is what a person remembers of the demo.
+func demoText(r demoResult, keep bool) string {
+	calls := terminal.List(nil, r.Calls, func(writ.Call) string { return "" },
+		column("CALL", func(c writ.Call) string { return fmt.Sprint(c.Seq) }),
+		column("OPERATION", func(c writ.Call) string { return c.Operation }),
+		column("NAME", func(c writ.Call) string { return c.Name }),
+		column("NODE", func(c writ.Call) string { return c.NodeName }),
+		column("DRIVER", func(c writ.Call) string { return driverName(c) }),
+		column("TOOK", duration),
+		column("CHANGE", func(c writ.Call) string { return string(c.Change) }),
+	)
+	gone := " (it ends with the demo; --keep keeps it)"
+	if keep {
+		gone = ""
+	}
+	return "\n" + terminal.Fields([]terminal.Field{
+		{Title: "signer", Value: r.Signer},
+		{Title: "datacenter", Value: r.Datacenter},
+		{Title: "run", Value: string(r.Run.ID)},
+		{Title: "state", Value: string(r.Run.State) + ", sealed by the datacenter's supervisor and verified"},
+		{Title: "took", Value: tookRun(r.Run)},
+	}, false) + "\n" + calls.Text(false) + "\noutput\n" + outputText(r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
+}

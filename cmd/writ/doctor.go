@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+// finding is what one examination found.
+type finding struct {
+	Check  string `json:"check"`
+	State  string `json:"state"` // ok, warning or problem
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// The states of a finding. Only a problem makes the doctor's exit code 1.
+const (
+	healthy  = "ok"
+	doubtful = "warning"
+	ill      = "problem"
+)
+
+// doctorPatience bounds each question to another machine.
+const doctorPatience = 5 * time.Second
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := a.examine(cmd.Context())
+			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
+				column("CHECK", func(f finding) string { return f.Check }),
+				column("STATE", func(f finding) string { return f.State }),
+				column("DETAIL", func(f finding) string { return f.Detail }),
+				column("FIX", func(f finding) string { return f.Fix })))
+			if err != nil {
+				return err
+			}
+			problems := 0
+			for _, f := range found {
+				if f.State == ill {
+					problems++
+				}
+			}
+			if problems > 0 {
+				return &terminal.ExitError{Exit: writ.ExitFailed}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) examine(ctx context.Context) []finding {
+	var found []finding
+	c, f := a.examineConfig()
+	found = append(found, f)
+	var roster *identity.Roster
+	if c != nil {
+		found = append(found, examineServer(ctx, c)...)
+		var f finding
+		roster, f = examineRoster(ctx, c)
+		found = append(found, f)
+	}
+	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData())
+	for _, t := range tools {
+		found = append(found, t.examine())
+	}
+	return append(found, examineKernel()...)
+}
+
+func (a *app) examineConfig() (*client.Client, finding) {
+	f := finding{Check: "configuration", State: ill}
+	file, err := config.Load(a.flags.config)
+	if err != nil {
+		f.Detail = err.Error()
+		return nil, f
+	}
+	c, err := a.client()
+	if err != nil {
+		f.Detail = err.Error()
+		return nil, f
+	}
+	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
+	if c.Context.Cluster == "" {
+		f.State, f.Detail = doubtful, fmt.Sprintf("%s names no cluster to believe in", file.Path)
+		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
+	}
+	return c, f
+}
+
+// examineServer asks each coordinator, and compares the clocks.
+func examineServer(ctx context.Context, c *client.Client) []finding {
+	var found []finding
+	for _, address := range c.Context.Servers {
+		ctx, stop := context.WithTimeout(ctx, doctorPatience)
+		f := finding{Check: "coordinator " + address, State: ill, Fix: "writ coord --data DIR, or another --server"}
+		began := time.Now()
+		response, err := get(ctx, address+"/readyz")
+		took := time.Since(began)
+		if err != nil {
+			stop()
+			f.Detail = "it does not answer: " + err.Error()
+			found = append(found, f)
+			continue
+		}
+		ready, rerr := api.Answer[api.Readiness](response, nil)
+		switch {
+		case rerr != nil:
+			f.Detail = rerr.Error()
+		case !ready.Ready:
+			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), "look at its log"
+		default:
+			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+shortDuration(took), ""
+		}
+		found = append(found, f, clockFinding(response, began.Add(took/2)))
+		stop()
+	}
+	return found
+}
+
+func get(ctx context.Context, url string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(r)
+}
+
+func failedChecks(r api.Readiness) string {
+	var failed []string
+	for _, c := range r.Checks {
+		if !c.OK {
+			failed = append(failed, c.Name+": "+c.Detail)
+		}
+	}
+	return strings.Join(failed, "; ")
+}
+
+// clockFinding compares this machine's clock with the coordinator's, which HTTP tells to the second. Signed texts allow a minute.
+func clockFinding(r *http.Response, now time.Time) finding {
+	f := finding{Check: "clock", State: healthy}
+	there, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		f.State, f.Detail = doubtful, "the coordinator does not say what time it is"
+		return f
+	}
+	off := now.Sub(there).Abs()
+	f.Detail = fmt.Sprintf("%s apart from the coordinator's", off.Round(time.Second))
+	if off > identity.Skew/2 {
+		f.State, f.Fix = ill, "set the clock: timedatectl set-ntp true"
+	}
+	return f
+}
+
+func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, finding) {
+	f := finding{Check: "roster", State: ill}
+	ctx, stop := context.WithTimeout(ctx, doctorPatience)
+	defer stop()
+	roster, err := c.Roster(ctx)
+	if err != nil {
+		f.Detail = writ.AsError(err).Message
+		f.Fix = writ.AsError(err).Hint
+		return nil, f
+	}
+	left := time.Until(roster.Expires)
+	f.State, f.Detail = healthy, fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly))
+	switch {
+	case left < 0:
+		f.State, f.Fix = ill, "a root operator signs a new version"
+	case left < roster.Expires.Sub(roster.Created)/2:
+		f.State, f.Fix = doubtful, "a root operator should sign a new version"
+	}
+	return roster, f
+}
+
+func (a *app) examineKey(c *client.Client, roster *identity.Roster) finding {
+	f := finding{Check: "signing key", State: ill}
+	keys := a.keys()
+	keys.Passphrase = nil // a doctor only looks
+	if c != nil && keys.Spec == "" {
+		keys.Spec = c.Context.Key
+	}
+	var known func(ssh.PublicKey) bool
+	if roster != nil {
+		known = func(k ssh.PublicKey) bool { return client.PrincipalOf(roster, k) != "" }
+	}
+	key, err := keys.Open(known)
+	if err != nil {
+		e := writ.AsError(err)
+		f.Detail, f.Fix = e.Message, e.Hint
+		return f
+	}
+	defer key.Close()
+	f.State, f.Detail = healthy, key.Spec+" "+fingerprint(key.PublicKey())
+	if roster == nil {
+		return f
+	}
+	if name := client.PrincipalOf(roster, key.PublicKey()); name != "" {
+		f.Detail += " is " + name
+		return f
+	}
+	f.State, f.Detail = ill, f.Detail+" is not in the roster"
+	f.Fix = "a root operator: writ user add NAME --key '" + client.AuthorizedKey(key.PublicKey()) + "'"
+	return f
+}
+
+func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
+
+// examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would.
+func examineEvaluator(ctx context.Context) finding {
+	f := finding{Check: "script sandbox", State: healthy, Detail: "a confined child evaluated a script"}
+	pool := &evaluator.Pool{Size: 1}
+	defer pool.Close()
+	bundle := scripts.Bundle{Main: scripts.Source{Name: "doctor.tengo", Text: []byte("a := 1 + 1\n")}}
+	if _, err := pool.Pass(ctx, bundle, scripts.Inputs{}, nil); err != nil {
+		f.State, f.Detail = ill, "a supervisor cannot evaluate scripts here: "+err.Error()
+		f.Fix = "a Linux kernel 6.2 or newer with Landlock and seccomp; without them run supervisors elsewhere"
+	}
+	return f
+}
+
+// examineData looks whether daemons could keep their state in the usual place.
+func examineData() finding {
+	dir := config.DefaultData()
+	f := finding{Check: "data directory", State: healthy, Detail: dir}
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			if at == filepath.Dir(at) {
+				break
+			}
+			continue
+		}
+		if !info.IsDir() {
+			f.State, f.Detail, f.Fix = ill, at+" is not a directory", "choose another place with --data"
+			return f
+		}
+		probe, err := os.CreateTemp(at, ".writ-doctor-*")
+		if err != nil {
+			f.State, f.Detail, f.Fix = doubtful, "cannot write to "+at, "choose another place with --data"
+			return f
+		}
+		_ = probe.Close()
+		_ = os.Remove(probe.Name())
+		return f
+	}
+	return f
+}
+
+// tool is a program that writ can use.
+type tool struct {
+	name    string
+	version []string // arguments that make it print its version in the first line
+	use     string
+	fix     string
+}
+
+// tools are all that this version can use; nothing of it is needed for `writ dev`.
+var tools = []tool{
+	{"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in", "apt-get install -y redis-server"},
+	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
+}
+
+func (t tool) examine() finding {
+	f := finding{Check: "tool " + t.name, State: healthy}
+	path, err := exec.LookPath(t.name)
+	if err != nil {
+		f.State, f.Detail, f.Fix = doubtful, "not on PATH: "+t.use, t.fix
+		return f
+	}
+	f.Detail = path
+	if t.version == nil {
+		return f
+	}
+	ctx, stop := context.WithTimeout(context.Background(), doctorPatience)
+	defer stop()
+	if text, err := exec.CommandContext(ctx, path, t.version...).Output(); err == nil {
+		first, _, _ := strings.Cut(string(text), "\n")
+		f.Detail += ", " + terminal.Clean(first)
+	}
+	return f
+}
+
+// examineKernel looks for what the drivers of real tools need of the kernel.
+func examineKernel() []finding {
+	if runtime.GOOS != "linux" {
+		return []finding{{Check: "kernel", State: doubtful, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}
+	}
+	var found []finding
+	for _, k := range []struct{ check, path, use string }{
+		{"kernel kvm", "/dev/kvm", "machines need it; simulated ones do not"},
+		{"kernel tun", "/dev/net/tun", "networks need it; simulated ones do not"},
+		{"kernel cgroup v2", "/sys/fs/cgroup/cgroup.controllers", "containers need it; simulated ones do not"},
+	} {
+		f := finding{Check: k.check, State: healthy, Detail: k.path}
+		if _, err := os.Stat(k.path); err != nil {
+			f.State, f.Detail = doubtful, k.path+" is not there: "+k.use
+		}
+		found = append(found, f)
+	}
+	return found
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/scripts"
+)
+
+// explanation is what is known of a code, whichever table it is in.
+type explanation struct {
+	Code      string    `json:"code"`
+	Kind      writ.Kind `json:"kind,omitempty"`
+	Severity  string    `json:"severity,omitempty"` // of a diagnostic
+	Title     string    `json:"title,omitempty"`    // of a diagnostic
+	Retryable bool      `json:"retryable"`
+	Status    int       `json:"status,omitempty"`
+	Exit      int       `json:"exit"`
+	Explain   string    `json:"explain"`
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain [CODE]",
+		Short: "Tell more about the code of an error or of a diagnostic",
+		Long: `Tells what a code means and what to do: those of errors (NO_CAPACITY) and those of diagnostics of scripts (W0104).
+Without a code it lists all of them.`,
+		Example: "  writ explain NO_CAPACITY\n  writ explain W0104",
+		Args:    cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return codeNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.Print(listExplanations())
+			}
+			e, ok := explainCode(strings.ToUpper(args[0]))
+			if !ok {
+				return writ.Errorf(writ.CodeNotFound, "there is no code %q", args[0]).WithHint("`writ explain` lists them")
+			}
+			return a.Print(e.view())
+		},
+	}
+}
+
+func codeNames() []string {
+	var names []string
+	for _, c := range writ.Codes {
+		names = append(names, string(c.Code))
+	}
+	for _, c := range scripts.Codes {
+		names = append(names, c.Code)
+	}
+	return names
+}
+
+// explainCode looks a code up in both tables.
+func explainCode(code string) (explanation, bool) {
+	if i := slices.IndexFunc(writ.Codes, func(c writ.CodeInfo) bool { return string(c.Code) == code }); i >= 0 {
+		c := writ.Codes[i]
+		return explanation{
+			Code: code, Kind: c.Kind, Retryable: c.Retryable, Status: c.Status, Exit: c.Exit, Explain: c.Explain,
+		}, true
+	}
+	if c, ok := scripts.LookupCode(code); ok {
+		e := explanation{Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain}
+		if c.Severity == scripts.SeverityError {
+			e.Exit = writ.CodeScriptInvalid.Info().Exit
+		}
+		return e, true
+	}
+	return explanation{}, false
+}
+
+func (e explanation) view() terminal.View {
+	return terminal.View{Data: e, Names: []string{e.Code}, Text: func(bool) string {
+		var b strings.Builder
+		if e.Title != "" {
+			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\n", e.Code, e.Severity, e.Title, e.Explain)
+			return b.String()
+		}
+		again := "the same request will fail again"
+		if e.Retryable {
+			again = "the same request may succeed later"
+		}
+		fmt.Fprintf(&b, "%s (%s)\n\n%s\n\n%s; exit code %d, HTTP status %d\n", e.Code, e.Kind, e.Explain, again, e.Exit, e.Status)
+		return b.String()
+	}}
+}
+
+func listExplanations() terminal.View {
+	var all []explanation
+	for _, name := range codeNames() {
+		e, _ := explainCode(name) // it is in one of the tables: the names come from there
+		all = append(all, e)
+	}
+	return terminal.List(all, all, func(e explanation) string { return e.Code },
+		terminal.Column[explanation]{Title: "CODE", Cell: func(e explanation) string { return e.Code }},
+		terminal.Column[explanation]{Title: "EXIT", Cell: func(e explanation) string { return fmt.Sprint(e.Exit) }},
+		terminal.Column[explanation]{Title: "MEANING", Cell: func(e explanation) string { return firstSentence(e) }},
+	)
+}
+
+func firstSentence(e explanation) string {
+	if e.Title != "" {
+		return e.Title
+	}
+	if i := strings.Index(e.Explain, ". "); i > 0 {
+		return e.Explain[:i+1]
+	}
+	return e.Explain
+}

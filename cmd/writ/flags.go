@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/oasdiff/yaml"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"writ"
+)
+
+// environmentMark is the annotation of a flag that names its environment variable.
+const environmentMark = "writ_environment"
+
+// fromEnvironment lets flags be given as environment variables too: --some-thing as WRIT_SOME_THING. The help says so.
+func fromEnvironment(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		f := flags.Lookup(name)
+		if f == nil {
+			panic("no flag " + name) // a mistake in this program
+		}
+		variable := "WRIT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		f.Usage += " ($" + variable + ")"
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[environmentMark] = []string{variable}
+	}
+}
+
+// fillFlags gives the flags that the command line does not set the values of the environment, and a daemon's then those of its
+// configuration file.
+func (a *app) fillFlags(cmd *cobra.Command) error {
+	// A command may shadow a global flag by one of its own; the global one still has its environment variable.
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.Root().PersistentFlags()} {
+		if err := fillFromEnvironment(flags); err != nil {
+			return err
+		}
+	}
+	if file := cmd.LocalNonPersistentFlags().Lookup(settingsFlag); file != nil && file.Value.String() != "" {
+		return fillFromFile(cmd, file.Value.String())
+	}
+	return nil
+}
+
+func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		variable := f.Annotations[environmentMark]
+		if f.Changed || len(variable) == 0 || failed != nil {
+			return
+		}
+		value := os.Getenv(variable[0])
+		if value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			failed = writ.Errorf(writ.CodeUsage, "the environment variable %s: %v", variable[0], err)
+		}
+	})
+	return failed
+}
+
+// settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name is free there.
+const settingsFlag = "config"
+
+// settingsFile adds the flag to a daemon.
+func settingsFile(cmd *cobra.Command) {
+	cmd.Flags().String(settingsFlag, "", "YAML file with the values of flags that are not given")
+}
+
+// fillFromFile sets the flags that nobody has set from a YAML file whose keys are their names.
+func fillFromFile(cmd *cobra.Command, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot read the settings: %v", err)
+	}
+	var settings map[string]any
+	if _, err := yaml.Unmarshal(text, &settings, yaml.DecodeOpts{}); err != nil {
+		return writ.Errorf(writ.CodeUsage, "the settings in %s cannot be read: %v", path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		value := settings[name]
+		f := cmd.LocalNonPersistentFlags().Lookup(name)
+		if f == nil || name == settingsFlag {
+			return writ.Errorf(writ.CodeUsage, "%s: %s has no setting %q", path, cmd.CommandPath(), name).WithHint("%s --help", cmd.CommandPath())
+		}
+		if f.Changed {
+			continue
+		}
+		values := []any{value}
+		if list, ok := value.([]any); ok {
+			values = list
+		}
+		for _, v := range values {
+			if err := cmd.Flags().Set(name, fmt.Sprint(v)); err != nil {
+				return writ.Errorf(writ.CodeUsage, "%s: %s: %v", path, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pairs reads "name=value" words into a map.
+func pairs(words []string, what string) (map[string]string, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(words))
+	for _, w := range words {
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || name == "" {
+			return nil, writ.Errorf(writ.CodeUsage, "%s %q is not of the form name=value", what, w)
+		}
+		if _, twice := m[name]; twice {
+			return nil, writ.Errorf(writ.CodeUsage, "%s %q is given twice", what, name)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+// secretFrom reads a secret that may be given as @FILE, so that it never stands in a list of processes.
+func secretFrom(value string) (string, error) {
+	path, isFile := strings.CutPrefix(value, "@")
+	if !isFile {
+		return value, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

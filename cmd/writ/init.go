@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+// The files of a data directory that the command line makes.
+const (
+	clientFile = "client.yaml"
+	newKeyFile = "root.key"
+)
+
+// founding is what `writ init` did.
+type founding struct {
+	Cluster     writ.ClusterID `json:"cluster"`
+	Name        string         `json:"name"`
+	Key         string         `json:"key"`
+	Fingerprint string         `json:"fingerprint"`
+	Roster      string         `json:"roster"`
+	Client      string         `json:"client"`
+	Expires     time.Time      `json:"expires"`
+}
+
+func (a *app) initCommand() *cobra.Command {
+	var data, name, server string
+	var newKey bool
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Found a cluster: the first version of its roster, signed by you",
+		Long: `Founds a cluster. Your SSH key becomes the root of the roster: its hash is the cluster's id, and what every machine
+that joins believes in. You become its first root operator and may do everything in it.
+
+It writes the signed roster, and client.yaml for the commands that talk to the cluster.`,
+		Example: `  writ init --data ./cluster
+  writ init --data ./cluster --key ~/.ssh/id_work --name alice
+  writ init --data ./cluster --new-key`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			f, err := a.found(data, name, server, newKey)
+			if err != nil {
+				return err
+			}
+			return a.showFounding(data, f)
+		},
+	}
+	f := c.Flags()
+	dataFlag(c, &data)
+	f.StringVar(&name, "name", userName(), "your name in the roster")
+	f.StringVar(&server, "coordinator", config.DefaultServer, "URL where the coordinator will be")
+	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
+	return c
+}
+
+// dataFlag adds the flag of a data directory.
+func dataFlag(c *cobra.Command, data *string) {
+	c.Flags().StringVar(data, "data", config.DefaultData(), "directory for everything that must survive")
+	fromEnvironment(c.Flags(), "data")
+}
+
+// userName is a proper name for the person at the keyboard.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return "operator"
+	}
+	name := strings.ToLower(u.Username[strings.LastIndexByte(u.Username, '\\')+1:]) // Windows says DOMAIN\name
+	if !identity.ValidPrincipal(name) {
+		return "operator"
+	}
+	return name
+}
+
+func (a *app) found(data, name, server string, newKey bool) (founding, error) {
+	if !identity.ValidPrincipal(name) {
+		return founding{}, writ.Errorf(writ.CodeUsage, "%q cannot be a name in the roster", name).
+			WithHint("--name takes lower-case letters, digits and ._:/@-")
+	}
+	if newKey && a.flags.key != "" {
+		return founding{}, writ.Errorf(writ.CodeUsage, "--key and --new-key exclude each other")
+	}
+	data, err := filepath.Abs(data)
+	if err != nil {
+		return founding{}, err
+	}
+	if _, err := config.FindRosters(data); writ.CodeOf(err) != writ.CodeNotFound {
+		if err == nil {
+			err = writ.Errorf(writ.CodeConflict, "%s holds a cluster already", data).WithHint("use another --data for a new one")
+		}
+		return founding{}, err
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return founding{}, writ.Errorf(writ.CodeUsage, "cannot make the data directory: %v", err)
+	}
+	keys := a.keys()
+	if newKey {
+		keys.Spec = filepath.Join(data, newKeyFile)
+		if _, err := identity.LoadOrCreateKey(keys.Spec); err != nil {
+			return founding{}, err
+		}
+	}
+	key, err := keys.Open(nil)
+	if err != nil {
+		return founding{}, err
+	}
+	defer key.Close()
+	return writeFounding(data, name, server, key)
+}
+
+// writeFounding signs the roster and writes the files.
+func writeFounding(data, name, server string, key *client.Key) (founding, error) {
+	roster, signed, err := client.Found(key, name, time.Now())
+	if err != nil {
+		return founding{}, err
+	}
+	rosters := config.RostersIn(data, roster.Cluster)
+	if _, err := rosters.Add(signed); err != nil {
+		return founding{}, err
+	}
+	file := &config.File{Path: filepath.Join(data, clientFile), Current: client.DefaultProject}
+	err = file.Put(config.Context{
+		Name: client.DefaultProject, Servers: []string{server}, Cluster: roster.Cluster, Project: client.DefaultProject, Key: key.Spec,
+	})
+	if err := errors.Join(err, file.Save()); err != nil {
+		return founding{}, err
+	}
+	return founding{
+		Cluster: roster.Cluster, Name: name, Key: key.Spec, Fingerprint: ssh.FingerprintSHA256(key.PublicKey()),
+		Roster: rosters.Path(roster.Version), Client: file.Path, Expires: roster.Expires,
+	}, nil
+}
+
+func (a *app) showFounding(data string, f founding) error {
+	err := a.Print(terminal.Record(f, string(f.Cluster),
+		terminal.Field{Title: "cluster", Value: string(f.Cluster)},
+		terminal.Field{Title: "root operator", Value: f.Name},
+		terminal.Field{Title: "key", Value: f.Key + " " + f.Fingerprint},
+		terminal.Field{Title: "roster", Value: f.Roster + ", version 1, until " + f.Expires.Format(time.DateOnly)},
+		terminal.Field{Title: "client", Value: f.Client},
+	))
+	a.Note(`
+Next:
+  writ coord --data %s
+  export WRIT_CONFIG=%s
+  writ dc add dc1 --region here`, data, f.Client)
+	return err
+}
+
+// keys says where this command line looks for the key to sign with.
+func (a *app) keys() client.Keys {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+	}
+	k := client.Keys{Spec: a.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home}
+	if a.Interactive() {
+		k.Passphrase = func(path string) ([]byte, error) { return a.Passphrase(path) }
+	}
+	return k
+}

@@ -1,0 +1,211 @@
+// Package client is one person at one cluster: the key to sign with, the rosters to believe in, the coordinators to ask, and what
+// becomes of what was handed in. It believes coordinators nothing that a signature can prove: rosters are verified against the
+// cluster's id, ends of runs against the supervisor's key in the roster. It must not know the command line nor how things are shown.
+package client
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// dialTime bounds how long one coordinator may take to answer before the next one is tried.
+const dialTime = 10 * time.Second
+
+// Client talks to the coordinators of one context.
+type Client struct {
+	Context config.Context
+	API     *api.Client // results are read with api.Answer
+	Keys    Keys
+	Rosters config.Rosters // what was seen so far
+}
+
+// New returns the client of a context; dir is where rosters are kept.
+func New(c config.Context, dir string, keys Keys) (*Client, error) {
+	doer, err := newServers(c.Servers)
+	if err != nil {
+		return nil, err
+	}
+	API, err := api.NewClient(c.Servers[0], api.WithHTTPClient(doer))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", c.Servers[0], err)
+	}
+	if keys.Spec == "" {
+		keys.Spec = c.Key
+	}
+	return &Client{Context: c, API: API, Keys: keys, Rosters: config.RostersIn(dir, c.Cluster)}, nil
+}
+
+// servers sends a request to the first coordinator that answers, beginning with the one that answered last. Whatever writ sends may be
+// sent twice.
+type servers struct {
+	urls []*url.URL
+	http *http.Client
+
+	mu      sync.Mutex
+	current int
+}
+
+func newServers(addresses []string) (*servers, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = 0 // a statement may take as long as its datacenter needs
+	s := &servers{http: &http.Client{Transport: transport}}
+	for _, a := range addresses {
+		u, err := url.Parse(strings.TrimSuffix(a, "/"))
+		if err != nil || u.Host == "" {
+			return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator", a).WithHint("it looks like %s", config.DefaultServer)
+		}
+		s.urls = append(s.urls, u)
+	}
+	return s, nil
+}
+
+// Do implements api.HttpRequestDoer.
+func (s *servers) Do(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	first := s.current
+	s.mu.Unlock()
+	var last error
+	for i := range s.urls {
+		at := (first + i) % len(s.urls)
+		response, err := s.send(r, s.urls[at])
+		if err == nil {
+			s.mu.Lock()
+			s.current = at
+			s.mu.Unlock()
+			return response, nil
+		}
+		if r.Context().Err() != nil {
+			return nil, err
+		}
+		last = err
+	}
+	var addresses []string
+	for _, u := range s.urls {
+		addresses = append(addresses, u.String())
+	}
+	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).
+		WithHint("check the address and that it runs (`writ doctor`)")
+	e.Err = last
+	return nil, e
+}
+
+func (s *servers) send(r *http.Request, to *url.URL) (*http.Response, error) {
+	again := r.Clone(r.Context())
+	again.URL.Scheme, again.URL.Host, again.Host = to.Scheme, to.Host, ""
+	if r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		again.Body = body
+	}
+	return s.http.Do(again)
+}
+
+// Roster returns the newest roster: what the coordinator has beyond what was seen before is verified and kept. A coordinator that
+// has less than was seen is refused, because withholding a roster keeps revoked keys alive.
+func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
+	if c.Context.Cluster == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "nobody said which cluster to believe in").
+			WithHint("set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`")
+	}
+	known, err := c.Rosters.Latest()
+	if err != nil {
+		return nil, err
+	}
+	after := 0
+	if known != nil {
+		after = known.Version
+	}
+	ctx, stop := context.WithTimeout(ctx, dialTime)
+	defer stop()
+	answer, err := api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
+	if err != nil {
+		return nil, err
+	}
+	if answer.Version < after {
+		return nil, writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before", answer.Version, after).
+			WithHint("it was restored from an old backup, or hides a version; tell its operator")
+	}
+	return c.Rosters.Add(answer.Signed...)
+}
+
+// KnownRoster returns the newest roster that was seen, without asking anybody; only if none was it asks.
+func (c *Client) KnownRoster(ctx context.Context) (*identity.Roster, error) {
+	if c.Context.Cluster != "" {
+		if known, err := c.Rosters.Latest(); known != nil || err != nil {
+			return known, err
+		}
+	}
+	return c.Roster(ctx)
+}
+
+// Person is somebody who signs, as the roster knows them.
+type Person struct {
+	*Key
+	Name   string
+	Roster *identity.Roster
+}
+
+// Person opens the key of the context and finds out whose it is. Close the person when nothing more is to be signed.
+func (c *Client) Person(roster *identity.Roster) (*Person, error) {
+	key, err := c.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
+	if err != nil {
+		return nil, err
+	}
+	name := PrincipalOf(roster, key.PublicKey())
+	if name == "" {
+		key.Close()
+		return nil, unknownKey(key)
+	}
+	return &Person{Key: key, Name: name, Roster: roster}, nil
+}
+
+func unknownKey(key *Key) error {
+	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
+		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
+}
+
+// Submit hands in a submission.
+func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, error) {
+	return api.Answer[writ.Submission](c.API.SubmitWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+}
+
+// Decide signs a statement and hands it in. Subject, decision and what belongs to them are set; the rest is filled in here.
+func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
+	now := time.Now()
+	s.Cluster, s.Roster, s.Signer = by.Roster.Cluster, by.Roster.Version, by.Name
+	s.Created, s.Expires, s.Nonce = now, now.Add(identity.DefaultValidity), identity.NewNonce()
+	text, err := s.Text()
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
+	armored, err := by.Sign(identity.StatementNamespace, text)
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
+	return api.Answer[api.StatementAnswer](
+		c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(identity.Join(text, armored))))
+}
+
+// CreateToken makes a token that admits one node to a datacenter, and has the datacenter told of it.
+func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID, validity time.Duration) (identity.Token, time.Time, error) {
+	token := identity.NewToken(by.Roster.Cluster)
+	expires := time.Now().Add(validity).UTC().Truncate(time.Second)
+	statement := identity.Statement{Datacenter: datacenter}
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
+	_, err := c.Decide(ctx, by, statement)
+	return token, expires, err
+}

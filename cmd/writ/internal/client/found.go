@@ -1,0 +1,49 @@
+package client
+
+import (
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+)
+
+// DefaultProject is the name of the project, and of its tenant, that a new cluster begins with.
+const DefaultProject = "default"
+
+// Found makes version 1 of the roster of a new cluster. The signer is its root, its only root operator, and may do everything in all
+// of its projects, what destroys data included.
+func Found(signer identity.Signer, name string, now time.Time) (*identity.Roster, []byte, error) {
+	root := signer.PublicKey()
+	if _, ok := root.(*ssh.Certificate); ok {
+		return nil, nil, writ.Errorf(writ.CodeKeyUnusable, "a certificate cannot be the root of a cluster").WithHint("use the plain key")
+	}
+	created := now.UTC().Truncate(time.Second)
+	tenant := identity.Tenant{ID: writ.TenantID(writ.NewUUID()), Name: DefaultProject}
+	roster := &identity.Roster{
+		Cluster:   identity.ClusterOf(root),
+		Version:   1,
+		Created:   created,
+		Expires:   created.Add(identity.RosterValidity),
+		Root:      root,
+		Threshold: 1,
+		Operators: []string{name},
+		Principals: []identity.Principal{{
+			Name: name, Kind: identity.Person, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: root, State: identity.Active}},
+		}},
+		Tenants:  []identity.Tenant{tenant},
+		Projects: []identity.Project{{ID: writ.ProjectID(writ.NewUUID()), Name: DefaultProject, Tenant: tenant.ID}},
+		Bindings: []identity.Binding{
+			{Principal: name, Role: identity.Deployer, Project: AllProjects, Destructive: true},
+			{Principal: name, Role: identity.Operator, Project: AllProjects},
+			{Principal: name, Role: identity.Admin, Project: AllProjects},
+		},
+	}
+	signed, err := identity.SignRoster(roster, signer)
+	return roster, signed, err
+}
+
+// AllProjects stands for every project in a binding.
+const AllProjects = writ.ProjectID("*")

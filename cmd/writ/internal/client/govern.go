@@ -1,0 +1,182 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// Amend signs the next version of the roster and hands it in. change gets a copy of the newest one to work on; if it changes nothing
+// there is no new version. It returns the roster that is in force then.
+func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (*identity.Roster, error) {
+	roster, err := c.Roster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return nil, err
+	}
+	defer by.Close()
+	signed, err := Successor(roster, by, time.Now(), change)
+	if signed == nil || err != nil {
+		return roster, err
+	}
+	_, err = api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	if err != nil {
+		return nil, err
+	}
+	return c.Rosters.Add(signed)
+}
+
+// Successor signs the version after roster, nil if change changes nothing.
+func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {
+	if err := roster.Allows(by.Name, identity.ActionGovern, "", now); err != nil && !same(by.PublicKey(), roster.Root) {
+		return nil, err
+	}
+	if roster.Threshold > 1 && !same(by.PublicKey(), roster.Root) {
+		return nil, writ.Errorf(writ.CodeRoleMissing, "%d root operators must sign the next version of the roster together, which this command cannot do", roster.Threshold).
+			WithHint("the roster's root key can sign alone")
+	}
+	next, err := roster.Successor(now)
+	if err != nil {
+		return nil, err
+	}
+	before, err := next.Text()
+	if err != nil {
+		return nil, err
+	}
+	if err := change(next); err != nil {
+		return nil, err
+	}
+	after, err := next.Text()
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(before, after) {
+		return nil, nil
+	}
+	return identity.SignRoster(next, by)
+}
+
+// Grant is what a person or machine may do.
+type Grant struct {
+	Roles       []identity.Role
+	Projects    []writ.ProjectID // AllProjects for all of them
+	Destructive bool             // of deployers
+	Expires     time.Time        // zero if it does not
+}
+
+// AddPrincipal adds somebody to a roster, or a key or rights to somebody who is there.
+func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, key ssh.PublicKey, g Grant) error {
+	p := r.Principal(name)
+	switch {
+	case p == nil && key == nil:
+		return writ.Errorf(writ.CodeUsage, "the roster has nobody named %q, so a key is needed", name).WithHint("--key FILE.pub")
+	case p == nil:
+		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
+		p = r.Principal(name)
+	case p.State != identity.Active:
+		return writ.Errorf(writ.CodeConflict, "%s is %s in the roster", name, p.State)
+	}
+	if key != nil {
+		if owner := PrincipalOf(r, key); owner != "" && owner != name {
+			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner)
+		}
+		if !slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) }) {
+			p.Keys = append(p.Keys, identity.PrincipalKey{Key: key, State: identity.Active})
+		}
+	}
+	for _, role := range g.Roles {
+		for _, project := range g.Projects {
+			bind(r, identity.Binding{
+				Principal: name, Role: role, Project: project,
+				Destructive: g.Destructive && role == identity.Deployer, Expires: g.Expires,
+			})
+		}
+	}
+	return nil
+}
+
+// bind adds a binding, or changes the one for the same role and project.
+func bind(r *identity.Roster, b identity.Binding) {
+	for i, have := range r.Bindings {
+		if have.Principal == b.Principal && have.Role == b.Role && have.Project == b.Project {
+			r.Bindings[i] = b
+			return
+		}
+	}
+	r.Bindings = append(r.Bindings, b)
+}
+
+// AddProject adds a project and, if it is new, its tenant; "" is the tenant of nobody. What is there already is left alone.
+func AddProject(r *identity.Roster, name, tenant string) error {
+	var owner writ.TenantID
+	if tenant != "" {
+		i := slices.IndexFunc(r.Tenants, func(t identity.Tenant) bool { return t.Name == tenant })
+		if i < 0 {
+			r.Tenants = append(r.Tenants, identity.Tenant{ID: writ.TenantID(writ.NewUUID()), Name: tenant})
+			i = len(r.Tenants) - 1
+		}
+		owner = r.Tenants[i].ID
+	}
+	for _, p := range r.ProjectsNamed(name) {
+		if p.Tenant == owner {
+			return nil
+		}
+	}
+	r.Projects = append(r.Projects, identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: name, Tenant: owner})
+	return nil
+}
+
+// AddDatacenter adds a datacenter with the key of its supervisor, with an id of its own.
+func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey) error {
+	if have := r.DatacenterNamed(d.Name); have != nil {
+		if have.SupervisorKey.Equal(key) {
+			return nil
+		}
+		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s with another supervisor already", d.Name)
+	}
+	if have := r.DatacenterOf(key); have != nil {
+		return writ.Errorf(writ.CodeConflict, "the key is that of the supervisor of %s already", have.Name)
+	}
+	d.ID = writ.DatacenterID(writ.NewUUID())
+	r.Datacenters = append(r.Datacenters, identity.Datacenter{Datacenter: d, SupervisorKey: key, Enabled: true})
+	return nil
+}
+
+// Project finds a project by its name or id.
+func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
+	if p := r.Project(writ.ProjectID(nameOrID)); p != nil {
+		return *p, nil
+	}
+	switch named := r.ProjectsNamed(nameOrID); len(named) {
+	case 1:
+		return named[0], nil
+	case 0:
+		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).WithHint("`writ project list` shows them")
+	default:
+		return identity.Project{}, writ.Errorf(writ.CodeConflict, "%d tenants have a project %q", len(named), nameOrID).
+			WithHint("name it by its id; `writ project list` shows them")
+	}
+}
+
+// Datacenter finds a datacenter by its name or id.
+func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
+	d := r.Datacenter(writ.DatacenterID(nameOrID))
+	if d == nil {
+		d = r.DatacenterNamed(nameOrID)
+	}
+	if d == nil {
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %q", nameOrID).WithHint("`writ dc list` shows them")
+	}
+	return d, nil
+}

@@ -1,0 +1,210 @@
+package client
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+)
+
+// agentKey is how an ssh-agent is named as a key: "agent" for its first useful key, "agent:SHA256:…" for the one with this
+// fingerprint.
+const agentKey = "agent"
+
+// defaultKey is where ssh-keygen puts a key if nobody says otherwise.
+const defaultKey = "~/.ssh/id_ed25519"
+
+// Keys says where to look for the key to sign with.
+type Keys struct {
+	// Spec names the key: a private key file of OpenSSH, a certificate that ends in "-cert.pub", "agent", or "agent:SHA256:…". If it
+	// is "", a key that the roster knows is looked for in the agent, and then ~/.ssh/id_ed25519 is tried.
+	Spec string
+	// Passphrase asks for the passphrase of a file; nil if nobody can be asked.
+	Passphrase func(path string) ([]byte, error)
+	// AgentSocket is the address of the ssh-agent, "" for none.
+	AgentSocket string
+	// Home is the person's home directory.
+	Home string
+}
+
+// Key is an opened key. Close it when nothing more is to be signed.
+type Key struct {
+	identity.Signer
+	Spec  string // names this key and no other
+	agent net.Conn
+}
+
+// Close ends the connection to the agent, if there is one.
+func (k *Key) Close() error {
+	if k.agent == nil {
+		return nil
+	}
+	return k.agent.Close()
+}
+
+// Open finds the key. known says which keys mean something, for a choice among several; nil if all do. Every error has the code
+// KEY_UNUSABLE.
+func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
+	switch spec, fingerprint, _ := strings.Cut(k.Spec, ":"); {
+	case spec == agentKey && fingerprint != "":
+		return k.fromAgent(func(key ssh.PublicKey) bool { return ssh.FingerprintSHA256(key) == fingerprint })
+	case spec == agentKey:
+		return k.fromAgent(known)
+	case k.Spec != "":
+		return k.fromFile(k.expand(k.Spec))
+	}
+	if known != nil {
+		if key, err := k.fromAgent(known); err == nil {
+			return key, nil
+		}
+	}
+	path := k.expand(defaultKey)
+	if _, err := os.Stat(path); err == nil {
+		return k.fromFile(path)
+	}
+	if key, err := k.fromAgent(nil); err == nil {
+		return key, nil
+	}
+	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no SSH key: neither %s nor one in an ssh-agent", path).
+		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
+}
+
+// fromFile opens a key file. If the agent holds the same key it is used there, so that nobody has to type the passphrase.
+func (k Keys) fromFile(path string) (*Key, error) {
+	if public := publicHalf(path); public != nil {
+		if key, err := k.fromAgent(func(key ssh.PublicKey) bool { return same(key, public) }); err == nil {
+			key.Spec = path
+			return key, nil
+		}
+	}
+	var ask func() ([]byte, error)
+	if k.Passphrase != nil {
+		ask = func() ([]byte, error) { return k.Passphrase(path) }
+	}
+	signer, err := identity.LoadKey(path, ask)
+	if err != nil {
+		return nil, err
+	}
+	return &Key{Signer: signer, Spec: path}, nil
+}
+
+// Owner returns the name under which the key may sign. Unlike Open it does not need the private key if the public one lies beside it.
+func (k Keys) Owner(r *identity.Roster) (string, error) {
+	path := k.Spec
+	if path == "" {
+		path = defaultKey
+	}
+	if public := publicHalf(k.expand(path)); public != nil {
+		if name := PrincipalOf(r, public); name != "" {
+			return name, nil
+		}
+	}
+	key, err := k.Open(func(key ssh.PublicKey) bool { return PrincipalOf(r, key) != "" })
+	if err != nil {
+		return "", err
+	}
+	defer key.Close()
+	if name := PrincipalOf(r, key.PublicKey()); name != "" {
+		return name, nil
+	}
+	return "", unknownKey(key)
+}
+
+// publicHalf reads the public key beside a private one, nil if there is none. It decides nothing but where the key is looked for.
+func publicHalf(path string) ssh.PublicKey {
+	if !strings.HasSuffix(path, ".pub") {
+		path += ".pub"
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+// fromAgent opens the first key of the agent that is wanted; nil wants all.
+func (k Keys) fromAgent(wanted func(ssh.PublicKey) bool) (*Key, error) {
+	if k.AgentSocket == "" {
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no ssh-agent: SSH_AUTH_SOCK is not set").
+			WithHint("eval $(ssh-agent) && ssh-add, or name a key file with --key")
+	}
+	conn, err := net.Dial("unix", k.AgentSocket)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err)
+	}
+	key, err := chooseFromAgent(conn, wanted)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return key, nil
+}
+
+func chooseFromAgent(conn net.Conn, wanted func(ssh.PublicKey) bool) (*Key, error) {
+	keys, err := identity.AgentKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(keys, func(k identity.AgentKey) bool { return wanted == nil || wanted(k.Key) })
+	if i < 0 {
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent holds none of the keys that could sign here").
+			WithHint("`ssh-add -l` lists what it holds; add a key with ssh-add, or name a key file with --key")
+	}
+	signer, err := identity.AgentSigner(conn, keys[i].Key)
+	if err != nil {
+		return nil, err
+	}
+	return &Key{Signer: signer, Spec: agentKey + ":" + ssh.FingerprintSHA256(keys[i].Key), agent: conn}, nil
+}
+
+func (k Keys) expand(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		return filepath.Join(k.Home, rest)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// PrincipalOf returns the name under which a key may sign, "" if the roster does not know it. A certificate signs for the first
+// principal that both it and its authority name.
+func PrincipalOf(r *identity.Roster, key ssh.PublicKey) string {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		for _, a := range r.Authorities {
+			if !same(a.Key, cert.SignatureKey) {
+				continue
+			}
+			for _, name := range cert.ValidPrincipals {
+				if slices.Contains(a.Principals, name) {
+					return name
+				}
+			}
+		}
+		return ""
+	}
+	for _, p := range r.Principals {
+		if slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) }) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// AuthorizedKey writes a key as in an authorized_keys file, in one line and without a comment.
+func AuthorizedKey(key ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}
+
+func same(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }

@@ -1,0 +1,175 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/seal"
+)
+
+// Pauses between two tries to get an event stream back.
+const (
+	reconnectFirst = 500 * time.Millisecond
+	reconnectMost  = 5 * time.Second
+)
+
+// Watcher is told what happens to a run.
+type Watcher struct {
+	// Event is told each event in order; what it knows already it may be told again.
+	Event func(api.Event)
+	// Lost is told, once each time, that the stream broke off and is opened again. It may be nil.
+	Lost func(err error)
+}
+
+// Watch tells w what happens to a run, from its beginning, until the run has ended, and returns the run as the coordinator knows it
+// then. Streams that break off are opened again where they ended. What a coordinator says of a run is only news; Outcome proves it.
+func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
+	var last int64
+	pause := reconnectFirst
+	for {
+		run, err := c.Run(ctx, id)
+		if err == nil && run.State.Ended() {
+			return run, c.replay(ctx, run, w)
+		}
+		if err == nil {
+			before := last
+			if err = c.stream(ctx, id, &last, w); err == nil {
+				continue // it said that the run has ended; that is asked again, because a failed run may have been resumed since
+			}
+			if last > before {
+				pause = reconnectFirst
+			}
+		}
+		if ctx.Err() != nil {
+			return run, ctx.Err()
+		}
+		if !writ.AsError(err).Retryable() {
+			return run, err
+		}
+		if w.Lost != nil && pause == reconnectFirst {
+			w.Lost(err)
+		}
+		select {
+		case <-ctx.Done():
+			return run, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, reconnectMost)
+	}
+}
+
+// Run returns a run as the coordinator knows it.
+func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
+	return api.Answer[api.Run](c.API.GetRun(ctx, id))
+}
+
+// Calls returns all calls of a run.
+func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
+	return All(func(cursor string) ([]writ.Call, string, error) {
+		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id, &api.ListCallsParams{Limit: PageSize, Cursor: cursor}))
+		return page.Items, page.NextCursor, err
+	})
+}
+
+// Nodes returns all nodes that params select.
+func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
+	params.Limit = PageSize
+	return All(func(cursor string) ([]writ.Node, string, error) {
+		params.Cursor = cursor
+		page, err := api.Answer[api.NodePage](c.API.ListNodes(ctx, &params))
+		return page.Items, page.NextCursor, err
+	})
+}
+
+// PageSize is how many items are asked for at a time: the most that there may be.
+const PageSize = 500
+
+// All reads all pages of a list.
+func All[T any](page func(cursor string) (items []T, next string, err error)) ([]T, error) {
+	all := []T{}
+	for cursor := ""; ; {
+		items, next, err := page(cursor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if next == "" {
+			return all, nil
+		}
+		cursor = next
+	}
+}
+
+// replay tells how a run that has ended is now: events are not kept for ever.
+func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
+	calls, err := c.Calls(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	for _, call := range calls {
+		w.Event(api.Event{Topic: api.TopicCall, Datacenter: run.Datacenter, Time: run.Ended, Call: &call})
+	}
+	w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: run.Ended, Run: &run})
+	return nil
+}
+
+// stream tells events until one says that the run has ended; then it returns nil.
+func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watcher) error {
+	params := &api.WatchRunParams{}
+	if *last > 0 {
+		params.LastEventID = last
+	}
+	response, err := c.API.WatchRun(ctx, id, params)
+	if err := api.ErrorOf(response, err); err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	for m, err := range api.Messages(response.Body) {
+		if err != nil {
+			return err
+		}
+		*last = m.ID
+		if m.Reset {
+			continue
+		}
+		w.Event(m.Event)
+		if m.Event.Run != nil && m.Event.Run.State.Ended() || m.Event.Submission != nil && rejected(m.Event.Submission.State) {
+			return nil
+		}
+	}
+	return writ.Errorf(writ.CodeUnreachable, "the event stream ended")
+}
+
+func rejected(s writ.SubmissionState) bool {
+	return s == writ.SubmissionRefused || s == writ.SubmissionExpired
+}
+
+// Outcome returns what the run's datacenter has sealed about its end. Only that proves how a run ended: the seal must be by the
+// supervisor's key in the roster, and the summary about exactly this run.
+func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
+	d := roster.Datacenter(run.Datacenter)
+	if d == nil {
+		return writ.Summary{}, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", run.Datacenter)
+	}
+	if len(run.Summary) == 0 {
+		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the coordinator says that run %s is %s, and has no proof of it", run.ID, run.State)
+	}
+	sealed, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, seal.Only(d.SupervisorKey))
+	if err != nil {
+		return writ.Summary{}, err
+	}
+	if len(sealed) != 1 {
+		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the summary of run %s holds %d records", run.ID, len(sealed))
+	}
+	s := sealed[0]
+	if s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID {
+		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the summary is that of run %s", s.Run)
+	}
+	if string(s.State) != string(run.State) {
+		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the coordinator says that the run is %s, its datacenter has sealed %s", run.State, s.State)
+	}
+	return s, nil
+}

@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord"
+	"writ/ledger/sqlstore"
+)
+
+// Coord is a coordinator as a process.
+type Coord struct {
+	Data           string // directory of its ledger
+	Listener       net.Listener
+	PublicURL      string   // how supervisors and browsers reach it; the listener's address if ""
+	Coordinators   []string // others of the cluster
+	Rosters        [][]byte // signed, oldest first; those that the ledger lacks are added
+	Cluster        writ.ClusterID
+	InsecureListen bool
+	Version        string
+	Log            *slog.Logger
+	// SkipEarlyCheckForTest makes it pass on what it would refuse.
+	SkipEarlyCheckForTest bool
+}
+
+// URL is where the coordinator can be reached.
+func (c *Coord) URL() string {
+	if c.PublicURL != "" {
+		return c.PublicURL
+	}
+	return "http://" + c.Listener.Addr().String()
+}
+
+// Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
+func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
+	defer c.Listener.Close()
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	store, err := sqlstore.Open(ctx, filepath.Join(c.Data, "ledger.db"))
+	if err != nil {
+		return fmt.Errorf("open the ledger: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	coordinator := &coord.Coordinator{
+		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
+		InsecureListen: c.InsecureListen, SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+	}
+	have, err := store.Rosters(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("read the rosters of the ledger: %w", err)
+	}
+	for _, signed := range c.Rosters {
+		if slices.ContainsFunc(have, func(h []byte) bool { return string(h) == string(signed) }) {
+			continue
+		}
+		if _, err := coordinator.AddRoster(ctx, signed); err != nil {
+			return fmt.Errorf("add a roster: %w", err)
+		}
+	}
+	if len(have)+len(c.Rosters) == 0 {
+		return writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster").
+			WithHint("found a cluster in its data directory with `writ init --data %s`, or give it the signed rosters with --roster", c.Data)
+	}
+	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
+	ready()
+	return coordinator.Serve(ctx, c.Listener)
+}
+
+// RostersFor returns the rosters that a coordinator begins with: those of files, or else those in its data directory. The cluster is
+// that of the first one; a coordinator is told by its operator what to serve.
+func RostersFor(data string, files []string) ([][]byte, writ.ClusterID, error) {
+	var signed [][]byte
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, "", writ.Errorf(writ.CodeUsage, "cannot read the roster: %v", err)
+		}
+		signed = append(signed, text)
+	}
+	if len(signed) == 0 {
+		kept, err := config.FindRosters(data)
+		if writ.CodeOf(err) == writ.CodeNotFound {
+			return nil, "", nil
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if signed, err = kept.Signed(); err != nil {
+			return nil, "", err
+		}
+	}
+	cluster, err := clusterOf(signed)
+	return signed, cluster, err
+}

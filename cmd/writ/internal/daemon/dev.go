@@ -1,0 +1,360 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/runner"
+	"writ/runner/queue"
+	"writ/runner/queue/embedded"
+)
+
+// The files of `writ dev` in its data directory.
+const (
+	devKeyFile    = "dev.key"
+	devClientFile = "client.yaml"
+)
+
+// DevName is the name of the person of a development cluster.
+const DevName = "dev"
+
+// devCapacity is what a development node offers: what is placed there is mostly simulated, and an example must fit on a small laptop.
+var devCapacity = writ.Capacity{CPUs: 32, MemoryMiB: 64 << 10, DiskGiB: 1000}
+
+// Dev is a whole cluster in one process, made of the same parts as one process per role. What it makes survives in its data directory.
+type Dev struct {
+	Data        string
+	Listener    net.Listener // of the coordinator
+	Datacenters int
+	Nodes       int // of each datacenter
+	Drivers     Drivers
+	Speed       float64 // of simulated drivers
+	Version     string
+	Log         *slog.Logger
+	// Note is told what was started, in sentences for people.
+	Note func(format string, args ...any)
+}
+
+// DevCluster is what runs then.
+type DevCluster struct {
+	URL     string // of the coordinator and its dashboard
+	Client  string // path of the configuration for clients
+	Cluster writ.ClusterID
+	Drivers []writ.NodeDriver // of every node
+}
+
+// regions give development datacenters something to be chosen by.
+var regions = []string{"north", "south", "east", "west"}
+
+// devNode is one node to be run.
+type devNode struct {
+	datacenter *identity.Datacenter
+	name       string
+	door       string // URL
+	redis      string
+}
+
+// Run makes the cluster if there is none, runs it until ctx ends, and returns nil then. ready is called when everything serves.
+func (d *Dev) Run(ctx context.Context, ready func(DevCluster)) (err error) {
+	defer d.Listener.Close()
+	all := newProcesses()
+	defer func() {
+		if stopped := all.stop(); err == nil {
+			err = stopped
+		}
+	}()
+	cluster, err := d.start(ctx, all)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	ready(cluster)
+	all.wait(ctx)
+	return nil
+}
+
+func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
+	if err := os.MkdirAll(d.Data, 0o700); err != nil {
+		return DevCluster{}, fmt.Errorf("make the data directory: %w", err)
+	}
+	data, err := filepath.Abs(d.Data)
+	if err != nil {
+		return DevCluster{}, err
+	}
+	d.Data = data
+	person, rosters, err := d.govern()
+	if err != nil {
+		return DevCluster{}, err
+	}
+	signed, err := rosters.Signed()
+	if err != nil {
+		return DevCluster{}, err
+	}
+	coordinator := &Coord{
+		Data: filepath.Join(d.Data, "coord"), Listener: d.Listener, Rosters: signed, Cluster: rosters.Cluster,
+		Version: d.Version, Log: d.Log.With("process", "coord"),
+	}
+	c, err := d.writeClient(coordinator.URL(), person, rosters)
+	if err != nil {
+		return DevCluster{}, err
+	}
+	if err := all.start(ctx, "coordinator", coordinator.Run); err != nil {
+		return DevCluster{}, err
+	}
+	d.Note("coordinator and dashboard at %s", coordinator.URL())
+	var nodes []devNode
+	for i := range d.Datacenters {
+		site := person.Roster.DatacenterNamed(d.datacenterName(i))
+		more, err := d.startDatacenter(ctx, all, coordinator.URL(), site)
+		if err != nil {
+			return DevCluster{}, err
+		}
+		nodes = append(nodes, more...)
+	}
+	drivers, err := d.startNodes(ctx, all, c, person, nodes)
+	return DevCluster{URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster, Drivers: drivers}, err
+}
+
+// datacenterName names the datacenters: "local" if there is one, dc1, dc2 … otherwise.
+func (d *Dev) datacenterName(i int) string {
+	if d.Datacenters == 1 {
+		return "local"
+	}
+	return fmt.Sprintf("dc%d", i+1)
+}
+
+func (d *Dev) datacenterDir(name string) string { return filepath.Join(d.Data, name) }
+
+// govern makes the key and the rosters: the first version when there is none, and one more when datacenters are missing in it.
+func (d *Dev) govern() (*client.Person, config.Rosters, error) {
+	path := filepath.Join(d.Data, devKeyFile)
+	private, err := identity.LoadOrCreateKey(path)
+	if err != nil {
+		return nil, config.Rosters{}, err
+	}
+	key := &client.Key{Signer: identity.NewSigner(private), Spec: path}
+	rosters := config.RostersIn(d.Data, identity.ClusterOf(key.PublicKey()))
+	roster, err := rosters.Latest()
+	if err != nil {
+		return nil, rosters, err
+	}
+	if roster == nil {
+		_, signed, err := client.Found(key, DevName, time.Now())
+		if err != nil {
+			return nil, rosters, err
+		}
+		if roster, err = rosters.Add(signed); err != nil {
+			return nil, rosters, err
+		}
+		d.Note("new cluster %s in %s", rosters.Cluster, d.Data)
+	}
+	person := &client.Person{Key: key, Name: DevName, Roster: roster}
+	signed, err := client.Successor(roster, person, time.Now(), d.addDatacenters)
+	if err != nil {
+		return nil, rosters, err
+	}
+	if signed != nil {
+		if person.Roster, err = rosters.Add(signed); err != nil {
+			return nil, rosters, err
+		}
+	}
+	return person, rosters, nil
+}
+
+func (d *Dev) addDatacenters(next *identity.Roster) error {
+	for i := range d.Datacenters {
+		name := d.datacenterName(i)
+		key, err := SupervisorKey(d.datacenterDir(name))
+		if err != nil {
+			return err
+		}
+		site := writ.Datacenter{Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"}}
+		if err := client.AddDatacenter(next, site, publicOf(key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeClient leaves the configuration for clients, and returns the client of this process.
+func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rosters) (*client.Client, error) {
+	one := config.Context{
+		Name: DevName, Servers: []string{url}, Cluster: rosters.Cluster, Project: client.DefaultProject, Key: person.Spec,
+	}
+	file := &config.File{Path: filepath.Join(d.Data, devClientFile), Current: DevName, Contexts: []config.Context{one}}
+	if err := file.Save(); err != nil {
+		return nil, err
+	}
+	return client.New(one, d.Data, client.Keys{})
+}
+
+// startDatacenter starts Redis and the supervisor of a datacenter, and returns the nodes that belong to it.
+func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, site *identity.Datacenter) ([]devNode, error) {
+	dir := d.datacenterDir(site.Name)
+	redis, err := d.startRedis(ctx, all, site.Name, filepath.Join(dir, "redis"))
+	if err != nil {
+		return nil, err
+	}
+	door, err := Listen("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	super := &Supervisor{
+		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, Listener: door, Version: d.Version,
+		Log: d.Log.With("process", "supervisor"),
+	}
+	if err := copyRosters(d.Data, dir); err != nil {
+		return nil, err
+	}
+	if err := all.start(ctx, "supervisor of "+site.Name, super.Run); err != nil {
+		return nil, err
+	}
+	url := "http://" + door.Addr().String()
+	d.Note("supervisor of %s; its door for nodes is %s", site.Name, url)
+	var nodes []devNode
+	for i := range d.Nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		if d.Datacenters > 1 {
+			name = site.Name + "-" + name
+		}
+		nodes = append(nodes, devNode{datacenter: site, name: name, door: url, redis: redis})
+	}
+	return nodes, nil
+}
+
+// copyRosters gives a supervisor the rosters that it shall believe in.
+func copyRosters(from, to string) error {
+	have, err := config.FindRosters(from)
+	if err != nil {
+		return err
+	}
+	signed, err := have.Signed()
+	if err != nil {
+		return err
+	}
+	_, err = config.RostersIn(to, have.Cluster).Add(signed...)
+	return err
+}
+
+// startRedis starts a redis-server if this machine has one, else a stand-in inside this process, and returns its URL.
+func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (string, error) {
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		server, err := newRedisServer(path, dir, d.Log.With("process", "redis"))
+		if err != nil {
+			return "", err
+		}
+		if err := all.start(ctx, "redis-server of "+datacenter, server.Run); err != nil {
+			return "", err
+		}
+		d.Note("Redis of %s: redis-server (%s), a child of this process on port %d", datacenter, path, server.port)
+		return server.URL(), nil
+	}
+	stand := embedded.New("127.0.0.1:0")
+	url := ""
+	err := all.start(ctx, "miniredis of "+datacenter, func(ctx context.Context, ready func()) error {
+		go func() {
+			var err error
+			if url, err = stand.URL(ctx); err == nil {
+				ready()
+			}
+		}()
+		return stand.Run(ctx)
+	})
+	if err != nil {
+		return "", err
+	}
+	d.Note("Redis of %s: miniredis inside this process, because redis-server is not on PATH (apt-get install -y redis-server)", datacenter)
+	return url, nil
+}
+
+// startNodes joins the nodes that have not joined yet, each with a token of its own, and starts them. It returns the drivers of one of
+// them: they are all alike.
+func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, person *client.Person, nodes []devNode) ([]writ.NodeDriver, error) {
+	var drivers []writ.NodeDriver
+	for _, n := range nodes {
+		dir := filepath.Join(d.datacenterDir(n.datacenter.Name), n.name)
+		token, err := d.tokenFor(ctx, c, person, dir, n)
+		if err != nil {
+			return nil, err
+		}
+		node := &Runner{
+			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: devCapacity, Drivers: d.Drivers,
+			Speed: d.Speed, Poll: queue.PollInterval(max(d.Nodes, 10)), Version: d.Version, Log: d.Log.With("process", "runner"),
+		}
+		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
+			return node.Run(ctx, func(have []writ.NodeDriver) {
+				drivers = have
+				ready()
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		d.Note("node %s in %s", n.name, n.datacenter.Name)
+	}
+	return drivers, d.awaitNodes(ctx, c, nodes)
+}
+
+// awaitNodes waits until every node has said that it is there, so that the first script finds them.
+func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode) error {
+	for _, n := range nodes {
+		err := retry(ctx, func() error {
+			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name})
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Name == n.name })
+			if i < 0 || all[i].Liveness != writ.LivenessReady && all[i].Admission == writ.AdmissionApproved {
+				return writ.Errorf(writ.CodeUnreachable, "node %s is not ready", n.name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retry calls do until it succeeds, fails for good, or ctx ends.
+func retry(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil || !writ.AsError(err).Retryable() {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// tokenFor makes a token for a node, "" if it has joined already. It waits until the datacenter is connected.
+func (d *Dev) tokenFor(ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode) (string, error) {
+	if _, err := runner.Join(ctx, runner.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
+		return "", err // it is a member, or broken; USAGE says that it needs a token
+	}
+	var text string
+	err := retry(ctx, func() error {
+		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, identity.TokenValidity)
+		text = token.String()
+		return err
+	})
+	return text, err
+}

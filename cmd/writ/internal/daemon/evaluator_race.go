@@ -1,0 +1,16 @@
+//go:build race
+
+package daemon
+
+import (
+	"log/slog"
+
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+// newEvaluator evaluates in this process: a binary with the race detector, which only tests are, does not start under the children's
+// limit on memory.
+func newEvaluator(*slog.Logger) (scripts.Evaluator, func() error) {
+	return new(evaluator.InProcess), func() error { return nil }
+}

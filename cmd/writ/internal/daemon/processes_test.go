@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// service returns a process that notes when it begins and ends.
+func service(log *[]string, name string) func(context.Context, func()) error {
+	return func(ctx context.Context, ready func()) error {
+		*log = append(*log, "+"+name)
+		ready()
+		<-ctx.Done()
+		*log = append(*log, "-"+name)
+		return nil
+	}
+}
+
+func TestProcessesEndInReverseOrder(t *testing.T) {
+	var log []string
+	p := newProcesses()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := p.start(t.Context(), name, service(&log, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"+a", "+b", "+c", "-c", "-b", "-a"}; !slices.Equal(log, want) {
+		t.Errorf("%v, want %v", log, want)
+	}
+}
+
+func TestProcessThatDoesNotStartIsNamedAndOthersAreStopped(t *testing.T) {
+	var log []string
+	p, broken := newProcesses(), errors.New("broken")
+	if err := p.start(t.Context(), "a", service(&log, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.start(t.Context(), "b", func(context.Context, func()) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("start = %v, want %v", err, broken)
+	}
+	if err := p.stop(); !errors.Is(err, broken) || !strings.Contains(err.Error(), "b: ") {
+		t.Errorf("stop = %v, want b: broken", err)
+	}
+	if want := []string{"+a", "-a"}; !slices.Equal(log, want) {
+		t.Errorf("%v, want %v", log, want)
+	}
+}
+
+func TestProcessThatDiesEndsTheWait(t *testing.T) {
+	p, die := newProcesses(), make(chan struct{})
+	err := p.start(t.Context(), "a", func(_ context.Context, ready func()) error {
+		ready()
+		<-die
+		return errors.New("died")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(die)
+	p.wait(t.Context())
+	if err := p.stop(); err == nil || !strings.Contains(err.Error(), "died") {
+		t.Errorf("stop = %v", err)
+	}
+}
+
+func TestStartEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := newProcesses()
+	err := p.start(ctx, "a", func(ctx context.Context, _ func()) error {
+		cancel()
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("start = %v", err)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+}

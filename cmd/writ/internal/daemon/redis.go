@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// redisStart is how long a redis-server may take to answer; a start takes some 10 ms, more with a long append-only file.
+const redisStart = 30 * time.Second
+
+// redisServer is a child process for those who have no Redis of their own. It listens on loopback, behind a password that only this
+// process knows, and keeps its append-only file in a directory of the datacenter.
+type redisServer struct {
+	path     string // of the program
+	dir      string
+	log      *slog.Logger
+	port     int
+	password string
+}
+
+// newRedisServer prepares a server on a free port.
+func newRedisServer(path, dir string, log *slog.Logger) (*redisServer, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of Redis: %w", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, fmt.Errorf("find a port for Redis: %w", err)
+	}
+	var secret [16]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return &redisServer{path: path, dir: dir, log: log, port: port, password: hex.EncodeToString(secret[:])}, nil
+}
+
+// URL is where the server is while it runs. It holds the password.
+func (r *redisServer) URL() string {
+	u := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: "127.0.0.1:" + strconv.Itoa(r.port), Path: "/0"}
+	return u.String()
+}
+
+// Run keeps the server running until ctx ends, and calls ready once when it answers for the first time. A server that dies is started
+// again: nothing is lost with it. It is an error if it does not start at all.
+func (r *redisServer) Run(ctx context.Context, ready func()) error {
+	for first := true; ; first = false {
+		err := r.serve(ctx, func() {
+			if first {
+				ready()
+			}
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case first && errors.Is(err, errNotReady):
+			return err
+		}
+		r.log.WarnContext(ctx, "redis-server ended and is started again", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+var errNotReady = errors.New("redis-server did not start")
+
+// serve runs the server once. It is stopped politely when ctx ends.
+func (r *redisServer) serve(ctx context.Context, ready func()) error {
+	logFile, err := os.OpenFile(filepath.Join(r.dir, "redis.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotReady, err)
+	}
+	defer logFile.Close()
+	output := &readyWriter{file: logFile, ready: make(chan struct{})}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, r.path, "-") // settings on standard input: the password must not stand in a list of processes
+	cmd.Stdin = strings.NewReader(r.settings())
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	ended := make(chan error, 1)
+	go func() { ended <- runBound(cmd) }()
+
+	timer := time.NewTimer(redisStart)
+	defer timer.Stop()
+	select {
+	case <-output.ready:
+		ready()
+		return <-ended
+	case err = <-ended:
+	case <-timer.C:
+		err = errors.New("it does not answer")
+		stop()
+		<-ended
+	}
+	return fmt.Errorf("%w (%s): %w", errNotReady, logFile.Name(), err)
+}
+
+func (r *redisServer) settings() string {
+	lines := []string{
+		"port " + strconv.Itoa(r.port),
+		"bind 127.0.0.1",
+		"requirepass " + r.password,
+		"dir " + strconv.Quote(r.dir),
+		"appendonly yes",
+		"appendfsync everysec",
+		`save ""`,
+		"maxmemory-policy noeviction",
+		"daemonize no",
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// readyWriter keeps what redis-server says and notices when it is ready.
+type readyWriter struct {
+	file  *os.File
+	ready chan struct{}
+
+	mu   sync.Mutex
+	once sync.Once
+	line bytes.Buffer
+}
+
+func (w *readyWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line.Write(p)
+	if bytes.Contains(w.line.Bytes(), []byte("Ready to accept connections")) {
+		w.once.Do(func() { close(w.ready) })
+	}
+	if i := bytes.LastIndexByte(w.line.Bytes(), '\n'); i >= 0 {
+		w.line.Next(i + 1)
+	}
+	return w.file.Write(p)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

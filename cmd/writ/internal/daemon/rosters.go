@@ -1,0 +1,20 @@
+package daemon
+
+import (
+	"time"
+
+	"writ"
+	"writ/identity"
+)
+
+// clusterOf returns the cluster of the first of a chain of rosters, "" if there is none.
+func clusterOf(signed [][]byte) (writ.ClusterID, error) {
+	if len(signed) == 0 {
+		return "", nil
+	}
+	first, err := identity.VerifyRoster(nil, signed[0], time.Time{})
+	if err != nil {
+		return "", err
+	}
+	return first.Cluster, nil
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/runner"
+	"writ/runner/journal"
+	"writ/runner/queue/redisqueue"
+	"writ/supervisor/nodes"
+)
+
+// Runner is a node as a process.
+type Runner struct {
+	Data       string
+	Name       string // what it wants to be called; needed only until it has joined
+	Supervisor string // URL of the door of its datacenter
+	Token      string // to join with, "" if it has joined or waits for an approve statement
+	Cluster    writ.ClusterID
+	Redis      string // URL
+	Slots      int
+	Capacity   writ.Capacity // parts that are 0 are measured
+	Drivers    Drivers
+	Speed      float64       // of simulated drivers
+	Poll       time.Duration // see redisqueue.Queue
+	Version    string
+	Log        *slog.Logger
+}
+
+// Run joins if it has not yet, and serves until ctx ends; then it returns nil. ready is told the drivers that the node serves, when it
+// has joined.
+func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
+	if err := os.MkdirAll(r.Data, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	if u, err := url.Parse(r.Supervisor); err != nil || u.Host == "" {
+		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
+	}
+	door := &nodes.Client{URL: strings.TrimSuffix(r.Supervisor, "/")}
+	queue, err := redisqueue.Open(r.Redis)
+	if err != nil {
+		return err
+	}
+	queue.Log, queue.Poll = r.Log, r.Poll
+	defer func() { err = errors.Join(err, queue.Close()) }()
+	drivers, err := openDrivers(driverConfig{Choice: r.Drivers, Dir: filepath.Join(r.Data, "host"), Speed: r.Speed})
+	if err != nil {
+		return err
+	}
+	member, err := runner.Join(ctx, runner.Joining{
+		Dir: r.Data, Door: door, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
+	})
+	if err != nil {
+		return err
+	}
+	records, err := journal.Open(ctx, filepath.Join(r.Data, "journal.db"))
+	if err != nil {
+		return fmt.Errorf("open the node's journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
+	ready(describe(drivers))
+	node := &runner.Runner{
+		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers, Slots: r.Slots, Capacity: r.Capacity,
+		Version: r.Version, Log: r.Log,
+	}
+	return node.Run(ctx)
+}

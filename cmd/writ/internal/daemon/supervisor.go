@@ -1,0 +1,273 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/runner/queue/redisqueue"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+// The files of a supervisor in its data directory, besides the rosters that it believed in when it joined.
+const (
+	supervisorKeyFile    = "supervisor.key"
+	supervisorPublicFile = "supervisor.pub"
+	supervisorJournal    = "journal.db"
+)
+
+// askCoordinatorEvery is the pause between two looks whether the roster names a supervisor that waits for it.
+const askCoordinatorEvery = time.Second
+
+// Supervisor is a datacenter's supervisor as a process.
+type Supervisor struct {
+	Data         string
+	Name         string // of the datacenter; needed only until the roster names its key
+	Coordinators []string
+	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
+	Cluster      writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
+	Redis        string          // URL
+	Listener     net.Listener    // for its nodes
+	// InsecureListen allows a Listener that is not on loopback.
+	InsecureListen bool
+	ApproveByHand  bool
+	Version        string
+	Log            *slog.Logger
+}
+
+// SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
+func SupervisorKey(data string) (ed25519.PrivateKey, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	key, err := identity.LoadOrCreateKey(filepath.Join(data, supervisorKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	public := ssh.MarshalAuthorizedKey(identity.SSHKey(publicOf(key)))
+	if err := config.WriteFile(filepath.Join(data, supervisorPublicFile), public); err != nil {
+		return nil, fmt.Errorf("write the public key: %w", err)
+	}
+	return key, nil
+}
+
+func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its door is open.
+func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
+	defer s.Listener.Close()
+	if err := checkDoor(s.Listener.Addr(), s.InsecureListen); err != nil {
+		return err
+	}
+	if s.InsecureListen {
+		s.Log.WarnContext(ctx, "NOTHING IS ENCRYPTED AT THE DOOR OF NODES: whoever listens in between can read scripts", "address", s.Listener.Addr().String())
+	}
+	key, err := SupervisorKey(s.Data)
+	if err != nil {
+		return err
+	}
+	rosters, err := s.believe()
+	if err != nil {
+		return err
+	}
+	datacenter, err := s.awaitPlace(ctx, rosters, key)
+	if err != nil {
+		return err
+	}
+	signed, err := rosters.Signed()
+	if err != nil {
+		return err
+	}
+	records, err := journal.Open(ctx, filepath.Join(s.Data, supervisorJournal))
+	if err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	queue, err := redisqueue.Open(s.Redis)
+	if err != nil {
+		return err
+	}
+	queue.Log = s.Log
+	defer func() { err = errors.Join(err, queue.Close()) }()
+	evaluator, endChildren := newEvaluator(s.Log)
+	defer func() { err = errors.Join(err, endChildren()) }()
+
+	log := s.Log.With("dc", datacenter.Name)
+	super, err := supervisor.Open(ctx, supervisor.Config{
+		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Journal: records, Queue: queue, Evaluator: evaluator,
+		Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, Version: s.Version, Log: log,
+	}, signed)
+	if err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "supervisor is listening for nodes", "door", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	ready()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return super.Run(ctx) })
+	group.Go(func() error { return serveHTTP(ctx, s.Listener, nodes.Handler(super, log), log) })
+	return group.Wait()
+}
+
+// believe returns the rosters of the cluster that the supervisor believes in: what it was told, or what it joined before.
+func (s *Supervisor) believe() (config.Rosters, error) {
+	pin := s.Cluster
+	if s.Token != nil {
+		if pin != "" && pin != s.Token.Pin {
+			return config.Rosters{}, writ.Errorf(writ.CodeTokenInvalid, "the token is for the cluster %s, not for %s", s.Token.Pin, pin)
+		}
+		pin = s.Token.Pin
+	}
+	kept, err := config.FindRosters(s.Data)
+	switch {
+	case err == nil && pin != "" && kept.Cluster != pin:
+		return kept, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", s.Data, kept.Cluster).WithHint("use another --data for this one")
+	case err == nil:
+		return kept, nil
+	case writ.CodeOf(err) != writ.CodeNotFound:
+		return kept, err
+	case pin == "":
+		return kept, writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to believe in").
+			WithHint("start it as `writ dc add` says, with --join; or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
+	}
+	return config.RostersIn(s.Data, pin), nil
+}
+
+// awaitPlace returns the datacenter that the roster gives to this key. If it gives none, it registers with the coordinators and
+// waits.
+func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
+	public := publicOf(key)
+	latest, err := rosters.Latest()
+	if err != nil {
+		return nil, err
+	}
+	if latest != nil {
+		if d := latest.DatacenterOf(public); d != nil {
+			return d, nil
+		}
+	}
+	switch {
+	case len(s.Coordinators) == 0:
+		return nil, writ.Errorf(writ.CodeUsage, "no coordinator is given, and the roster does not name this supervisor").WithHint("--coordinator URL")
+	case !writ.ValidName(s.Name):
+		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", s.Name).WithHint("--dc takes 1 to 63 lower-case letters, digits and hyphens")
+	}
+	registration := s.registration(public)
+	told := ""
+	for {
+		d, err := s.ask(ctx, rosters, registration)
+		if d != nil || err != nil && !writ.AsError(err).Retryable() {
+			return d, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		state := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`"
+		if err != nil {
+			state = "no coordinator answers; trying again"
+		}
+		if state != told {
+			told = state
+			s.Log.InfoContext(ctx, state, "name", s.Name, "fingerprint", identity.Fingerprint(public), "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(askCoordinatorEvery):
+		}
+	}
+}
+
+// registration is what the supervisor says of itself. The token proves it to the person who made the token.
+func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
+	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: "http://" + s.Listener.Addr().String()}
+	_, _ = rand.Read(r.Nonce) // never fails
+	if s.Token != nil {
+		r.Token = s.Token.ID
+		r.Proof = s.Token.Prove(identity.RegistrationText(r.Token, r.Name, public, r.Nonce))
+	}
+	return r
+}
+
+// ask fetches what is new of the roster from the first coordinator that answers, and registers there if it does not name the key yet.
+func (s *Supervisor) ask(ctx context.Context, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+	var last error
+	for _, address := range s.Coordinators {
+		d, err := askOne(ctx, address, rosters, registration)
+		if d != nil || err == nil {
+			return d, nil
+		}
+		if last = err; !writ.AsError(err).Retryable() {
+			break
+		}
+	}
+	return nil, last
+}
+
+func askOne(ctx context.Context, address string, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+	client, err := api.NewClient(address)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", address, err)
+	}
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	after := 0
+	if latest, err := rosters.Latest(); err != nil {
+		return nil, err
+	} else if latest != nil {
+		after = latest.Version
+	}
+	answer, err := api.Answer[api.Rosters](client.GetRoster(ctx, &api.GetRosterParams{After: &after}))
+	if err != nil {
+		return nil, err
+	}
+	latest, err := rosters.Add(answer.Signed...)
+	if err != nil {
+		return nil, err
+	}
+	if latest != nil {
+		if d := latest.DatacenterOf(registration.Key); d != nil {
+			return d, nil
+		}
+	}
+	_, err = api.Answer[api.Registration](client.Register(ctx, registration))
+	return nil, err
+}
+
+// serveHTTP serves until ctx ends; then requests that are being answered get some time.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	if err := server.Shutdown(ending); err != nil {
+		_ = server.Close() // what did not end in time is cut
+	}
+	<-served
+	return nil
+}

@@ -1,0 +1,84 @@
+package terminal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"writ"
+)
+
+// ExitError is an error with an exit code of its own.
+type ExitError struct {
+	Err  error // nil if everything was said already
+	Exit int
+}
+
+// Error returns the text of the error inside.
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Exit)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the error inside.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Interrupted returns the end of a command that a person interrupted. then says how to go on.
+func Interrupted(then string) error {
+	return &ExitError{Err: &interrupted{then}, Exit: writ.ExitInterrupted}
+}
+
+type interrupted struct{ then string }
+
+func (e *interrupted) Error() string { return "interrupted" }
+
+// ExitCode returns the exit code that stands for err.
+func ExitCode(err error) int {
+	if err == nil {
+		return writ.ExitDone
+	}
+	if e, ok := errors.AsType[*ExitError](err); ok {
+		return e.Exit
+	}
+	return writ.AsError(err).Code.Info().Exit
+}
+
+// Fail shows an error: what happened, what to do next, and its code; with -o json the same as one line of JSON.
+func (t *Terminal) Fail(err error) {
+	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
+		return
+	}
+	if e, ok := errors.AsType[*interrupted](err); ok {
+		if e.then != "" {
+			fmt.Fprintln(t.Err, CleanLines(e.then))
+		}
+		return
+	}
+	e := forPeople(err)
+	if t.Format == JSON {
+		if text, err := json.Marshal(e); err == nil {
+			fmt.Fprintf(t.Err, "%s\n", text)
+			return
+		}
+	}
+	first, rest, more := strings.Cut(CleanLines(e.Message), "\n")
+	fmt.Fprintf(t.Err, "%s %s [%s]\n", t.styles.bad.Render("error:"), first, Clean(string(e.Code)))
+	if more {
+		fmt.Fprintln(t.Err, rest)
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(t.Err, "%s %s\n", t.styles.hint.Render("hint:"), CleanLines(e.Hint))
+	}
+}
+
+// forPeople returns the error as it is shown. Unlike a server, the command line hides nothing of what went wrong inside of it: the
+// person at it is the one who can do something about a full disk or a port that is taken.
+func forPeople(err error) *writ.Error {
+	if e, ok := errors.AsType[*writ.Error](err); ok {
+		return e
+	}
+	return &writ.Error{Code: writ.CodeInternal, Message: err.Error()}
+}

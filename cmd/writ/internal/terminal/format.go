@@ -1,0 +1,174 @@
+package terminal
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/oasdiff/yaml"
+
+	"writ"
+)
+
+// Format is a form in which data is printed.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table" // for people
+	Wide  Format = "wide"  // the same with more columns
+	JSON  Format = "json"  // the shapes of the HTTP API
+	YAML  Format = "yaml"  // the same
+	Name  Format = "name"  // one name or id a line, for loops of a shell
+)
+
+// Formats lists all formats.
+var Formats = []Format{Table, Wide, JSON, YAML, Name}
+
+// String, Set and Type make a Format the value of a flag.
+func (f *Format) String() string { return string(*f) }
+
+// Set takes the name of a format.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(Formats, Format(s)) {
+		return fmt.Errorf("it must be one of %s", strings.Join(FormatNames(), ", "))
+	}
+	*f = Format(s)
+	return nil
+}
+
+// Type is what the help calls such a value.
+func (f *Format) Type() string { return "format" }
+
+// FormatNames lists the names of all formats.
+func FormatNames() []string {
+	names := make([]string, len(Formats))
+	for i, f := range Formats {
+		names[i] = string(f)
+	}
+	return names
+}
+
+// View is data in each form that a person can ask for.
+type View struct {
+	Data  any // for JSON and YAML
+	Text  func(wide bool) string
+	Names []string
+}
+
+// Print writes a view in the format that was asked for.
+func (t *Terminal) Print(v View) error {
+	switch t.Format {
+	case JSON:
+		return t.PrintJSON(v.Data)
+	case YAML:
+		text, err := yaml.Marshal(v.Data)
+		if err != nil {
+			return fmt.Errorf("print as YAML: %w", err)
+		}
+		_, err = t.Out.Write(text)
+		return err
+	case Name:
+		for _, name := range v.Names {
+			if _, err := fmt.Fprintln(t.Out, Clean(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		_, err := fmt.Fprint(t.Out, v.Text(t.Format == Wide))
+		return err
+	}
+}
+
+// PrintJSON writes a value as JSON, indented.
+func (t *Terminal) PrintJSON(v any) error {
+	e := json.NewEncoder(t.Out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print as JSON: %w", err)
+	}
+	return nil
+}
+
+// Structured reports whether the output is for programs: then a command prints whole values and no running text.
+func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }
+
+// Column is a column of a table.
+type Column[T any] struct {
+	Title string
+	Wide  bool // only with -o wide
+	Cell  func(T) string
+}
+
+// List returns the view of a list. data is what JSON and YAML show.
+func List[T any](data any, items []T, name func(T) string, columns ...Column[T]) View {
+	v := View{Data: data, Text: func(wide bool) string { return table(items, columns, wide) }}
+	for _, item := range items {
+		v.Names = append(v.Names, name(item))
+	}
+	return v
+}
+
+func table[T any](items []T, columns []Column[T], wide bool) string {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Wide && !wide })
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(cell func(Column[T]) string) {
+		for i, c := range columns {
+			text := Clean(cell(c))
+			if i < len(columns)-1 {
+				text += "\t"
+			}
+			fmt.Fprint(w, text)
+		}
+		fmt.Fprintln(w)
+	}
+	row(func(c Column[T]) string { return c.Title })
+	for _, item := range items {
+		row(func(c Column[T]) string {
+			if text := c.Cell(item); text != "" {
+				return text
+			}
+			return "-"
+		})
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+// Field is a line of a record.
+type Field struct {
+	Title string
+	Value string // a field without value is left out
+	Wide  bool   // only with -o wide
+}
+
+// Record returns the view of one thing, a field a line.
+func Record(data any, name string, fields ...Field) View {
+	return View{Data: data, Names: []string{name}, Text: func(wide bool) string { return Fields(fields, wide) }}
+}
+
+// Fields writes fields below each other.
+func Fields(fields []Field, wide bool) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		if f.Value != "" && (wide || !f.Wide) {
+			fmt.Fprintf(w, "%s:\t%s\n", f.Title, Clean(f.Value))
+		}
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+// BadFormat is the error for a command that has no such form.
+func BadFormat(f Format, possible ...string) error {
+	return writ.Errorf(writ.CodeUsage, "this command does not print %s", f).WithHint("use %s", strings.Join(possible, " or "))
+}
+
+// PrintLine writes a value as one line of JSON, for streams of them.
+func (t *Terminal) PrintLine(v any) error { return json.NewEncoder(t.Out).Encode(v) }

@@ -1,0 +1,124 @@
+// Package terminal is the other end of the command line: a person or a pipe. It knows the forms in which data is printed, how errors
+// and progress are shown, and whether somebody is there who can be asked. It must not know what the data means.
+//
+// The rules: data goes to standard output and nothing else does; progress, questions and errors go to standard error. Where standard
+// error is no terminal, or NO_COLOR or CI=true is set, everything is plain lines. Text that strangers may have written is shown
+// without control characters.
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/term"
+)
+
+// Terminal is where one command reads and writes.
+type Terminal struct {
+	In     *os.File
+	Out    io.Writer // data
+	Err    io.Writer // progress and errors
+	Format Format
+	Quiet  bool // no progress; errors are shown all the same
+
+	interactive bool
+	styles      styles
+}
+
+type styles struct{ bad, hint, good lipgloss.Style }
+
+// New returns the terminal of a process. environ is as os.Environ gives it.
+func New(in, out, err *os.File, environ []string) *Terminal {
+	w := colorprofile.NewWriter(err, environ)
+	ci := variable(environ, "CI")
+	t := &Terminal{In: in, Out: out, Err: w, Format: Table}
+	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
+	if !t.interactive || variable(environ, "NO_COLOR") != "" {
+		w.Profile = colorprofile.NoTTY
+	}
+	t.styles = styles{
+		bad:  lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red),
+		hint: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Cyan),
+		good: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Green),
+	}
+	return t
+}
+
+func variable(environ []string, name string) string {
+	for _, e := range environ {
+		if n, value, _ := strings.Cut(e, "="); n == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// Interactive reports whether a person is there who watches and can be asked.
+func (t *Terminal) Interactive() bool { return t.interactive }
+
+// Note shows a line of progress, unless Quiet.
+func (t *Terminal) Note(format string, args ...any) { t.progress("", format, args...) }
+
+// Done shows a line of progress that says what was achieved.
+func (t *Terminal) Done(format string, args ...any) {
+	t.progress(t.styles.good.Render("✓")+" ", format, args...)
+}
+
+// Bad shows a line of progress that says what did not work out; it is not the error of the command.
+func (t *Terminal) Bad(format string, args ...any) {
+	t.progress(t.styles.bad.Render("✗")+" ", format, args...)
+}
+
+func (t *Terminal) progress(mark, format string, args ...any) {
+	if !t.Quiet {
+		fmt.Fprintf(t.Err, "%s%s\n", mark, CleanLines(fmt.Sprintf(format, args...)))
+	}
+}
+
+// Warn shows what may become a problem, Quiet or not.
+func (t *Terminal) Warn(format string, args ...any) {
+	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(fmt.Sprintf(format, args...)))
+}
+
+// Passphrase asks for a passphrase. It is an error if nobody is there.
+func (t *Terminal) Passphrase(what string) ([]byte, error) {
+	if !t.Interactive() {
+		return nil, errors.New("nobody is there to be asked; load the key into an ssh-agent instead")
+	}
+	fmt.Fprintf(t.Err, "Passphrase for %s: ", what)
+	phrase, err := term.ReadPassword(t.In.Fd())
+	fmt.Fprintln(t.Err)
+	return phrase, err
+}
+
+// Clean returns s without control characters, which could take over the terminal that shows it. Tabs become spaces; so do ends of
+// lines.
+func Clean(s string) string { return clean(s, false) }
+
+// CleanLines is Clean for text of several lines.
+func CleanLines(s string) string { return clean(s, true) }
+
+func clean(s string, lines bool) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' && lines:
+			return r
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || isBidi(r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// isBidi reports whether a character changes the direction of text, so that it reads other than it is.
+func isBidi(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}

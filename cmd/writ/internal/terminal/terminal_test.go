@@ -1,0 +1,159 @@
+package terminal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+// newTest returns a terminal that is none, and what it printed as data and as errors.
+func newTest(t *testing.T, environ ...string) (term *Terminal, out, errs func() string) {
+	t.Helper()
+	file := func(name string) (*os.File, func() string) {
+		f, err := os.Create(filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f, func() string {
+			text, err := os.ReadFile(f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+	}
+	o, out := file("out")
+	e, errs := file("err")
+	return New(o, o, e, environ), out, errs
+}
+
+type row struct {
+	Name string `json:"name"`
+	Size int    `json:"size"`
+	Note string `json:"note"`
+}
+
+func rows() View {
+	all := []row{{"one", 1, ""}, {"twenty\x1b[2J", 20, "wide\nwords"}}
+	return List(all, all, func(r row) string { return r.Name },
+		Column[row]{Title: "NAME", Cell: func(r row) string { return r.Name }},
+		Column[row]{Title: "SIZE", Cell: func(r row) string { return fmt.Sprint(r.Size) }},
+		Column[row]{Title: "NOTE", Wide: true, Cell: func(r row) string { return r.Note }})
+}
+
+func TestEachFormatOfAList(t *testing.T) {
+	for format, want := range map[Format]string{
+		Table: "NAME        SIZE\none         1\ntwenty\uFFFD[2J  20\n",
+		Wide:  "NAME        SIZE  NOTE\none         1     -\ntwenty\uFFFD[2J  20    wide words\n",
+		Name:  "one\ntwenty\uFFFD[2J\n",
+		JSON:  "[\n  {\n    \"name\": \"one\",\n    \"size\": 1,\n    \"note\": \"\"\n  },\n  {\n    \"name\": \"twenty\\u001b[2J\",\n    \"size\": 20,\n    \"note\": \"wide\\nwords\"\n  }\n]\n",
+		YAML:  "- name: one\n  note: \"\"\n  size: 1\n- name: \"twenty\\e[2J\"\n  note: |-\n    wide\n    words\n  size: 20\n",
+	} {
+		term, out, _ := newTest(t)
+		term.Format = format
+		if err := term.Print(rows()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out()); diff != "" {
+			t.Errorf("%s:\n%s", format, diff)
+		}
+	}
+}
+
+func TestErrorsAreShownWithHintAndCode(t *testing.T) {
+	denied := writ.Errorf(writ.CodeRoleMissing, "bob may not").WithHint("ask alice\nor carol")
+	for _, tt := range []struct {
+		err  error
+		exit int
+		want string
+	}{
+		{fmt.Errorf("submit: %w", denied), writ.ExitDenied, "error: bob may not [ROLE_MISSING]\nhint: ask alice\nor carol\n"},
+		{errors.New("disk is full"), writ.ExitFailed, "error: disk is full [INTERNAL]\n"},
+		{&ExitError{Err: denied, Exit: writ.ExitFailed}, writ.ExitFailed, "error: bob may not [ROLE_MISSING]\nhint: ask alice\nor carol\n"},
+		{&ExitError{Exit: writ.ExitUsage}, writ.ExitUsage, ""},
+		{writ.Errorf(writ.CodeScriptFailed, "it failed\n  at a.tengo:1:1"), writ.ExitFailed, "error: it failed [SCRIPT_FAILED]\n  at a.tengo:1:1\n"},
+		{Interrupted("writ run watch x"), writ.ExitInterrupted, "writ run watch x\n"},
+		{writ.Errorf(writ.CodeUsage, "a\x1b]0;b\a"), writ.ExitUsage, "error: a\uFFFD]0;b\uFFFD [USAGE]\n"},
+	} {
+		term, out, errs := newTest(t)
+		term.Fail(tt.err)
+		if got := errs(); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
+		}
+		if got := out(); got != "" {
+			t.Errorf("%v: standard output got %q", tt.err, got)
+		}
+		if got := ExitCode(tt.err); got != tt.exit {
+			t.Errorf("%v: exit %d, want %d", tt.err, got, tt.exit)
+		}
+	}
+}
+
+func TestErrorsAreJSONWhenTheDataIs(t *testing.T) {
+	term, _, errs := newTest(t)
+	term.Format = JSON
+	term.Fail(writ.Errorf(writ.CodeNotFound, "no run").WithHint("look"))
+	if want := `{"code":"NOT_FOUND","message":"no run","hint":"look"}` + "\n"; errs() != want {
+		t.Errorf("%q, want %q", errs(), want)
+	}
+}
+
+func TestQuietSilencesProgressOnly(t *testing.T) {
+	term, _, errs := newTest(t)
+	term.Quiet = true
+	term.Note("a")
+	term.Done("b")
+	term.Bad("c")
+	term.Warn("d")
+	if want := "warning: d\n"; errs() != want {
+		t.Errorf("%q, want %q", errs(), want)
+	}
+}
+
+func TestNobodyIsAskedWhereNobodyIs(t *testing.T) {
+	term, _, _ := newTest(t)
+	if term.Interactive() {
+		t.Error("a file is no person")
+	}
+	if _, err := term.Passphrase("the key"); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestCleanTakesControlFromStrangers(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ü":           "plain ü",
+		"a\tb\nc":           "a b c",
+		"\x1b[31mred":       "\uFFFD[31mred",
+		"\u009b31m":         "\uFFFD31m",
+		"user\u202etxt.exe": "user\uFFFDtxt.exe",
+		"\u2066x\u2069":     "\uFFFDx\uFFFD",
+		"carriage\rreturn":  "carriage\uFFFDreturn",
+		"bad \xff utf-8":    "bad \uFFFD utf-8",
+	} {
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got := CleanLines("a\nb\x07"); !strings.HasPrefix(got, "a\nb") || strings.Contains(got, "\x07") {
+		t.Errorf("CleanLines = %q", got)
+	}
+}
+
+func TestFormatFlagNamesThePossible(t *testing.T) {
+	var f Format
+	if err := f.Set("xml"); err == nil || !strings.Contains(err.Error(), "table, wide, json, yaml, name") {
+		t.Errorf("%v", err)
+	}
+	if err := f.Set("wide"); err != nil || f != Wide {
+		t.Errorf("%v %v", f, err)
+	}
+}

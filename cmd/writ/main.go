@@ -1,0 +1,17 @@
+// Writ is the command line and the wiring of all daemons: the one program of the house. It names stores and drivers, and holds no rule
+// that belongs in a room.
+package main
+
+import (
+	"os"
+
+	"writ/scripts/evaluator"
+)
+
+func main() {
+	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.
+	if evaluator.IsChild(os.Args) {
+		os.Exit(evaluator.Main())
+	}
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}

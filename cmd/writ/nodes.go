@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	return family("node", "Look at nodes, admit them, take them out of service",
+		a.nodeListCommand(),
+		a.nodeDecision("approve", "Admit a node that waits"),
+		a.nodeDecision("reject", "Refuse a node that waits"),
+		a.nodeDecision("cordon", "Give a node no new work; what runs there goes on"),
+		a.nodeDecision("uncordon", "Give a node work again"),
+		a.nodeDecision("drain", "Give a node no new work, and tell when nothing runs there any more"),
+		a.nodeDecision("remove", "Throw a node out for good; its key is never admitted again"),
+	)
+}
+
+func (a *app) nodeListCommand() *cobra.Command {
+	var datacenter, admission string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List nodes by datacenter and name",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			nodes, err := c.Nodes(cmd.Context(), api.ListNodesParams{Datacenter: datacenter, Admission: writ.Admission(admission)})
+			if err != nil {
+				return err
+			}
+			datacenters, err := datacenterNames(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return a.Print(nodeTable(nodes, datacenters))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
+	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
+	complete(c, "admission", "pending", "approved", "rejected", "removed")
+	return c
+}
+
+func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) terminal.View {
+	return terminal.List(api.NodePage{Items: nodes}, nodes, func(n writ.Node) string { return n.Name },
+		column("NODE", func(n writ.Node) string { return n.Name }),
+		column("DATACENTER", func(n writ.Node) string { return datacenters[n.Datacenter] }),
+		column("ADMISSION", func(n writ.Node) string { return string(n.Admission) }),
+		column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
+		column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
+		column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) }),
+		column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) }),
+		column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) }),
+		column("FAULT", func(n writ.Node) string { return n.Fault }),
+		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
+		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
+		wide("LAST BEAT", func(n writ.Node) string { return age(n.LastBeat) }),
+		wide("VERSION", func(n writ.Node) string { return n.Version }),
+		wide("KEY", func(n writ.Node) string { return n.Key }),
+		wide("ID", func(n writ.Node) string { return string(n.ID) }),
+	)
+}
+
+func driverList(drivers []writ.NodeDriver) string {
+	var names []string
+	for _, d := range drivers {
+		name := d.Module + "=" + d.Name
+		if d.Simulated && d.Name != "simulated" {
+			name += " (simulated)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+func (a *app) nodeDecision(decision, short string) *cobra.Command {
+	var datacenter, reason string
+	c := &cobra.Command{
+		Use:   decision + " NODE",
+		Short: short,
+		Args:  exactly("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			n, err := findNode(cmd.Context(), c, datacenter, args[0])
+			if err != nil {
+				return err
+			}
+			return a.decide(cmd.Context(), c, n.Datacenter, "node/"+string(n.ID), decision, reason)
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
+}
+
+// findNode finds a node by its name or id.
+func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	if err != nil {
+		return writ.Node{}, err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
+	switch len(nodes) {
+	case 1:
+		return nodes[0], nil
+	case 0:
+		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).WithHint("`writ node list` shows them")
+	default:
+		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes are called %q", len(nodes), nameOrID).
+			WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oasdiff/yaml"
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// orderFlags say what is to be done with a script; payload, sign and submit take them.
+type orderFlags struct {
+	params      []string
+	paramsFile  string
+	datacenter  string
+	labels      []string
+	deployment  string
+	expires     time.Duration
+	deadline    time.Duration
+	maxCalls    int
+	destructive bool
+}
+
+// Defaults of what is signed.
+const defaultDeadline = time.Hour
+
+func (o *orderFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
+	f.StringVar(&o.paramsFile, "params", "", "YAML or JSON file with parameters")
+	f.StringVar(&o.datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
+	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
+	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes, and the revision it was planned against: NAME@BASE")
+	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
+	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
+	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
+	f.BoolVar(&o.destructive, "destructive", false, "what the script deletes or overwrites is meant to be")
+}
+
+// client returns the client of the context that was chosen.
+func (a *app) client() (*client.Client, error) {
+	file, err := config.Load(a.flags.config)
+	if err != nil {
+		return nil, err
+	}
+	c, err := file.Choose(a.flags.context, a.overrides())
+	if err != nil {
+		return nil, err
+	}
+	keys := a.keys()
+	keys.Spec = c.Key
+	return client.New(c, filepath.Dir(a.flags.config), keys)
+}
+
+// order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one.
+func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {
+	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls, Destructive: o.destructive}
+	var err error
+	if order.Params, err = o.readParams(script.Report.Params); err != nil {
+		return order, err
+	}
+	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
+		return order, err
+	}
+	project := c.Context.Project
+	if project == "" {
+		project = client.DefaultProject
+	}
+	if order.Project, err = client.Project(roster, project); err != nil {
+		return order, err
+	}
+	order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o)
+	return order, err
+}
+
+// anyDatacenter lets the client choose.
+const anyDatacenter = "any"
+
+func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags) (writ.DatacenterID, error) {
+	labels, err := pairs(o.labels, "--select")
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case o.datacenter == anyDatacenter:
+		choice, err := c.Choose(ctx, roster, labels)
+		if err != nil {
+			return "", err
+		}
+		for _, line := range choice.Explain() {
+			a.Note("  %s", line)
+		}
+		return choice.Datacenter.ID, nil
+	case len(labels) > 0:
+		return "", writ.Errorf(writ.CodeUsage, "--select chooses among datacenters").WithHint("say --dc any with it")
+	case o.datacenter != "":
+		d, err := client.Datacenter(roster, o.datacenter)
+		if err != nil {
+			return "", err
+		}
+		return d.ID, nil
+	case len(roster.Datacenters) == 1:
+		return roster.Datacenters[0].ID, nil
+	case len(roster.Datacenters) == 0:
+		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").WithHint("a root operator adds one with `writ dc add`")
+	}
+	var names []string
+	for _, d := range roster.Datacenters {
+		names = append(names, d.Name)
+	}
+	return "", writ.Errorf(writ.CodeUsage, "there are %d datacenters: %s", len(names), strings.Join(names, ", ")).
+		WithHint("choose with --dc NAME, or --dc any")
+}
+
+// readParams reads the file first, then the single ones, which count more.
+func (o *orderFlags) readParams(known scripts.Params) (map[string]any, error) {
+	given := make(map[string]any)
+	if o.paramsFile != "" {
+		text, err := os.ReadFile(o.paramsFile)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %v", err)
+		}
+		if _, err := yaml.Unmarshal(text, &given, yaml.DecodeOpts{}, useNumber); err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", o.paramsFile, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			if given[name], err = wholeNumbers(given[name]); err != nil {
+				return nil, writ.Errorf(writ.CodeUsage, "%s: parameter %q: %v", o.paramsFile, name, err)
+			}
+		}
+	}
+	for _, p := range o.params {
+		name, value, err := known.ParseParam(p)
+		if err != nil {
+			return nil, err
+		}
+		given[name] = value
+	}
+	return given, nil
+}
+
+func useNumber(d *json.Decoder) *json.Decoder {
+	d.UseNumber()
+	return d
+}
+
+// wholeNumbers turns the numbers of JSON into those of scripts.
+func wholeNumbers(v any) (any, error) {
+	switch v := v.(type) {
+	case json.Number:
+		return v.Int64()
+	case []any:
+		for i := range v {
+			var err error
+			if v[i], err = wholeNumbers(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func parseDeployment(s string) (identity.Deployment, error) {
+	if s == "" {
+		return identity.Deployment{}, nil
+	}
+	name, base, ok := strings.Cut(s, "@")
+	n := 0
+	if ok {
+		var err error
+		if n, err = strconv.Atoi(base); err != nil || n < 0 {
+			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is no revision", s, base).WithHint("it looks like web@12")
+		}
+	}
+	if !writ.ValidName(name) {
+		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is no proper name", s, name).WithHint("it looks like web@12")
+	}
+	return identity.Deployment{Name: name, Base: n}, nil
+}

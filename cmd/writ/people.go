@@ -1,0 +1,346 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+func (a *app) userCommand() *cobra.Command {
+	return family("user", "Say who may do what", a.userListCommand(), a.userAddCommand())
+}
+
+// userView is a principal as the roster has it.
+type userView struct {
+	Name     string                 `json:"name"`
+	Kind     identity.PrincipalKind `json:"kind"`
+	State    identity.State         `json:"state"`
+	Operator bool                   `json:"root_operator"`
+	Keys     []keyView              `json:"keys"`
+	Roles    []roleView             `json:"roles"`
+}
+
+type keyView struct {
+	Fingerprint string         `json:"fingerprint"`
+	State       identity.State `json:"state"`
+}
+
+type roleView struct {
+	Role        identity.Role `json:"role"`
+	Project     string        `json:"project"` // its name, "*" for all
+	Destructive bool          `json:"destructive"`
+	Expires     time.Time     `json:"expires,omitzero"`
+}
+
+func (r roleView) String() string {
+	text := string(r.Role) + " on " + r.Project
+	if r.Destructive {
+		text += " (destructive)"
+	}
+	if !r.Expires.IsZero() {
+		text += " until " + r.Expires.Format(time.DateOnly)
+	}
+	return text
+}
+
+func (a *app) userListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the people and machines of the roster",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := a.roster(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			users := usersOf(roster)
+			return a.Print(terminal.List(users, users, func(u userView) string { return u.Name },
+				column("USER", func(u userView) string { return u.Name }),
+				column("KIND", func(u userView) string { return string(u.Kind) }),
+				column("STATE", func(u userView) string { return string(u.State) }),
+				column("ROOT OPERATOR", func(u userView) string { return mark(u.Operator) }),
+				column("ROLES", func(u userView) string { return joined(u.Roles) }),
+				wide("KEYS", func(u userView) string { return keyList(u.Keys) }),
+			))
+		},
+	}
+}
+
+func usersOf(r *identity.Roster) []userView {
+	users := []userView{}
+	for _, p := range r.Principals {
+		u := userView{Name: p.Name, Kind: p.Kind, State: p.State, Operator: slices.Contains(r.Operators, p.Name), Keys: []keyView{}, Roles: []roleView{}}
+		for _, k := range p.Keys {
+			u.Keys = append(u.Keys, keyView{ssh.FingerprintSHA256(k.Key), k.State})
+		}
+		for _, b := range r.Bindings {
+			if b.Principal != p.Name {
+				continue
+			}
+			project := string(b.Project)
+			if known := r.Project(b.Project); known != nil {
+				project = known.Name
+			}
+			u.Roles = append(u.Roles, roleView{b.Role, project, b.Destructive, b.Expires})
+		}
+		users = append(users, u)
+	}
+	return users
+}
+
+func joined(roles []roleView) string {
+	var texts []string
+	for _, r := range roles {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func keyList(keys []keyView) string {
+	var texts []string
+	for _, k := range keys {
+		text := k.Fingerprint
+		if k.State != identity.Active {
+			text += " (" + string(k.State) + ")"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, " ")
+}
+
+func (a *app) userAddCommand() *cobra.Command {
+	var key string
+	var roles, projects []string
+	var destructive, ci bool
+	var valid time.Duration
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a person or a machine to the roster, or give them more keys and roles",
+		Long: `Signs the next version of the roster with you as a root operator. Adding somebody who is there gives them one more key or role.
+
+Roles: viewer reads; deployer hands in scripts, with --destructive also those that delete or overwrite data; operator cancels runs
+and takes nodes out of service; admin admits nodes and makes tokens. What belongs to no project, such as nodes, needs a role on
+all projects: --project '*'.`,
+		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop
+  writ user add ci-web --ci --key "ssh-ed25519 AAAA…" --role deployer --project web-shop
+  writ user add carol --key carol.pub --role operator --role admin --project '*'`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			public, err := publicKey(key)
+			if err != nil {
+				return err
+			}
+			kind := identity.Person
+			if ci {
+				kind = identity.CI
+			}
+			if destructive && !slices.Contains(roles, string(identity.Deployer)) {
+				return writ.Errorf(writ.CodeUsage, "--destructive belongs to --role deployer")
+			}
+			grant := client.Grant{Destructive: destructive}
+			if valid > 0 {
+				grant.Expires = time.Now().Add(valid).UTC().Truncate(time.Second)
+			}
+			if grant.Roles, err = parseRoles(roles); err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if len(projects) == 0 {
+				projects = []string{c.Context.Project}
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+				if grant.Projects, err = projectIDs(next, projects); err != nil {
+					return err
+				}
+				return client.AddPrincipal(next, args[0], kind, public, grant)
+			})
+			if err != nil {
+				return err
+			}
+			return a.showUser(roster, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&key, "key", "", "their public key: a file, or the key itself as in authorized_keys")
+	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
+	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable)")
+	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
+	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve")
+	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
+	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	return c
+}
+
+// publicKey reads a key from a file or from the words themselves, nil for none.
+func publicKey(s string) (ssh.PublicKey, error) {
+	if s == "" {
+		return nil, nil
+	}
+	text := []byte(s)
+	if !strings.Contains(s, " ") {
+		var err error
+		if text, err = os.ReadFile(s); err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %v", err).
+				WithHint("name the file that ends in .pub, or quote the key itself: \"ssh-ed25519 AAAA…\"")
+		}
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		e := writ.Errorf(writ.CodeUsage, "this is no public key of SSH")
+		if strings.Contains(string(text), "PRIVATE KEY") {
+			return nil, e.WithHint("it is a private one, which nobody else should see; its public half is %s.pub", s)
+		}
+		return nil, e.WithHint("it looks like \"ssh-ed25519 AAAA…\"")
+	}
+	return key, nil
+}
+
+func parseRoles(names []string) ([]identity.Role, error) {
+	var roles []identity.Role
+	for _, n := range names {
+		if _, ok := identity.RoleActions[identity.Role(n)]; !ok {
+			return nil, writ.Errorf(writ.CodeUsage, "%q is no role", n).WithHint("there are viewer, deployer, operator and admin")
+		}
+		roles = append(roles, identity.Role(n))
+	}
+	return roles, nil
+}
+
+func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
+	var ids []writ.ProjectID
+	for _, n := range names {
+		if n == string(client.AllProjects) {
+			ids = append(ids, client.AllProjects)
+			continue
+		}
+		if n == "" {
+			n = client.DefaultProject
+		}
+		p, err := client.Project(r, n)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, p.ID)
+	}
+	return ids, nil
+}
+
+func (a *app) showUser(r *identity.Roster, name string) error {
+	users := usersOf(r)
+	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })
+	if i < 0 {
+		return fmt.Errorf("show user: version %d of the roster does not have %s", r.Version, name)
+	}
+	u := users[i]
+	a.Done("%s is in version %d of the roster", name, r.Version)
+	if len(u.Roles) == 0 {
+		a.Note("%s may do nothing yet; give a role with --role", name)
+	}
+	return a.Print(terminal.Record(u, u.Name,
+		terminal.Field{Title: "user", Value: u.Name},
+		terminal.Field{Title: "kind", Value: string(u.Kind)},
+		terminal.Field{Title: "keys", Value: keyList(u.Keys)},
+		terminal.Field{Title: "roles", Value: joined(u.Roles)}))
+}
+
+func (a *app) projectCommand() *cobra.Command {
+	return family("project", "Look at projects, and add them", a.projectListCommand(), a.projectAddCommand())
+}
+
+// projectView is a project with the name of its tenant.
+type projectView struct {
+	ID     writ.ProjectID `json:"id"`
+	Name   string         `json:"name"`
+	Tenant string         `json:"tenant,omitempty"`
+}
+
+func projectsOf(r *identity.Roster) []projectView {
+	projects := []projectView{}
+	for _, p := range r.Projects {
+		v := projectView{ID: p.ID, Name: p.Name}
+		for _, t := range r.Tenants {
+			if t.ID == p.Tenant {
+				v.Tenant = t.Name
+			}
+		}
+		projects = append(projects, v)
+	}
+	return projects
+}
+
+func (a *app) projectListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the projects of the roster",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := a.roster(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			projects := projectsOf(roster)
+			return a.Print(terminal.List(projects, projects, func(p projectView) string { return p.Name },
+				column("PROJECT", func(p projectView) string { return p.Name }),
+				column("TENANT", func(p projectView) string { return p.Tenant }),
+				column("ID", func(p projectView) string { return string(p.ID) }),
+			))
+		},
+	}
+}
+
+func (a *app) projectAddCommand() *cobra.Command {
+	var tenant string
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a project to the roster",
+		Args:  exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{args[0], tenant} {
+				if name != "" && !writ.ValidName(name) {
+					return writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("use lower-case letters, digits and hyphens")
+				}
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) })
+			if err != nil {
+				return err
+			}
+			projects := slices.DeleteFunc(projectsOf(roster), func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
+			if len(projects) != 1 {
+				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
+			}
+			a.Done("project %s is in version %d of the roster", args[0], roster.Version)
+			p := projects[0]
+			return a.Print(terminal.Record(p, p.Name,
+				terminal.Field{Title: "project", Value: p.Name},
+				terminal.Field{Title: "tenant", Value: p.Tenant},
+				terminal.Field{Title: "id", Value: string(p.ID)}))
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant that owns it; made if it is new")
+	return c
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// progress shows what happens to a run: a line for each call that begins, is tried again or ends, and for what the script says.
+type progress struct {
+	term   *terminal.Terminal
+	roster *identity.Roster // names datacenters; may be nil
+	run    api.RunState
+	why    string
+	calls  map[int]writ.Call
+	logged int // the last ordinal
+}
+
+func newProgress(t *terminal.Terminal, roster *identity.Roster) *progress {
+	return &progress{term: t, roster: roster, calls: make(map[int]writ.Call)}
+}
+
+// watcher returns what client.Watch tells about the run.
+func (p *progress) watcher() client.Watcher {
+	return client.Watcher{
+		Event: p.event,
+		Lost:  func(err error) { p.term.Note("… lost sight of the run, looking again: %v", err) },
+	}
+}
+
+func (p *progress) event(e api.Event) {
+	switch {
+	case e.Submission != nil:
+		p.submission(e.Submission)
+	case e.Run != nil:
+		p.runChanged(e.Run)
+	case e.Call != nil:
+		p.callChanged(*e.Call)
+	case e.Log != nil:
+		if e.Log.Ordinal > p.logged {
+			p.logged = e.Log.Ordinal
+			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
+		}
+	}
+}
+
+func (p *progress) submission(s *writ.Submission) {
+	if s.State == writ.SubmissionWaiting && p.run == "" {
+		p.run = api.RunStateWaiting
+		p.term.Note("… run %s is waiting for %s", s.Run, p.datacenter(s.Datacenter))
+	}
+}
+
+func (p *progress) datacenter(id writ.DatacenterID) string {
+	if p.roster != nil {
+		if d := p.roster.Datacenter(id); d != nil {
+			return d.Name
+		}
+	}
+	return string(id)
+}
+
+func (p *progress) runChanged(r *api.Run) {
+	if r.State != p.run {
+		switch r.State {
+		case api.RunStateAccepted:
+			p.term.Note("… run %s is accepted by %s", r.ID, p.datacenter(r.Datacenter))
+		case api.RunStateRunning:
+			p.term.Note("… run %s is running in %s", r.ID, p.datacenter(r.Datacenter))
+		}
+		p.run = r.State
+	}
+	if r.Reason != p.why && r.Reason != "" && !r.State.Ended() {
+		p.term.Note("… it waits: %s", r.Reason)
+	}
+	p.why = r.Reason
+}
+
+func (p *progress) callChanged(c writ.Call) {
+	before, known := p.calls[c.Seq]
+	p.calls[c.Seq] = c
+	switch {
+	case known && before.State == c.State && before.Try == c.Try:
+		if c.Reason != before.Reason && c.Reason != "" && !c.State.Ended() {
+			p.term.Note("… %s waits: %s", callName(c), c.Reason)
+		}
+	case c.State.Ended():
+		p.callEnded(c)
+	case c.Try > 1 && before.Try < c.Try:
+		p.term.Note("↻ %s: try %d%s", callName(c), c.Try, because(cmpError(c.Error, before.Error)))
+	case c.State == writ.CallRunning:
+		p.term.Note("→ %s on %s", callName(c), nodeName(c))
+	case c.State == writ.CallPlanned && c.Reason != "":
+		p.term.Note("… %s waits: %s", callName(c), c.Reason)
+	}
+}
+
+func (p *progress) callEnded(c writ.Call) {
+	switch c.State {
+	case writ.CallSucceeded:
+		if c.Node == "" { // the supervisor answered it itself
+			p.term.Done("%s", callName(c))
+			return
+		}
+		p.term.Done("%s on %s, %s%s", callName(c), nodeName(c), duration(c), changeOf(c))
+	default:
+		p.term.Bad("%s: %s%s", callName(c), c.State, because(c.Error))
+	}
+}
+
+// cmpError returns the first error that there is.
+func cmpError(errs ...*writ.Error) *writ.Error {
+	for _, e := range errs {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func because(e *writ.Error) string {
+	if e == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %s: %s", e.Code, e.Message)
+}
+
+// callName names a call as a person thinks of it: "3 machine.create web-0".
+func callName(c writ.Call) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, c.Name))
+}
+
+// nodeName names where a call is carried out, and by what: "n1 (simulated)", "n2 (directory)".
+func nodeName(c writ.Call) string {
+	name := c.NodeName
+	if name == "" {
+		name = string(c.Node)
+	}
+	if d := driverName(c); d != "" {
+		name += " (" + d + ")"
+	}
+	return name
+}
+
+func driverName(c writ.Call) string {
+	switch {
+	case c.Simulated && c.Driver != "" && c.Driver != "simulated":
+		return c.Driver + ", simulated"
+	case c.Simulated:
+		return "simulated"
+	}
+	return c.Driver
+}
+
+// duration is how long the node worked on the call, by its clock.
+func duration(c writ.Call) string {
+	if c.Started.IsZero() || c.Ended.IsZero() {
+		return "-"
+	}
+	return shortDuration(c.Ended.Sub(c.Started))
+}
+
+// shortDuration writes a duration with the precision that a person wants.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func changeOf(c writ.Call) string {
+	if c.Change == writ.ChangeNone {
+		return ""
+	}
+	return ": " + string(c.Change)
+}

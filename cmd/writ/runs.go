@@ -1,0 +1,432 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	return family("run", "Look at runs, and cancel them",
+		a.runListCommand(), a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand())
+}
+
+func (a *app) runListCommand() *cobra.Command {
+	var states []string
+	var datacenter, signer string
+	var limit int
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Example: "  writ run list --state running,waiting\n  writ run list --limit 0 -o name",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			params := api.ListRunsParams{Project: a.flags.project, Datacenter: datacenter, Signer: signer}
+			for _, s := range states {
+				if !api.RunState(s).Valid() {
+					return writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).WithHint("there are %s", strings.Join(runStates(), ", "))
+				}
+				params.State = append(params.State, api.RunState(s))
+			}
+			return a.listRuns(cmd.Context(), params, limit)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&states, "state", nil, "only runs in these states")
+	f.StringVar(&datacenter, "dc", "", "only runs of this datacenter")
+	f.StringVar(&signer, "signer", "", "only runs that this person or machine signed")
+	f.IntVar(&limit, "limit", 50, "how many at most; 0 for all")
+	complete(c, "state", runStates()...)
+	return c
+}
+
+func runStates() []string {
+	var names []string
+	for _, s := range []api.RunState{
+		api.RunStateWaiting, api.RunStateRefused, api.RunStateAccepted, api.RunStateRunning,
+		api.RunStateSucceeded, api.RunStateFailed, api.RunStateCancelled, api.RunStateExpired,
+	} {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	datacenters, err := datacenterNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	page := api.RunPage{}
+	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
+		params.Cursor, params.Limit = cursor, client.PageSize
+		if limit > 0 {
+			params.Limit = min(limit, client.PageSize)
+		}
+		var err error
+		page, err = api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))
+		if limit > 0 {
+			limit -= len(page.Items)
+			if limit <= 0 {
+				return page.Items, "", err
+			}
+		}
+		return page.Items, page.NextCursor, err
+	})
+	if err != nil {
+		return err
+	}
+	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: page.NextCursor}, runs, func(r api.Run) string { return string(r.ID) },
+		column("RUN", func(r api.Run) string { return string(r.ID) }),
+		column("STATE", func(r api.Run) string { return string(r.State) }),
+		column("SCRIPT", func(r api.Run) string { return r.Script }),
+		column("DATACENTER", func(r api.Run) string { return datacenters[r.Datacenter] }),
+		column("PROJECT", func(r api.Run) string { return r.ProjectName }),
+		column("SIGNER", func(r api.Run) string { return r.Signer }),
+		column("AGE", func(r api.Run) string { return age(r.Created) }),
+		column("TOOK", tookRun),
+		wide("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
+		wide("WHY", func(r api.Run) string { return whyRun(r) }),
+		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
+	))
+}
+
+// column and wide are columns of tables; the second kind is shown with -o wide only.
+func column[T any](title string, cell func(T) string) terminal.Column[T] {
+	return terminal.Column[T]{Title: title, Cell: cell}
+}
+
+func wide[T any](title string, cell func(T) string) terminal.Column[T] {
+	return terminal.Column[T]{Title: title, Cell: cell, Wide: true}
+}
+
+// age is how long ago something was.
+func age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+func tookRun(r api.Run) string {
+	if r.Ended.IsZero() || r.Accepted.IsZero() {
+		return ""
+	}
+	return shortDuration(r.Ended.Sub(r.Accepted))
+}
+
+func whyRun(r api.Run) string {
+	if r.Failure != nil {
+		return fmt.Sprintf("%s: %s", r.Failure.Code, r.Failure.Message)
+	}
+	return r.Reason
+}
+
+// datacenterNames maps the ids of datacenters to their names.
+func datacenterNames(ctx context.Context, c *client.Client) (map[writ.DatacenterID]string, error) {
+	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[writ.DatacenterID]string)
+	for _, d := range list.Items {
+		names[d.ID] = d.Name
+	}
+	return names, nil
+}
+
+func (a *app) runShowCommand() *cobra.Command {
+	var values bool
+	c := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run with its calls",
+		Args:  exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			return a.showRun(cmd.Context(), id, values)
+		},
+	}
+	c.Flags().BoolVar(&values, "values", false, "ask the datacenter for output, arguments and results too")
+	return c
+}
+
+func runID(s string) (writ.RunID, error) {
+	id := writ.RunID(s)
+	if !id.Valid() {
+		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a run", s).WithHint("it has 26 letters and digits; `writ run list` shows them")
+	}
+	return id, nil
+}
+
+func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var v api.RunValues
+	if values {
+		if v, err = api.Answer[api.RunValues](c.API.GetValues(ctx, id)); err != nil {
+			return err
+		}
+	} else {
+		if v.Run, err = c.Run(ctx, id); err != nil {
+			return err
+		}
+		calls, err := c.Calls(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, call := range calls {
+			v.Calls = append(v.Calls, api.CallValues{Call: call})
+		}
+	}
+	datacenters, err := datacenterNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	return a.Print(terminal.View{Data: v, Names: []string{string(id)}, Text: func(wide bool) string {
+		return runText(v, datacenters[v.Run.Datacenter], wide, values)
+	}})
+}
+
+// runText shows a run, its calls, and its output if it is known.
+func runText(v api.RunValues, datacenter string, wideTable, values bool) string {
+	r := v.Run
+	fields := []terminal.Field{
+		{Title: "run", Value: string(r.ID)},
+		{Title: "state", Value: string(r.State)},
+		{Title: "why", Value: whyRun(r)},
+		{Title: "at", Value: position(r.Failure)},
+		{Title: "script", Value: r.Script},
+		{Title: "datacenter", Value: datacenter},
+		{Title: "project", Value: r.ProjectName},
+		{Title: "deployment", Value: r.Deployment},
+		{Title: "signer", Value: r.Signer},
+		{Title: "accepted", Value: clock(r.Accepted)},
+		{Title: "ended", Value: clock(r.Ended)},
+		{Title: "took", Value: tookRun(r)},
+		{Title: "deadline", Value: clock(r.Deadline), Wide: true},
+		{Title: "payload", Value: r.Payload.String(), Wide: true},
+	}
+	text := terminal.Fields(fields, wideTable)
+	if len(v.Calls) > 0 {
+		columns := []terminal.Column[api.CallValues]{
+			column("CALL", func(c api.CallValues) string { return fmt.Sprint(c.Seq) }),
+			column("OPERATION", func(c api.CallValues) string { return c.Operation }),
+			column("NAME", func(c api.CallValues) string { return c.Name }),
+			column("STATE", func(c api.CallValues) string { return string(c.State) }),
+			column("NODE", func(c api.CallValues) string { return c.NodeName }),
+			column("DRIVER", func(c api.CallValues) string { return driverName(c.Call) }),
+			column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
+			column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
+			column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
+			wide("TRY", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Try, c.Delivery) }),
+			wide("AT", func(c api.CallValues) string { return c.Position }),
+		}
+		if values {
+			columns = append(columns,
+				column("ARGUMENTS", func(c api.CallValues) string { return compact(c.Args) }),
+				column("VALUES", func(c api.CallValues) string { return compact(c.Values) }))
+		}
+		view := terminal.List(nil, v.Calls, func(api.CallValues) string { return "" }, columns...)
+		text += "\n" + view.Text(wideTable)
+	}
+	if len(r.Output) > 0 {
+		text += "\noutput\n" + outputText(r.Output)
+	}
+	return text
+}
+
+func position(f *writ.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Position
+}
+
+func whyCall(c writ.Call) string {
+	if c.Error != nil {
+		return fmt.Sprintf("%s: %s", c.Error.Code, c.Error.Message)
+	}
+	return c.Reason
+}
+
+// clock shows a moment in the person's own time zone.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+func (a *app) runWatchCommand() *cobra.Command {
+	var s submitFlags
+	c := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Watch a run until it has ended, as submit does",
+		Args:  exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), c, id, s.timeout)
+		},
+	}
+	s.watchFlags(c)
+	return c
+}
+
+func (a *app) runLogsCommand() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "logs RUN",
+		Short: "Print what the script of a run wrote with run.log",
+		Args:  exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if follow {
+				return a.followLogs(cmd.Context(), c, id)
+			}
+			lines, err := readLogs(cmd.Context(), c, id)
+			if err != nil {
+				return err
+			}
+			return a.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
+	return c
+}
+
+// readLogs asks the datacenter for all lines that there are.
+func readLogs(ctx context.Context, c *client.Client, id writ.RunID) ([]writ.LogLine, error) {
+	all := []writ.LogLine{}
+	for {
+		after := 0
+		if len(all) > 0 {
+			after = all[len(all)-1].Ordinal
+		}
+		page, err := api.Answer[api.LogPage](c.API.ListLogs(ctx, id, &api.ListLogsParams{After: after, Limit: client.PageSize}))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if len(page.Items) < client.PageSize {
+			return all, nil
+		}
+	}
+}
+
+func logTexts(lines []writ.LogLine) (texts []string) {
+	for _, l := range lines {
+		texts = append(texts, l.Text)
+	}
+	return texts
+}
+
+func logText(lines []writ.LogLine, wide bool) string {
+	var b strings.Builder
+	for _, l := range lines {
+		if wide {
+			b.WriteString(clock(l.Time) + "  ")
+		}
+		b.WriteString(terminal.Clean(l.Text) + "\n")
+	}
+	return b.String()
+}
+
+// followLogs prints lines as they come; with -o json one object a line.
+func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) error {
+	if a.Format == terminal.YAML {
+		return terminal.BadFormat(a.Format, "-o table", "-o json")
+	}
+	last := 0
+	show := func(l writ.LogLine) {
+		if l.Ordinal <= last {
+			return
+		}
+		last = l.Ordinal
+		if a.Format == terminal.JSON {
+			_ = a.PrintLine(l) // what was written is gone if nobody reads it
+			return
+		}
+		fmt.Fprint(a.Out, logText([]writ.LogLine{l}, a.Format == terminal.Wide))
+	}
+	lines, err := readLogs(ctx, c, id) // events are not kept for ever
+	if err != nil && !writ.AsError(err).Retryable() {
+		return err
+	}
+	for _, l := range lines {
+		show(l)
+	}
+	_, err = c.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
+		if e.Log != nil {
+			show(*e.Log)
+		}
+	}})
+	if isInterrupt(ctx, err) {
+		return terminal.Interrupted("")
+	}
+	return err
+}
+
+func (a *app) runCancelCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "Cancel a run: nothing new begins, what runs ends",
+		Args:  exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			run, err := c.Run(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			return a.decide(cmd.Context(), c, run.Datacenter, "run/"+string(id), "cancel", reason)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/pem"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/crypto/ssh"
+
+	"writ/internal/testenv"
+	"writ/scripts/evaluator"
+)
+
+// TestMain lets this test binary be writ itself, and a child of its evaluator.
+func TestMain(m *testing.M) {
+	if evaluator.IsChild(os.Args) {
+		os.Exit(evaluator.Main())
+	}
+	testscript.Main(m, map[string]func(){"writ": main})
+}
+
+// TestScripts runs the command line as people use it; see testdata/script.
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
+
+// TestStockToolsAreEnough signs and hands in with the tools that every machine has.
+func TestStockToolsAreEnough(t *testing.T) {
+	testenv.Need(t, "ssh-keygen")
+	testenv.Need(t, "curl")
+	runScripts(t, "testdata/stock")
+}
+
+func runScripts(t *testing.T, dir string) {
+	testscript.Run(t, testscript.Params{
+		Dir: dir,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+			return os.Mkdir(home, 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"dev":    startDev,
+			"newkey": newKey,
+			"setenv": setFromFile,
+		},
+	})
+}
+
+// startDev is the command `dev ARGUMENTS…`: it runs `writ dev` on a free port until the script ends, and returns when it is ready.
+func startDev(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("dev cannot be negated")
+	}
+	data := ts.MkAbs("dev")
+	path := filepath.Join(strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0], "writ")
+	cmd := exec.Command(path, append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--simulate-speed", "0"}, args...)...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	log, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		if err := cmd.Wait(); err != nil {
+			ts.Logf("writ dev ended: %v", err)
+		}
+	})
+	var said strings.Builder
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Ctrl-C ends it") {
+			go io.Copy(io.Discard, log) // ends with the process
+			ts.Setenv("WRIT_CONFIG", filepath.Join(data, "client.yaml"))
+			ts.Check(os.WriteFile(ts.MkAbs("dev.log"), []byte(said.String()), 0o600))
+			return
+		}
+	}
+	ts.Fatalf("writ dev is not ready; it said:\n%s", said.String())
+}
+
+// setFromFile is the command `setenv NAME FILE`: it sets a variable of the environment to what a file holds.
+func setFromFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: setenv NAME FILE")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// newKey is the command `newkey [-rsa|-locked] FILE`: it makes an SSH key with its public half beside it.
+func newKey(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: newkey [-rsa|-locked] FILE")
+	}
+	path := ts.MkAbs(args[len(args)-1])
+	public, private, err := ed25519.GenerateKey(nil)
+	ts.Check(err)
+	key, err := ssh.NewPublicKey(public)
+	ts.Check(err)
+	block, err := ssh.MarshalPrivateKey(private, "")
+	switch args[0] {
+	case "-locked":
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	case "-rsa":
+		other, rerr := rsa.GenerateKey(rand.Reader, 2048)
+		ts.Check(rerr)
+		block, err = ssh.MarshalPrivateKey(other, "")
+	}
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	ts.Check(os.WriteFile(path+".pub", ssh.MarshalAuthorizedKey(key), 0o600))
+}

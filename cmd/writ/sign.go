@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+// signedEnding is how the files of submissions end.
+const signedEnding = ".writ"
+
+func (a *app) payloadCommand() *cobra.Command {
+	var o orderFlags
+	var signer string
+	c := &cobra.Command{
+		Use:   "payload FILE",
+		Short: "Print the exact bytes that a signature of a script covers",
+		Long: `Prints what has to be signed for a script, for those who sign with ssh-keygen alone. What follows must be joined
+and handed in before it expires.`,
+		Example: `  writ payload web.tengo > p
+  ssh-keygen -Y sign -n writ-script-v1 -f ~/.ssh/id_ed25519 p
+  cat p p.sig > web.writ
+  curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
+		Args: exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (string, error) {
+				if signer != "" {
+					return signer, nil
+				}
+				return c.Keys.Owner(r)
+			})
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(text)
+			return err
+		},
+	}
+	o.add(c)
+	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
+	return c
+}
+
+// payload makes the text to sign. who tells the signer's name.
+func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (string, error)) ([]byte, error) {
+	script, err := a.readScript(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	roster, err := a.roster(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := who(c, roster)
+	if err != nil {
+		return nil, err
+	}
+	order, err := a.order(ctx, c, roster, script, o)
+	if err != nil {
+		return nil, err
+	}
+	return order.Payload(roster, signer, time.Now())
+}
+
+// readScript reads a script and shows what is wrong with it. Warnings do not stop it.
+func (a *app) readScript(path string) (client.Script, error) {
+	script, err := client.ReadScript(path)
+	if err != nil {
+		return script, err
+	}
+	if len(script.Report.Diagnostics) > 0 {
+		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
+	}
+	return script, script.Report.Err()
+}
+
+// roster returns the newest roster. Without a coordinator the newest one that was seen will do: whoever verifies refuses what is too
+// old, and a script can be signed where there is no network.
+func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
+	roster, err := c.Roster(ctx)
+	if writ.CodeOf(err) == writ.CodeUnreachable {
+		known, kerr := c.Rosters.Latest()
+		if kerr == nil && known != nil {
+			a.Warn("%v: using version %d of the roster, which was seen before", err, known.Version)
+			roster, err = known, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.warnOfAge(roster, time.Now())
+	return roster, nil
+}
+
+// warnOfAge warns when half of a roster's time is over.
+func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
+	switch {
+	case now.After(r.Expires):
+		a.Warn("version %d of the roster expired on %s: nobody accepts anything until a root operator signs a new one", r.Version, r.Expires.Format(time.DateOnly))
+	case now.After(r.Created.Add(r.Expires.Sub(r.Created) / 2)):
+		a.Warn("version %d of the roster expires on %s: a root operator should sign a new one", r.Version, r.Expires.Format(time.DateOnly))
+	}
+}
+
+func (a *app) signCommand() *cobra.Command {
+	var o orderFlags
+	var out string
+	c := &cobra.Command{
+		Use:   "sign FILE",
+		Short: "Check and sign a script, for somebody else to hand in",
+		Long: `Checks a script and signs it into a file that anybody can hand in with "writ submit" or curl until it expires. Signing needs
+no network if the roster was seen before.`,
+		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
+		Args:    exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			signed, by, err := a.sign(cmd.Context(), args[0], &o)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])) + signedEnding
+			}
+			if out == "-" {
+				_, err := a.Out.Write(signed)
+				return err
+			}
+			if err := os.WriteFile(out, signed, 0o600); err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot write the submission: %v", err)
+			}
+			a.Done("%s is signed by %s and may be handed in for %s", out, by, o.expires)
+			return nil
+		},
+	}
+	o.add(c)
+	// It shadows the global flag of the same name: there is no data to print here.
+	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
+	return c
+}
+
+// sign makes and signs the text of a script.
+func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []byte, by string, err error) {
+	var person *client.Person
+	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (string, error) {
+		var err error
+		if person, err = c.Person(r); err != nil {
+			return "", err
+		}
+		return person.Name, nil
+	})
+	if person != nil {
+		defer person.Close()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	armored, err := person.Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		return nil, "", err
+	}
+	return identity.Join(text, armored), person.Name, nil
+}

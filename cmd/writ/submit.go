@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// submitFlags say what to do after handing in.
+type submitFlags struct {
+	order   orderFlags
+	detach  bool
+	timeout time.Duration
+}
+
+func (a *app) submitCommand() *cobra.Command {
+	var s submitFlags
+	c := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Check, sign and hand in a script, and watch it until it is done",
+		Long: `Hands in a script: FILE is a script, which is checked and signed first, or a file that "writ sign" made.
+
+Then it watches until the run has ended, verifies the seal of the datacenter's supervisor on what came of it, and prints the
+script's output. Interrupting it leaves the run alone and says how to see it again.`,
+		Example: `  writ submit web.tengo -p count=3
+  writ submit web.tengo --dc any --select region=eu --detach
+  writ submit web.writ --timeout 10m`,
+		Args: exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
+	}
+	s.order.add(c)
+	s.watchFlags(c)
+	c.Flags().BoolVar(&s.detach, "detach", false, "only hand in, and print the id of the run")
+	return c
+}
+
+func (s *submitFlags) watchFlags(c *cobra.Command) {
+	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
+}
+
+func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
+	signed, err := a.signedFile(ctx, path, &s.order)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	submission, err := c.Submit(ctx, signed)
+	if err != nil {
+		return err
+	}
+	if s.detach {
+		return a.Print(terminal.View{
+			Data: submission, Names: []string{string(submission.Run)},
+			Text: func(bool) string { return string(submission.Run) + "\n" },
+		})
+	}
+	return a.watch(ctx, c, submission.Run, s.timeout)
+}
+
+// signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
+func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
+	f, err := os.ReadFile(path)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+	}
+	if bytes.HasPrefix(f, []byte("writ-script: ")) {
+		return f, nil
+	}
+	if strings.HasSuffix(path, signedEnding) {
+		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is no signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
+	}
+	signed, by, err := a.sign(ctx, path, o)
+	if err == nil {
+		a.Note("signed by %s", by)
+	}
+	return signed, err
+}
+
+// watch shows a run until it has ended, verifies its end and prints its output.
+func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeout time.Duration) error {
+	again := fmt.Sprintf("run %s goes on; to see it again: writ run watch %s", id, id)
+	watching, stop := ctx, context.CancelFunc(func() {})
+	if timeout > 0 {
+		watching, stop = context.WithTimeout(ctx, timeout)
+	}
+	defer stop()
+	roster, err := c.KnownRoster(watching)
+	if err != nil {
+		return err
+	}
+	run, err := c.Watch(watching, id, newProgress(a.Terminal, roster).watcher())
+	switch {
+	case ctx.Err() != nil:
+		return terminal.Interrupted(again)
+	case errors.Is(watching.Err(), context.DeadlineExceeded):
+		return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, timeout).WithHint("%s", again)
+	case err != nil:
+		return err
+	}
+	return a.conclude(ctx, c, run)
+}
+
+// conclude says how a run ended. Only what its datacenter has sealed counts.
+func (a *app) conclude(ctx context.Context, c *client.Client, run api.Run) error {
+	if run.Accepted.IsZero() { // the datacenter never had it, so there is nothing that it could have sealed
+		return a.failed(run, run.Failure)
+	}
+	roster, err := c.Roster(ctx)
+	if err != nil {
+		return err
+	}
+	summary, err := client.Outcome(roster, run)
+	if err != nil {
+		return fmt.Errorf("verify how the run ended: %w", err)
+	}
+	if summary.State != writ.RunSucceeded {
+		return a.failed(run, summary.Failure)
+	}
+	run.Output = summary.Output
+	a.Done("run %s succeeded in %s with %s, sealed by the supervisor of %s",
+		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(summary.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
+	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
+}
+
+// failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken.
+func (a *app) failed(run api.Run, failure *writ.Failure) error {
+	if a.Structured() {
+		if err := a.Print(terminal.View{Data: run}); err != nil {
+			return err
+		}
+	}
+	e := writ.Errorf(writ.CodeScriptFailed, "run %s is %s", run.ID, run.State)
+	if failure != nil {
+		e.Code, e.Hint = failure.Code, failure.Hint
+		e.Message += ": " + failure.Message
+		if failure.Position != "" {
+			e.Message += "\n  at " + failure.Position
+		}
+		for _, at := range failure.Trace {
+			e.Message += "\n  called from " + at
+		}
+	}
+	if run.Accepted.IsZero() {
+		return e
+	}
+	if e.Hint == "" {
+		e.Hint = fmt.Sprintf("`writ run show %s` shows its calls", run.ID)
+	}
+	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+}
+
+// outputText shows the output of a script, a value a line.
+func outputText(output map[string]any) string {
+	var fields []terminal.Field
+	for name, value := range output {
+		text, ok := value.(string)
+		if !ok {
+			encoded, err := json.Marshal(value)
+			if err != nil {
+				encoded = []byte(fmt.Sprint(value))
+			}
+			text = string(encoded)
+		}
+		fields = append(fields, terminal.Field{Title: terminal.Clean(name), Value: text})
+	}
+	slices.SortFunc(fields, func(a, b terminal.Field) int { return strings.Compare(a.Title, b.Title) })
+	return terminal.Fields(fields, true)
+}
+
+// decide signs and hands in a statement, and says what it did.
+func (a *app) decide(ctx context.Context, c *client.Client, datacenter writ.DatacenterID, subject, decision, reason string) error {
+	roster, err := a.roster(ctx, c)
+	if err != nil {
+		return err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return err
+	}
+	defer by.Close()
+	answer, err := c.Decide(ctx, by, identity.Statement{Datacenter: datacenter, Subject: subject, Decision: decision, Reason: reason})
+	if err != nil {
+		return err
+	}
+	if a.Structured() {
+		return a.Print(terminal.View{Data: answer})
+	}
+	a.Done("%s", answer.Done)
+	return nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/terminal"
+	"writ/scripts"
+)
+
+// release is set when a release is built: -ldflags "-X main.release=v1.2.3".
+var release string
+
+// version returns the program's version: the release's, or what the Go tool knows of a build from source.
+func version() string {
+	if release != "" {
+		return release
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "devel"
+}
+
+type versionView struct {
+	Version string   `json:"version"`
+	Go      string   `json:"go"`
+	OS      string   `json:"os"`
+	Arch    string   `json:"arch"`
+	Engines []string `json:"engines"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and the engines that this program can run",
+		Args:  exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			v := versionView{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, scripts.Engines()}
+			return a.Print(terminal.Record(v, v.Version,
+				terminal.Field{Title: "writ", Value: v.Version},
+				terminal.Field{Title: "engines", Value: fmt.Sprint(v.Engines)},
+				terminal.Field{Title: "built with", Value: v.Go + " for " + v.OS + "/" + v.Arch}))
+		},
+	}
+}
