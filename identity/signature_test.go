@@ -92,7 +92,7 @@ func TestWeAcceptSSHKeygensSignatures(t *testing.T) {
 func TestLoadKeyOpensALockedFile(t *testing.T) {
 	keygen := testenv.Need(t, "ssh-keygen")
 	key := filepath.Join(t.TempDir(), "key")
-	if out, err := exec.Command(keygen, "-q", "-t", "ed25519", "-N", "open sesame", "-f", key).CombinedOutput(); err != nil {
+	if out, err := exec.Command(keygen, "-q", "-t", "ed25519", "-a", "1", "-N", "open sesame", "-f", key).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if _, err := LoadKey(key, func() ([]byte, error) { return []byte("open sesame"), nil }); err != nil {
