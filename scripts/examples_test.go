@@ -33,9 +33,9 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			output:     map[string]any{"volumes": []any{"work-0"}, "cpus": int64(1)},
 		},
 		"handled.tengo": {
-			operations: []string{"volume.create"},
-			calls:      []string{"volume.create fail-data", "volume.create spare-data"},
-			output:     map[string]any{"volume": "spare-data", "path": "path-spare-data-2", "handled": "INJECTED"},
+			operations: []string{"herodb.create", "volume.create"},
+			calls:      []string{"herodb.create fail-store", "volume.create spare-data"},
+			output:     map[string]any{"kept_in": "path-spare-data-2", "handled": "INJECTED"},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
