@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -23,7 +24,7 @@ const (
 )
 
 // Client is the node's side of the door. It asks once; trying again is the caller's business. Errors are those of the supervisor,
-// and UNREACHABLE if there is no answer.
+// UNREACHABLE if there is no answer, and the context's own if the caller cancelled it.
 type Client struct {
 	URL  string       // of the door, "http://10.0.0.1:7441"
 	HTTP *http.Client // http.DefaultClient if nil
@@ -91,12 +92,15 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte) ([]by
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return nil, c.unreachable(ctx, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return nil, c.unreachable(err)
+		return nil, c.unreachable(ctx, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, c.strange(fmt.Sprintf("its answer has more than %d bytes", maxAnswer))
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, c.refused(response, body)
@@ -111,10 +115,16 @@ func (c *Client) refused(response *http.Response, body []byte) error {
 	if kind != "application/problem+json" || json.Unmarshal(body, &p) != nil || p.Code == "" {
 		return c.strange("it answered " + statusText(response.StatusCode))
 	}
+	if p.Code == writ.CodeInternal {
+		p.Hint = "the supervisor's log says more under request " + p.RequestID
+	}
 	return writ.Errorf(p.Code, "%s", p.Detail).WithHint("%s", p.Hint)
 }
 
-func (c *Client) unreachable(cause error) error {
+func (c *Client) unreachable(ctx context.Context, cause error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
 	return &writ.Error{
 		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node door at %s does not answer", c.URL),
 		Hint: "check the address, and that the supervisor runs", Err: cause,

@@ -93,8 +93,36 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 		t.Errorf("error = %+v", e)
 	}
 	d.err = errors.New("password in here")
-	if _, err := c.Payload(t.Context(), writ.Digest{}); writ.CodeOf(err) != writ.CodeInternal || strings.Contains(err.Error(), "password") {
+	_, err = c.Payload(t.Context(), writ.Digest{})
+	if writ.CodeOf(err) != writ.CodeInternal || strings.Contains(err.Error(), "password") {
 		t.Errorf("an internal error crossed the wire as %v", err)
+	}
+	if hint := writ.AsError(err).Hint; !strings.Contains(hint, "under request ") {
+		t.Errorf("the hint of an internal error is %q; it should lead to the log", hint)
+	}
+}
+
+func TestACallerThatGaveUpGetsItsOwnError(t *testing.T) {
+	c := serve(t, &desk{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Rosters(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("Rosters = %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestAnAnswerWithoutEndIsNotRead(t *testing.T) {
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for page := make([]byte, 1<<20); ; {
+			if _, err := w.Write(page); err != nil {
+				return
+			}
+		}
+	}))
+	defer endless.Close()
+	got, err := (&nodes.Client{URL: endless.URL}).Payload(t.Context(), writ.Digest{})
+	if writ.CodeOf(err) != writ.CodeUnreachable || got != nil {
+		t.Errorf("Payload = %d bytes, %v", len(got), err)
 	}
 }
 
