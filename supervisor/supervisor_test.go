@@ -607,6 +607,27 @@ func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
 	})
 }
 
+func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		time.Sleep(identity.RosterValidity + 24*time.Hour)
+		s.start()
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(webScript))); writ.CodeOf(err) != writ.CodeRosterTooOld {
+			t.Errorf("new work under an expired roster: %v", err)
+		}
+		next, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.adopt(next)
+		if version, err := s.AdoptRosters(t.Context(), s.rosters); err != nil || version != 2 {
+			t.Fatalf("AdoptRosters = %d, %v", version, err)
+		}
+		s.join("n1")
+		s.wantState(s.submit(webScript), writ.RunSucceeded)
+	})
+}
+
 func TestARejectedNodeIsToldSo(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := &testNode{site: s, name: "n1", key: newKey(t)}
