@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -455,6 +454,3 @@ func (s *supervisor) adopt(params json.RawMessage) (any, error) {
 	s.place.news.wake() // for who awaits it
 	return link.RosterVersion{Version: s.roster.Version}, nil
 }
-
-// code is the code of an answer's error, for messages of tests.
-func code(err error) string { return strings.TrimSpace(string(writ.CodeOf(err))) }

@@ -154,8 +154,6 @@ func TestOnlyTheRostersSupervisorConnects(t *testing.T) {
 }
 
 func TestHealthOfDatacentersIsDerived(t *testing.T) {
-	closed := firstRoster()
-	closed.Datacenters[0].Enabled = false // graz
 	p := start(t, nil)
 	next := successor(t, firstRoster(), func(r *identity.Roster) {
 		for i := range r.Datacenters {

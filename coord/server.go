@@ -21,6 +21,8 @@ const (
 	answerWithin   = time.Minute
 	idleAfter      = 2 * time.Minute
 	shutdownWithin = 10 * time.Second
+
+	maxHeader = 64 << 10
 )
 
 // CheckListen refuses an address that is not on loopback with LISTEN_REFUSED: reading needs no login yet.
@@ -49,6 +51,7 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 		Handler:           c.Handler(),
 		ReadHeaderTimeout: headerWithin,
 		IdleTimeout:       idleAfter,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -126,29 +126,36 @@ func (c *Coordinator) checkStatement(ctx context.Context, signed []byte) (*ident
 	return v.Statement, nil
 }
 
-// expireAtOnce is how many submissions one round of expire looks at.
+// expireAtOnce is how many submissions are read from the ledger at once.
 const expireAtOnce = 100
 
 // expire ends submissions that waited too long. One that is on its way at the moment is left alone: its datacenter decides.
 func (c *Coordinator) expire(ctx context.Context) {
-	overdue, err := c.Ledger.Overdue(ctx, c.Now(), expireAtOnce)
-	if err != nil {
-		if ctx.Err() == nil {
-			c.Log.WarnContext(ctx, "cannot look for expired submissions", "err", err)
+	for more := true; more; {
+		overdue, err := c.Ledger.Overdue(ctx, c.Now(), expireAtOnce)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.Log.WarnContext(ctx, "cannot look for expired submissions", "err", err)
+			}
+			return
 		}
-		return
-	}
-	for _, s := range overdue {
-		release, free := c.outbox.hold(s.Payload)
-		if !free {
-			continue
+		ended := 0
+		for _, s := range overdue {
+			release, free := c.outbox.hold(s.Payload)
+			if !free {
+				continue
+			}
+			if c.expireOne(ctx, s) {
+				ended++
+			}
+			release()
 		}
-		c.expireOne(ctx, s)
-		release()
+		more = len(overdue) == expireAtOnce && ended > 0
 	}
 }
 
-func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) {
+// expireOne reports whether the submission no longer waits.
+func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) bool {
 	log := c.Log.With("run", s.Run, "dc", s.Datacenter)
 	reason := writ.Errorf(writ.CodeExpired, "it could be accepted until %s, and its datacenter did not take it before", s.Expires.Format(time.RFC3339))
 	if trouble := c.outbox.trouble(s.Payload); trouble != nil {
@@ -161,7 +168,13 @@ func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) {
 		log.InfoContext(ctx, "submission expired", "expires", s.Expires)
 		c.outbox.forget(s.Payload)
 		c.news.wake()
-	case writ.CodeOf(err) != writ.CodeConflict && ctx.Err() == nil:
-		log.WarnContext(ctx, "cannot expire submission", "err", err)
+		return true
+	case writ.CodeOf(err) == writ.CodeConflict:
+		return true // its datacenter has decided meanwhile
+	default:
+		if ctx.Err() == nil {
+			log.WarnContext(ctx, "cannot expire submission", "err", err)
+		}
+		return false
 	}
 }

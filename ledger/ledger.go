@@ -103,7 +103,8 @@ type Submissions interface {
 	// Overdue lists at most max waiting submissions of any datacenter that expired before now, those that expired first in front.
 	Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error)
 	// Deliver records that the submission's datacenter accepted it as this run, which becomes the ledger's copy unless the
-	// datacenter's events have told more already. A submission that is delivered already stays so; any other state is a CONFLICT.
+	// datacenter's events have told more already. A submission that is delivered already stays so; any other state is a CONFLICT. A
+	// run that is not the submission's is an EXEC_ERROR: the datacenter answered something else.
 	Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error
 	// Reject moves a waiting submission to refused or expired, for a reason, and its run with it. It is a CONFLICT unless the
 	// submission is waiting, so that it cannot be both delivered and refused.

@@ -124,7 +124,7 @@ func testDelivered(t *testing.T, l ledger.Ledger) {
 	}
 	other := incoming(2, east)
 	add(t, l, other)
-	wantCode(t, "delivered as another run", l.Deliver(ctx, other.Payload, run), writ.CodeConflict)
+	wantCode(t, "delivered as another run", l.Deliver(ctx, other.Payload, run), writ.CodeExecError)
 	if s, err := l.Submission(ctx, other.Payload); err != nil || s.State != writ.SubmissionWaiting {
 		t.Errorf("after a wrong answer: %+v, %v", s, err)
 	}

@@ -1,11 +1,15 @@
 package sqlstore_test
 
 import (
+	"database/sql"
+	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"writ"
@@ -28,6 +32,47 @@ func TestLedgerInFile(t *testing.T) {
 		}
 		return open(t, filepath.Join(dir, "ledger.db"))
 	})
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The schema that all migrations make stands in one file, so that a change of it is seen.
+func TestSchemaIsTheGoldenOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if err := open(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE '%goose%' AND name NOT LIKE 'sqlite%' ORDER BY tbl_name, name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var got strings.Builder
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(text + ";\n\n")
+	}
+	golden := filepath.Join("testdata", "schema.sql")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("the schema changed; if that is meant, run the test with -update:\n%s", diff)
+	}
 }
 
 func open(t testing.TB, path string) *sqlstore.Store {

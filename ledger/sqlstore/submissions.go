@@ -167,7 +167,7 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 		case !moved:
 			return conflict("the submission is %s", now.State)
 		case run.ID != now.Run:
-			return conflict("the submission makes the run %s, not %s", now.Run, run.ID)
+			return writ.Errorf(writ.CodeExecError, "the datacenter took the submission for the run %q, it makes the run %s", run.ID, now.Run)
 		}
 		if err := keepRun(ctx, tx, now.Datacenter, run, firstWord); err != nil {
 			return err

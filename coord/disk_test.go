@@ -1,0 +1,62 @@
+package coord
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger/sqlstore"
+)
+
+func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("writ-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("mounting a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	l, err := sqlstore.Open(t.Context(), filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := start(t, func(c *Coordinator) { c.Ledger = l })
+	before, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(dir, "ballast")
+	_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as there is room for
+
+	text := signedScript(t, payload())
+	status, body := p.post("/v1/submissions", text)
+	for range 50 { // the write-ahead log may have had some room left
+		if status != 202 {
+			break
+		}
+		status, body = p.post("/v1/submissions", signedScript(t, payload()))
+	}
+	wantProblem(t, "disk full", status, body, writ.CodeStoreUnavailable)
+	if status, _ := p.get("/readyz"); status != 503 {
+		t.Errorf("ready with a full disk: status %d", status)
+	}
+	if run := p.run(before.Run); run.State != api.RunStateWaiting {
+		t.Errorf("reading does not go on: %+v", run)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.submit(text); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if status, _ := p.get("/readyz"); status != 200 {
+		t.Errorf("not ready with room again: status %d", status)
+	}
+	p.stop()
+}
