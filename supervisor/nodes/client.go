@@ -19,8 +19,9 @@ import (
 const (
 	// clientTimeout bounds one request, unless the caller's context ends first.
 	clientTimeout = 30 * time.Second
-	// maxAnswer bounds what is read of an answer: many rosters of at most 512 KiB in base64.
-	maxAnswer = 64 << 20
+	// Bounds of what is read of an answer: many rosters of at most 512 KiB in base64; one submission of at most 512 KiB.
+	maxAnswer  = 64 << 20
+	maxPayload = 1 << 20
 )
 
 // Client is the node's side of the door. It asks once; trying again is the caller's business. Errors are those of the supervisor,
@@ -44,7 +45,7 @@ func (c *Client) Admit(ctx context.Context, claim Claim) (Welcome, error) {
 
 // Rosters implements Backend.
 func (c *Client) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	body, err := c.do(ctx, http.MethodGet, pathRosters+"?after="+strconv.Itoa(after), nil)
+	body, err := c.do(ctx, http.MethodGet, pathRosters+"?after="+strconv.Itoa(after), nil, maxAnswer)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (c *Client) Rosters(ctx context.Context, after int) ([][]byte, error) {
 
 // Payload implements Backend.
 func (c *Client) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, pathPayloads+digest.String(), nil)
+	return c.do(ctx, http.MethodGet, pathPayloads+digest.String(), nil, maxPayload)
 }
 
 func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) {
@@ -62,7 +63,7 @@ func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) 
 	if err != nil {
 		return none, fmt.Errorf("encode the request: %w", err)
 	}
-	body, err := c.do(ctx, http.MethodPost, path, text)
+	body, err := c.do(ctx, http.MethodPost, path, text, maxAnswer)
 	if err != nil {
 		return none, err
 	}
@@ -77,8 +78,8 @@ func read[T any](c *Client, body []byte) (T, error) {
 	return v, nil
 }
 
-// do sends one request and returns the body of its answer.
-func (c *Client) do(ctx context.Context, method, path string, text []byte) ([]byte, error) {
+// do sends one request and returns the body of its answer, of at most so many bytes.
+func (c *Client) do(ctx context.Context, method, path string, text []byte, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
@@ -95,12 +96,12 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte) ([]by
 		return nil, c.unreachable(ctx, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	if err != nil {
 		return nil, c.unreachable(ctx, err)
 	}
-	if len(body) > maxAnswer {
-		return nil, c.strange(fmt.Sprintf("its answer has more than %d bytes", maxAnswer))
+	if int64(len(body)) > most {
+		return nil, c.strange(fmt.Sprintf("its answer has more than %d bytes", most))
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, c.refused(response, body)
