@@ -70,6 +70,7 @@ type Coordinator struct {
 	streams  chan struct{} // a token for each open stream
 	stopping chan struct{} // closed when Run ends: streams end then
 	limits   limiter
+	probe    probe
 	handler  http.Handler
 }
 

@@ -43,8 +43,11 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		status, body = p.post("/v1/submissions", signedScript(t, payload()))
 	}
 	wantProblem(t, "disk full", status, body, writ.CodeStoreUnavailable)
-	if status, _ := p.get("/readyz"); status != 503 {
-		t.Errorf("ready with a full disk: status %d", status)
+	if err := p.ledgerWorks(t.Context()); writ.CodeOf(err) != writ.CodeStoreUnavailable {
+		t.Errorf("ready with a full disk: %v", err)
+	}
+	if status, body := p.get("/readyz"); status != 503 { // what was found a moment ago
+		t.Errorf("ready with a full disk: status %d, %s", status, body)
 	}
 	if run := p.run(before.Run); run.State != api.RunStateWaiting {
 		t.Errorf("reading does not go on: %+v", run)
@@ -55,8 +58,8 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 	if _, err := p.submit(text); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if status, _ := p.get("/readyz"); status != 200 {
-		t.Errorf("not ready with room again: status %d", status)
+	if err := l.Check(t.Context()); err != nil {
+		t.Errorf("not ready with room again: %v", err)
 	}
 	p.stop()
 }

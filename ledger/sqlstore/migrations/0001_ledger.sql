@@ -130,3 +130,9 @@ CREATE TABLE counters (
 	value BIGINT NOT NULL
 );
 INSERT INTO counters (name, value) VALUES ('event', 0);
+
+-- one row that is written to learn whether there is room for more
+CREATE TABLE probes (
+	name TEXT PRIMARY KEY,
+	body BYTEA NOT NULL
+);

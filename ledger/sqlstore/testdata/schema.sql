@@ -49,6 +49,11 @@ CREATE TABLE nodes (
 
 CREATE INDEX nodes_by_name ON nodes (datacenter, name, id);
 
+CREATE TABLE probes (
+	name TEXT PRIMARY KEY,
+	body BYTEA NOT NULL
+);
+
 CREATE TABLE projects (
 	id TEXT PRIMARY KEY,
 	name TEXT NOT NULL,
