@@ -164,7 +164,7 @@ func (c *Coordinator) prune(ctx context.Context) {
 	}
 }
 
-// News returns a channel that is closed when something is stored in the ledger after the call.
+// News returns a channel that is closed when something is stored in the ledger after the call, or when a run waits for another reason.
 func (c *Coordinator) News() <-chan struct{} { return c.news.next() }
 
 // broadcast wakes everybody who waits for news.

@@ -49,6 +49,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 		delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
+	c.news.wake() // what waits does so for another reason now
 	k.run(ctx)
 	k.busy.Wait()
 }
@@ -234,6 +235,7 @@ func (k *courier) content() {
 // later leaves a submission waiting, visibly. Whatever is not its own fault concerns all the others too.
 func (k *courier) later(payload writ.Digest, err error) {
 	k.c.outbox.note(payload, err)
+	k.c.news.wake() // nothing was stored, but there is a new reason to show
 	switch writ.CodeOf(err) {
 	case writ.CodeNotYetValid, writ.CodeRosterTooOld:
 		k.mu.Lock()

@@ -289,16 +289,16 @@ type supervisor struct {
 func connect(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
 	p.t.Helper()
 	s := dial(p, dc, change)
-	late := time.After(hang)
-	for {
-		if _, ok := p.links.Session(dc); ok {
-			return s
-		}
-		select {
-		case <-late:
-			p.t.Fatalf("%s does not get connected; the log:\n%s", dc, p.log)
-		case <-time.After(time.Millisecond): // the listener tells nobody, and the first session comes at once
-		}
+	p.await("connected", func() bool { _, ok := p.links.Session(dc); return ok })
+	return s
+}
+
+// leave ends the link and returns when the coordinator knows.
+func (s *supervisor) leave() {
+	session, connected := s.place.links.Session(s.dc)
+	s.stop()
+	if connected {
+		<-session.Done()
 	}
 }
 

@@ -242,8 +242,7 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 			}
 		}
 	}
-	s.stop()
-	p.await("away", func() bool { _, ok := p.links.Session(vienna); p.news.wake(); return !ok })
+	s.leave()
 	if _, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{})); writ.CodeOf(err) != writ.CodeDatacenterAway {
 		t.Errorf("logs of one that is away: %v", err)
 	}
@@ -288,8 +287,7 @@ func TestListsComeInPages(t *testing.T) {
 	if err != nil || len(resources.Items) != 3 {
 		t.Errorf("resources: %+v, %v", resources, err)
 	}
-	s.stop()
-	p.await("away", func() bool { _, ok := p.links.Session(vienna); p.news.wake(); return !ok })
+	s.leave()
 	if nodes, err = api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{})); err != nil || nodes.Items[0].Liveness != writ.LivenessSilent {
 		t.Errorf("nodes of a datacenter that is away: %+v, %v", nodes, err)
 	}

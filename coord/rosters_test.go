@@ -186,11 +186,7 @@ func TestHealthOfDatacentersIsDerived(t *testing.T) {
 	if d := list()[vienna]; d.Health != api.DatacenterHealthHealthy || !d.Placeable || d.Reason != "" || d.Version != "test" || d.Connected.IsZero() {
 		t.Errorf("connected: %+v", d)
 	}
-	s.stop()
-	session, ok := p.links.Session(vienna)
-	if ok {
-		<-session.Done()
-	}
+	s.leave()
 	if d := list()[vienna]; d.Health != api.DatacenterHealthAway {
 		t.Errorf("gone: %+v", d)
 	}
