@@ -78,13 +78,13 @@ func (s *Supervisor) Roster() *identity.Roster { return s.roster.Load() }
 
 // Run serves the datacenter until ctx ends; then it returns nil. Everything that is open goes on when it is run again.
 func (s *Supervisor) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.turns.run(ctx) })
-	group.Go(func() error { return s.wakeOpenRuns(ctx) })
-	group.Go(func() error { return s.collect(ctx) })
-	group.Go(func() error { return s.watch(ctx) })
+	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.turns.run(working) })
+	group.Go(func() error { return s.wakeOpenRuns(working) })
+	group.Go(func() error { return s.collect(working) })
+	group.Go(func() error { return s.watch(working) })
 	for _, link := range s.dialers() {
-		group.Go(func() error { return link.Run(ctx) })
+		group.Go(func() error { return link.Run(working) })
 	}
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
