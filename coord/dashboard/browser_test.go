@@ -1,0 +1,200 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+// patience ends the wait for a browser that hangs.
+const patience = time.Minute
+
+// browse opens a tab of a new headless browser. What its console complains of fails the test: that is where a browser says that the
+// content policy forbids something.
+func browse(t *testing.T) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(testenv.Need(t, "chromium")),
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("no-sandbox", true), // root in a container has none
+		chromedp.Flag("disable-gpu", true),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.WSURLReadTimeout(patience),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	ctx, cancelBrowser := chromedp.NewExecAllocator(ctx, options...)
+	tab, cancelTab := chromedp.NewContext(ctx)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(tab) // waits until it is gone
+		cancelTab()
+		cancelBrowser()
+	})
+	var mu sync.Mutex
+	var complaints []string
+	complain := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		complaints = append(complaints, text)
+	}
+	err := chromedp.Listen(tab, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			complain(e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork { // that a page is not there is no defect
+				complain(e.Entry.Text)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(complaints) > 0 {
+			t.Errorf("the browser complains: %s", strings.Join(complaints, "\n"))
+		}
+	})
+	return tab
+}
+
+func do(t *testing.T, tab context.Context, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(tab, steps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits until an expression is true in the page that is there by then. chromedp.Poll makes its predicate with new Function, which
+// the content policy forbids.
+func until(expression string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			yes, err := chromedp.Evaluate[bool](expression)(ctx, target) // between two pages there is nothing to evaluate it in
+			if yes && err == nil {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("wait for %s: %w, last with %w", expression, ctx.Err(), err)
+			}
+		}
+	})
+}
+
+func evaluate(expression string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := chromedp.Evaluate[chromedp.Void]("{"+expression+"; ({})}")(ctx, target)
+		return err
+	})
+}
+
+const live = `document.getElementById("live").dataset.state === "on"`
+
+func TestBrowserSeesRunsComeAndGo(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	tab := browse(t)
+	_, running := fill(w)
+	do(t, tab, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(w.url+"/"), until(live), until(`!!document.querySelector("#chart canvas")`))
+
+	fresh := w.submit(200, "just-now.tengo", nil)
+	w.wake()
+	do(t, tab, until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo"`))
+	fresh.State = writ.RunRunning
+	w.run(fresh)
+	do(t, tab, until(`document.querySelector("#runs tr").dataset.state === "running"`))
+
+	do(t, tab, chromedp.KeyEvent("j"), until(`document.activeElement.textContent === "just-now.tengo"`), chromedp.KeyEvent("j"),
+		chromedp.KeyEvent("k"), chromedp.KeyEvent("\r"), until(`location.pathname === "/runs/`+string(fresh.ID)+`"`))
+	fresh.State, fresh.Ended = writ.RunSucceeded, time.Now()
+	do(t, tab, until(live))
+	w.run(fresh)
+	do(t, tab, until(`document.querySelector("#head > div").dataset.state === "succeeded"`))
+
+	do(t, tab, chromedp.KeyEvent("u"), chromedp.WaitVisible("#runs"), until(live), chromedp.KeyEvent("/"), until(`document.activeElement.id === "f-signer"`),
+		evaluate(`document.getElementById("f-signer").value = ""`), chromedp.SendKeys("#f-signer", "bob\r"), until(`location.search === "?signer=bob" && [...document.querySelectorAll("#runs .si")].every((e) => e.textContent === "bob")`))
+	do(t, tab, until(live), evaluate(`document.getElementById("f-signer").value = ""`), chromedp.SendKeys("#f-signer", string(running.ID)+"\r"), until(`location.pathname.startsWith("/runs/")`))
+	do(t, tab, until(live), chromedp.KeyEvent("?"), until(`document.getElementById("help").open`))
+}
+
+func TestBrowserKeepsAReaderWhereHeReads(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	tab := browse(t)
+	fill(w)
+	do(t, tab, chromedp.EmulateViewport(1280, 500), chromedp.Navigate(w.url+"/"), until(live), evaluate(`scrollTo(0, 1200)`),
+		evaluate(`window.first = document.querySelector("#runs tr").dataset.key`))
+	w.submit(200, "just-now.tengo", nil)
+	w.wake()
+	do(t, tab, until(`document.getElementById("fresh").textContent === "1 new run ↑"`))
+	do(t, tab, until(`document.querySelector("#runs tr").dataset.key === window.first`))
+	do(t, tab, chromedp.Click("#fresh"), until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo" && document.getElementById("fresh").hidden`))
+}
+
+// TestPicturesOfAllPages looks at nothing by itself: it makes the pictures that a person looks at, and finds what overflows a phone.
+// With WRIT_PICTURES=DIR they stay there; docs/images/dashboard.png is desktop-light-overview.png.
+func TestPicturesOfAllPages(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	tab := browse(t)
+	failed, running := fill(w)
+	w.remember()
+	dir := t.TempDir()
+	if keep := os.Getenv("WRIT_PICTURES"); keep != "" {
+		dir = keep
+	}
+	for _, screen := range []struct {
+		name, scheme  string
+		width, height int64
+	}{
+		{"desktop-light", "light", 1280, 860},
+		{"desktop-dark", "dark", 1280, 860},
+		{"phone-dark", "dark", 360, 780},
+	} {
+		do(t, tab, chromedp.EmulateViewport(screen.width, screen.height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			scheme := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: screen.scheme}}
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: scheme})
+			return err
+		}))
+		for _, p := range []struct{ name, path string }{
+			{"overview", "/"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+		} {
+			do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
+			if p.name != "error" {
+				do(t, tab, until(live))
+			}
+			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
+			if wide || err != nil {
+				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)
+			}
+			picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, screen.name+"-"+p.name+".png"), picture, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

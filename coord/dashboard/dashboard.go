@@ -1,0 +1,155 @@
+// Package dashboard is the pages that a coordinator shows to operators: what runs, what waits, where, and what went wrong. It reads the
+// ledger and asks the site; it changes nothing, has no form that could, and knows neither scripts nor signatures. The browser gets plain
+// HTML that works without scripts; with them, a page stays as new as the ledger is.
+package dashboard
+
+import (
+	"context"
+	"html/template"
+	"log/slog"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// Ledger is what the pages read of a ledger.Ledger, whose contract holds.
+type Ledger interface {
+	Projects(ctx context.Context) ([]identity.Project, error)
+	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
+	Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error)
+	CountRuns(ctx context.Context) (map[ledger.State]int, error)
+	Calls(ctx context.Context, run writ.RunID, page ledger.Page) (ledger.List[writ.Call], error)
+	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
+	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
+	EventRange(ctx context.Context) (oldest, newest int64, err error)
+}
+
+// Site is what the pages ask about the datacenters as they are now.
+type Site interface {
+	// Datacenters lists the datacenters of the roster with their health.
+	Datacenters(ctx context.Context) ([]api.Datacenter, error)
+	// Queues asks every datacenter for the depth of its queues. One that cannot be asked has an error in its entry.
+	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
+	// WhyWaiting says in a sentence why a run waits that its datacenter does not have yet.
+	WhyWaiting(run ledger.Run) string
+	// News returns a channel that is closed when something is stored in the ledger after the call.
+	News() <-chan struct{}
+}
+
+// DefaultMaxStreams bounds the pages that are kept up to date at the same time. Others are as good as their last reload.
+const DefaultMaxStreams = 256
+
+// Dashboard is the pages of one coordinator. Fill in its fields, then call Register; it starts nothing.
+type Dashboard struct {
+	Ledger Ledger       // required
+	Site   Site         // required
+	Log    *slog.Logger // required
+	// Stopping is closed when the coordinator stops: streams end then. Nil if it never stops.
+	Stopping <-chan struct{}
+	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
+	MaxStreams int
+
+	files     map[string]file
+	templates *template.Template
+	streams   chan struct{} // a token for each open stream
+	now       pulse
+}
+
+// view makes a page of a request. The same view makes the page that is loaded and the news of it that follow. It may leave out parts of
+// the ledger when it is quiet: when the ledger has nothing new since the reader's page was made.
+type view func(ctx context.Context, r *http.Request, quiet bool) (*page, error)
+
+// Register adds the pages /, /runs/{id}, /nodes and /datacenters to routes, and below /live/ and /static/ what they need. It is called
+// once. All answers to anything but GET are left to the routes.
+func (d *Dashboard) Register(routes chi.Router) {
+	if d.MaxStreams <= 0 {
+		d.MaxStreams = DefaultMaxStreams
+	}
+	d.streams = make(chan struct{}, d.MaxStreams)
+	d.files = readFiles()
+	d.templates = parseTemplates(d.files)
+
+	routes = routes.With(protect)
+	for pattern, v := range map[string]view{
+		"/":            d.overview,
+		"/runs/{id}":   d.run,
+		"/nodes":       d.nodes,
+		"/datacenters": d.datacenters,
+	} {
+		routes.Get(pattern, d.show(v))
+		routes.Get("/live"+pattern, d.stream(v))
+	}
+	routes.Get("/static/*", d.serveFile)
+}
+
+// policy allows what the pages are made of and nothing else; above all no script and no style that stands in a page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// protect sets the headers of every answer. Pages show names that strangers chose, so the browser is told what it must not do with them.
+func protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// show answers with a whole page.
+func (d *Dashboard) show(v view) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, newest, err := d.Ledger.EventRange(r.Context()) // before the lists: what comes meanwhile is told again, not left out
+		var p *page
+		if err == nil {
+			p, err = v(r.Context(), r, false)
+		}
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		if p.elsewhere != "" {
+			w.Header().Set("HX-Redirect", p.elsewhere) // htmx cannot see where a redirect leads
+			if r.Header.Get("HX-Request") == "" {
+				http.Redirect(w, r, p.elsewhere, http.StatusSeeOther)
+			}
+			return
+		}
+		p.Live = liveURL(r.URL, newest)
+		d.write(w, r, http.StatusOK, p)
+	}
+}
+
+// fail answers with a page that says what went wrong. The text of an internal error goes to the log only.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody is there to read it
+	}
+	e := writ.AsError(err)
+	if e.Code == writ.CodeInternal {
+		d.Log.ErrorContext(r.Context(), "cannot show page", "path", r.URL.Path, "err", err)
+		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
+	}
+	info := e.Code.Info()
+	d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e})
+}
+
+func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
+	body, err := d.render(p.Template, p)
+	if err != nil {
+		d.Log.ErrorContext(r.Context(), "cannot render page", "path", r.URL.Path, "err", err)
+		http.Error(w, "the page cannot be shown; the log of the coordinator says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // an error means that nobody reads any more
+}

@@ -1,0 +1,327 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+		response, body := w.get(path)
+		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
+			if got := response.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q", path, name, got)
+			}
+		}
+		if inline := regexp.MustCompile(`<style|\sstyle=|<script(?: defer)?>|\son[a-z]+=|javascript:`).FindString(body); inline != "" && !strings.HasPrefix(path, "/static/") {
+			t.Errorf("%s has %q, which the policy forbids", path, inline)
+		}
+	}
+}
+
+func TestNothingCanBeChanged(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		request, _ := http.NewRequest(method, w.url+"/", nil)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %s", method, response.Status)
+		}
+	}
+	if body := w.page("/"); regexp.MustCompile(`method="post"|hx-(post|put|patch|delete)`).MatchString(body) {
+		t.Error("a page can send something that changes something")
+	}
+}
+
+func TestNamesFromStrangersStayText(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	const hostile = `<img src=x onerror=alert(1)>"'{{.}}` + "\u202e</script>"
+	run := w.submit(1, hostile, func(in *ledger.Incoming) { in.Signer, in.ProjectName, in.Deployment = hostile, hostile, hostile })
+	run.State = writ.RunFailed
+	run.Failure = &writ.Failure{Error: writ.Error{Code: writ.Code(hostile), Message: hostile, Hint: hostile}, Position: hostile, Trace: []string{hostile}, Seq: 1}
+	w.run(run, writ.Call{
+		Operation: hostile, Name: hostile, Position: hostile, State: writ.CallState(hostile), NodeName: hostile, Driver: hostile, Change: writ.Change(hostile),
+		Error: &writ.Error{Code: writ.CodeNodeLost, Message: hostile, Hint: hostile}, Reason: hostile, Try: 1,
+	})
+	w.store(ams, writ.Event{Node: &writ.Node{
+		ID: "n", Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
+		Labels: map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
+	}})
+	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
+	paths := []string{"/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	for _, path := range paths {
+		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Count(body, "<script") != 4 {
+			t.Errorf("%s: a name became markup", path)
+		}
+	}
+}
+
+func TestOverviewShowsRunsNewestFirst(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	start := time.Now().Add(-time.Hour)
+	for n := range 120 {
+		w.submit(n, fmt.Sprintf("s%d.tengo", n), func(in *ledger.Incoming) { in.Received = start.Add(time.Duration(n) * time.Second) })
+	}
+	var seen []string
+	scripts := regexp.MustCompile(`data-open>(s\d+\.tengo)<`)
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	for path, pages := "/", 0; path != ""; pages++ {
+		body := w.page(path)
+		found := scripts.FindAllStringSubmatch(body, -1)
+		if len(found) > 50 || pages > 3 {
+			t.Fatalf("page %d has %d rows", pages, len(found))
+		}
+		for _, f := range found {
+			seen = append(seen, f[1])
+		}
+		path = ""
+		if link := next.FindStringSubmatch(body); link != nil {
+			path = strings.ReplaceAll(link[1], "&amp;", "&")
+		}
+	}
+	var want []string
+	for n := range 120 {
+		want = append(want, fmt.Sprintf("s%d.tengo", 119-n))
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("walked through %d runs: %v", len(seen), seen)
+	}
+}
+
+func TestOverviewFilters(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	done := w.submit(1, "done.tengo", nil)
+	done.State, done.Ended = writ.RunSucceeded, time.Now()
+	w.run(done)
+	w.submit(2, "bobs.tengo", func(in *ledger.Incoming) { in.Signer = "bob" })
+	w.submit(3, "banks.tengo", func(in *ledger.Incoming) { in.Project, in.ProjectName, in.Datacenter = bank, "ledger-bank", fra })
+	for query, want := range map[string][]string{
+		"":                           {"done", "bobs", "banks"},
+		"?state=succeeded":           {"done"},
+		"?state=waiting":             {"bobs", "banks"},
+		"?signer=bob":                {"bobs"},
+		"?project=" + string(bank):   {"banks"},
+		"?datacenter=" + string(fra): {"banks"},
+		"?signer=bob&state=failed":   nil,
+	} {
+		body := w.page("/" + query)
+		for _, name := range []string{"done", "bobs", "banks"} {
+			if got := strings.Contains(body, name+".tengo"); got != slices.Contains(want, name) {
+				t.Errorf("%q shows %s: %v", query, name, got)
+			}
+		}
+	}
+	if response, body := w.get("/?state=busy"); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "there is no state") {
+		t.Errorf("an unknown state: %s", response.Status)
+	}
+	if response, _ := w.get("/?signer=" + string(done.ID)); response.Header.Get("Location") != "/runs/"+string(done.ID) {
+		t.Errorf("the id of a run leads to %q", response.Header.Get("Location"))
+	}
+}
+
+func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	run := failedRun(w, 1, time.Now())
+	body := w.page("/runs/" + string(run.ID))
+	wants(t, body, "NO_CAPACITY", "no open node has 64 CPUs", "shop.tengo:31:8", "call 6", "simulated", "writ run logs "+string(run.ID), "sent 2×", run.Payload.String())
+	if strings.Index(body, "no open node has 64 CPUs") > strings.Index(body, "<h1>") {
+		t.Error("the failure does not stand on top")
+	}
+	if strings.Contains(body, "run cancel") {
+		t.Error("a run that ended can be cancelled")
+	}
+	bars := regexp.MustCompile(`viewBox="0 0 (\d+) 10"`).FindAllStringSubmatch(body, -1)
+	if len(bars) != 6 || bars[0][1] != bars[5][1] {
+		t.Errorf("lines of time are %v", bars)
+	}
+
+	open := w.submit(2, "open.tengo", nil)
+	open.State = writ.RunRunning
+	w.run(open, writ.Call{Operation: "volume.create", State: writ.CallPlanned, Try: 1, Planned: open.Accepted})
+	wants(t, w.page("/runs/"+string(open.ID)), "writ run cancel "+string(open.ID), "data-open>")
+
+	waiting := w.submit(3, "later.tengo", func(in *ledger.Incoming) { in.Datacenter = fra })
+	wants(t, w.page("/runs/"+string(waiting.ID)), "waits for the datacenter fra1 to connect")
+
+	if response, body := w.get("/runs/" + strings.Repeat("a", 26)); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") {
+		t.Errorf("an unknown run: %s", response.Status)
+	}
+}
+
+func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	fill(w)
+	body := w.page("/nodes")
+	wants(t, body, "ams1-n1", "simulated", "unknown", "its datacenter is away", "disk is full")
+	if body := w.page("/nodes?datacenter=" + string(ams)); strings.Contains(body, "fra1-n1") {
+		t.Error("the filter lets others through")
+	}
+	wants(t, w.page("/datacenters"), "eu-central", "gets no runs: its supervisor is not connected", "SHA256:")
+}
+
+// frames reads the frames of a stream until it has one that is wanted.
+func frames(t *testing.T, w *world, path, lastID string, wanted func(id, data string) bool) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
+	w.ok(err)
+	request.Header.Set("Last-Event-ID", lastID)
+	response, err := http.DefaultClient.Do(request)
+	w.ok(err)
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("GET %s: %s, %s", path, response.Status, kind)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	id := ""
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			id = text
+		}
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && wanted(id, data) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended: %v", lines.Err())
+}
+
+// told is what a frame says of a part.
+func told(t *testing.T, data, part string) (keys []string, pieces map[string]string, any bool) {
+	t.Helper()
+	var f struct {
+		Parts []struct {
+			ID     string
+			Keys   []string
+			Pieces map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(data), &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.Parts {
+		if p.ID == part {
+			return p.Keys, p.Pieces, true
+		}
+	}
+	return nil, nil, false
+}
+
+var liveAddress = regexp.MustCompile(`data-live="([^"]+)"`)
+
+func TestStreamTellsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	first, second := w.submit(1, "first.tengo", nil), w.submit(2, "second.tengo", nil)
+	live := strings.ReplaceAll(liveAddress.FindStringSubmatch(w.page("/"))[1], "&amp;", "&")
+	var third writ.Run
+	step := 0
+	frames(t, w, live, "", func(id, data string) bool {
+		keys, pieces, any := told(t, data, "runs")
+		switch step {
+		case 0: // what the page has is not told again; depths are
+			if _, _, depths := told(t, data, "depth"); any || !depths {
+				t.Errorf("the first frame says %s", data)
+			}
+			w.run(first)
+			step++
+		case 1: // one run changed its state
+			if !any {
+				return false
+			}
+			if len(pieces) != 1 || len(keys) != 0 || !strings.Contains(pieces[string(first.ID)], "accepted") {
+				t.Errorf("a change of one run says %s", data)
+			}
+			third = w.submit(3, "third.tengo", nil)
+			w.wake()
+			step++
+		case 2: // one is new
+			if !any {
+				return false
+			}
+			if want := []string{string(third.ID), string(second.ID), string(first.ID)}; len(pieces) != 1 || !slices.Equal(keys, want) {
+				t.Errorf("a new run says %s", data)
+			}
+			return true
+		}
+		return false
+	})
+}
+
+func TestStreamResumesAfterTheLastEvent(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.submit(1, "first.tengo", nil)
+	_, newest, err := w.ledger.EventRange(t.Context())
+	w.ok(err)
+	last := fmt.Sprint(newest)
+	w.submit(2, "second.tengo", nil) // while nobody was connected
+	frames(t, w, "/live/", last, func(id, data string) bool {
+		keys, _, any := told(t, data, "runs")
+		if !any || len(keys) != 2 || id == last {
+			t.Errorf("after a gap the first frame is %s %s", id, data)
+		}
+		last = id
+		return true
+	})
+	frames(t, w, "/live/", last, func(_, data string) bool {
+		if _, _, any := told(t, data, "runs"); any {
+			t.Errorf("without a gap the first frame is %s", data)
+		}
+		return true
+	})
+}
+
+func TestDepthsFollowTheDatacenters(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	frames(t, w, "/live/", "", func(_, data string) bool {
+		_, pieces, any := told(t, data, "queues")
+		if any && strings.Contains(pieces[string(ams)+"/n1"], "<td class=\"n\">42</td>") {
+			return true
+		}
+		w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{{Node: "n1", NodeName: "one", Queued: 42}}})
+		return false
+	})
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for range 4 {
+		response, err := http.Get(w.url + "/live/nodes")
+		w.ok(err)
+		defer response.Body.Close()
+	}
+	if response, body := w.get("/live/nodes"); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "TOO_MANY_WATCHERS") {
+		t.Errorf("one stream too many: %s", response.Status)
+	}
+}

@@ -1,0 +1,214 @@
+package dashboard_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/coord/api"
+	"writ/coord/dashboard"
+	"writ/identity"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
+)
+
+const (
+	ams  = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	gent = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
+	fra  = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000c")
+	shop = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c1")
+	bank = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
+)
+
+// world is a dashboard over a real ledger. Of the coordinator it has what a Site must answer.
+type world struct {
+	t      testing.TB
+	ledger *sqlstore.Store
+	board  *dashboard.Dashboard
+	url    string
+	seq    map[writ.DatacenterID]int64
+
+	mu          sync.Mutex
+	datacenters []api.Datacenter
+	queues      []api.DatacenterQueues
+	news        chan struct{}
+}
+
+func (w *world) Datacenters(context.Context) ([]api.Datacenter, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.datacenters, nil
+}
+
+func (w *world) Queues(context.Context) ([]api.DatacenterQueues, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queues, nil
+}
+
+func (w *world) News() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.news
+}
+
+func (*world) WhyWaiting(run ledger.Run) string { return "waits for the datacenter fra1 to connect" }
+
+// wake does what a coordinator does when it stored something.
+func (w *world) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.news)
+	w.news = make(chan struct{})
+}
+
+// setQueues changes the depths that the datacenters answer.
+func (w *world) setQueues(queues ...api.DatacenterQueues) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queues = queues
+}
+
+// open serves the dashboard of an empty ledger that knows three datacenters, one of which is away.
+func open(t testing.TB) *world {
+	t.Helper()
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected := time.Now().Add(-5*time.Hour - 12*time.Minute)
+	w := &world{
+		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}),
+		datacenters: []api.Datacenter{
+			{ID: ams, Name: "ams1", Region: "eu-west", Key: "SHA256:4dT0bJ5rkK9mQ2xw8Yp1cVnE7sLhUuZfAoRg3iBqXvM", Labels: map[string]string{"tier": "gold", "power": "solar"}, Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected},
+			{ID: gent, Name: "gent2", Region: "eu-west", Key: "SHA256:Yk2LsQ0aVn8uHcXo5tMZpB3wGfRj7dEiT1rNqK6vC9y", Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected.Add(time.Hour)},
+			{ID: fra, Name: "fra1", Region: "eu-central", Key: "SHA256:p9VbN4zWc2eXq7TfKhL0mRjYs8uGaD5oI1iE3wQxZtU", Enabled: true, Health: api.DatacenterHealthAway, Reason: "its supervisor is not connected"},
+		},
+		queues: []api.DatacenterQueues{{Datacenter: ams, Name: "ams1"}, {Datacenter: gent, Name: "gent2"},
+			{Datacenter: fra, Name: "fra1", Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")}},
+	}
+	w.addRoster()
+	stopping := make(chan struct{})
+	board := &dashboard.Dashboard{Ledger: store, Site: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4}
+	w.board = board
+	routes := chi.NewRouter()
+	board.Register(routes)
+	server := httptest.NewServer(routes)
+	w.url = server.URL
+	t.Cleanup(func() {
+		close(stopping)
+		server.Close()
+		store.Close()
+	})
+	return w
+}
+
+func (w *world) addRoster() {
+	root := identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	now := time.Now()
+	roster := &identity.Roster{
+		Version: 1, Root: root.PublicKey(), Cluster: identity.ClusterOf(root.PublicKey()),
+		Created: now, Expires: now.Add(identity.RosterValidity), Threshold: 1, Operators: []string{"alice"},
+		Principals: []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: root.PublicKey(), State: identity.Active}}}},
+		Projects:   []identity.Project{{ID: shop, Name: "web-shop"}, {ID: bank, Name: "ledger-bank"}},
+	}
+	signed, err := identity.SignRoster(roster, root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.ok(w.ledger.AddRoster(w.t.Context(), roster, signed))
+}
+
+func (w *world) ok(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// submit stores a submission that waits and returns the run that it makes.
+func (w *world) submit(n int, script string, change func(in *ledger.Incoming)) writ.Run {
+	w.t.Helper()
+	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
+	in := ledger.Incoming{
+		Submission: writ.Submission{
+			Payload: payload, Run: writ.RunIDOf(payload), Datacenter: ams, Project: shop, Signer: "alice", Script: script,
+			State: writ.SubmissionWaiting, Received: time.Now(), Expires: time.Now().Add(15 * time.Minute),
+		},
+		ProjectName: "web-shop", Signed: []byte("signed"),
+	}
+	if change != nil {
+		change(&in)
+	}
+	_, _, err := w.ledger.AddSubmission(w.t.Context(), in)
+	w.ok(err)
+	return writ.Run{
+		ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName, Deployment: in.Deployment, Signer: in.Signer,
+		Script: in.Script, Payload: in.Payload, State: writ.RunAccepted, Accepted: in.Received.Add(40 * time.Millisecond), Deadline: in.Received.Add(time.Hour),
+	}
+}
+
+// store hands in events of a datacenter and wakes the pages.
+func (w *world) store(dc writ.DatacenterID, events ...writ.Event) {
+	w.t.Helper()
+	for i := range events {
+		w.seq[dc]++
+		events[i].Journal, events[i].Seq, events[i].Time = "journal", w.seq[dc], time.Now()
+	}
+	w.ok(w.ledger.StoreEvents(w.t.Context(), dc, events))
+	w.wake()
+}
+
+// run stores a run with its calls as its datacenter tells it.
+func (w *world) run(run writ.Run, calls ...writ.Call) {
+	w.t.Helper()
+	events := []writ.Event{{Run: &run}}
+	for i := range calls {
+		calls[i].Run, calls[i].Seq = run.ID, i+1
+		events = append(events, writ.Event{Call: &calls[i]})
+	}
+	w.store(run.Datacenter, events...)
+}
+
+// get returns what is at a path.
+func (w *world) get(path string) (*http.Response, string) {
+	w.t.Helper()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Get(w.url + path)
+	w.ok(err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	w.ok(err)
+	return response, string(body)
+}
+
+// page returns the HTML at a path, which must be there.
+func (w *world) page(path string) string {
+	w.t.Helper()
+	response, body := w.get(path)
+	if response.StatusCode != http.StatusOK {
+		w.t.Fatalf("GET %s: %s\n%s", path, response.Status, body)
+	}
+	return body
+}
+
+// wants checks that a text has what it should have.
+func wants(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing", part)
+		}
+	}
+}

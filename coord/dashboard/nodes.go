@@ -1,0 +1,117 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+// nodes is the page of the nodes: what each is, whether it gets work, and how full it is.
+func (d *Dashboard) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	q := r.URL.Query()
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filter := ledger.NodeFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}
+	list, err := d.Ledger.Nodes(ctx, filter, ledger.Page{Limit: nodesShown, Cursor: q.Get(cursorParam)})
+	if err != nil {
+		return nil, err
+	}
+	p := &page{Template: "nodes", Title: "Nodes", Nav: "nodes", Data: nodesPage{filter.Datacenter, now.datacenters}}
+	rows := make([]nodeRow, len(list.Items))
+	for i, n := range list.Items {
+		rows[i] = nodeRowOf(n, now)
+	}
+	if err := add(d, p, part{id: "nodes"}, "node-row", rows...); err != nil {
+		return nil, err
+	}
+	return p, add(d, p, part{id: "pager"}, "pager", pagerOf(r.URL, list.Next, "More nodes"))
+}
+
+type nodesPage struct {
+	Datacenter  writ.DatacenterID
+	Datacenters []api.Datacenter
+}
+
+// nodeRow is a line of the list of nodes.
+type nodeRow struct {
+	writ.Node
+	DatacenterName string
+	Depth          writ.QueueDepth
+	Health         string // one word: ready, faulty, silent, lost, unknown, pending, rejected, removed
+	Why            string // it gets no work, "" if it does
+}
+
+// Key is the node's id.
+func (n nodeRow) Key() string { return string(n.ID) }
+
+// nodeRowOf says how a node is. While its datacenter is away nobody knows whether it is alive.
+func nodeRowOf(n writ.Node, now *moment) nodeRow {
+	dc := now.datacenter(n.Datacenter)
+	row := nodeRow{Node: n, DatacenterName: dc.Name, Health: string(n.Liveness)}
+	for _, queues := range now.queues {
+		for _, q := range queues.Queues {
+			if queues.Datacenter == n.Datacenter && q.Node == n.ID {
+				row.Depth = q
+			}
+		}
+	}
+	switch {
+	case n.Admission != writ.AdmissionApproved:
+		row.Health, row.Why = string(n.Admission), "it is "+string(n.Admission)
+	case dc.Health != api.DatacenterHealthHealthy:
+		row.Health, row.Why = "unknown", "its datacenter is "+string(dc.Health)
+	case n.Liveness != writ.LivenessReady:
+		row.Why = "no beat of it arrives"
+	case n.Fault != "":
+		row.Health, row.Why = "faulty", n.Fault
+	case n.Scheduling != writ.SchedulingOpen:
+		row.Why = "it is " + string(n.Scheduling)
+	}
+	return row
+}
+
+// datacenters is the page of the datacenters and their health.
+func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page, error) {
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{Template: "datacenters", Title: "Datacenters", Nav: "datacenters"}
+	rows := make([]datacenterRow, len(now.datacenters))
+	for i, dc := range now.datacenters {
+		rows[i] = datacenterRow{Datacenter: dc}
+		for _, queues := range now.queues {
+			if queues.Datacenter != dc.ID {
+				continue
+			}
+			rows[i].Known = queues.Error == nil
+			for _, q := range queues.Queues {
+				if q.Node != "" { // what was not placed yet has none
+					rows[i].Nodes++
+				}
+				rows[i].Depth.Running += q.Running
+				rows[i].Depth.Queued += q.Queued
+				rows[i].Depth.Planned += q.Planned
+			}
+		}
+	}
+	return p, add(d, p, part{id: "datacenters"}, "datacenter-row", rows...)
+}
+
+// datacenterRow is a line of the list of datacenters.
+type datacenterRow struct {
+	api.Datacenter
+	Known bool // whether it answered how deep its queues are
+	Nodes int  // that have a queue
+	Depth depth
+}
+
+// Key is the datacenter's id; SupervisorKey is the field that it hides.
+
+func (d datacenterRow) Key() string           { return string(d.ID) }
+func (d datacenterRow) SupervisorKey() string { return d.Datacenter.Key }

@@ -1,0 +1,254 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+const (
+	runsShown  = 50
+	nodesShown = 50
+	// quietNodes is how many nodes the table of depths has before it leaves out those that have nothing to do.
+	quietNodes = 24
+)
+
+// overview is the first page: what there is, what waits, and the newest runs.
+func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+	q := r.URL.Query()
+	if id := writ.RunID(q.Get("signer")); id.Valid() { // the field takes the id of a run too
+		if _, err := d.Ledger.Run(ctx, id); err == nil {
+			return &page{elsewhere: "/runs/" + string(id)}, nil
+		}
+	}
+	filter := ledger.RunFilter{
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Project: writ.ProjectID(q.Get("project")), Signer: q.Get("signer"),
+	}
+	if s := ledger.State(q.Get("state")); s != "" {
+		if !slices.Contains(ledger.States, s) {
+			return nil, writ.Errorf(writ.CodeBadRequest, "there is no state %q", s).WithHint("there are %s", states())
+		}
+		filter.States = []ledger.State{s}
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	history, err := json.Marshal(d.samples())
+	if err != nil {
+		return nil, fmt.Errorf("encode samples: %w", err)
+	}
+	p := &page{Template: "overview", Title: "Runs", Nav: "runs", Data: overview{
+		Filter: filter, State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
+		Projects: now.projects, Datacenters: now.datacenters, History: string(history),
+	}}
+	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, now)...); err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "depth"}, "depth", depthOf(now)); err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "queues"}, "queue", queues(now)...); err != nil {
+		return nil, err
+	}
+	if quiet {
+		return p, nil
+	}
+	return p, d.addRuns(ctx, r.URL, p, now, filter)
+}
+
+// states names all states in a sentence.
+func states() string {
+	names := make([]string, len(ledger.States))
+	for i, s := range ledger.States {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+// overview is what the first page shows besides its parts.
+type overview struct {
+	Filter      ledger.RunFilter
+	State       string
+	All         string // the address without filters
+	Projects    []identity.Project
+	Datacenters []api.Datacenter
+	History     string // JSON of the samples
+}
+
+// Filtered reports whether the list may leave runs out.
+func (o overview) Filtered() bool {
+	return o.State != "" || o.Filter.Datacenter != "" || o.Filter.Project != "" || o.Filter.Signer != ""
+}
+
+// count is how many runs are in a state.
+type count struct {
+	State   ledger.State
+	N       int
+	Address string // of the list of these
+	Chosen  bool
+}
+
+// Key is the state.
+func (c count) Key() string { return string(c.State) }
+
+func counts(own *url.URL, now *moment) []count {
+	chosen := ledger.State(own.Query().Get("state"))
+	all := make([]count, len(ledger.States))
+	for i, s := range ledger.States {
+		c := count{State: s, N: now.counts[s], Chosen: s == chosen, Address: with(own, "state", string(s))}
+		if c.Chosen {
+			c.Address = with(own, "state", "")
+		}
+		all[i] = c
+	}
+	return all
+}
+
+// depth is how many calls are open everywhere.
+type depth struct{ Running, Queued, Planned, Unknown int }
+
+// Key of the only piece of its part.
+func (depth) Key() string { return "depth" }
+
+func depthOf(now *moment) (sum depth) {
+	for _, dc := range now.queues {
+		if dc.Error != nil {
+			sum.Unknown++
+		}
+		for _, q := range dc.Queues {
+			sum.Running += q.Running
+			sum.Queued += q.Queued
+			sum.Planned += q.Planned
+		}
+	}
+	return sum
+}
+
+// queue is a line of the table of depths: a node, or a datacenter that could not be asked, or one whose idle nodes are left out.
+type queue struct {
+	writ.QueueDepth
+	Datacenter writ.DatacenterID
+	Name       string // of the datacenter
+	Error      *writ.Error
+	Idle       int // nodes that are left out
+}
+
+// Key tells the line from all others. What was not placed yet has no node.
+func (q queue) Key() string {
+	if q.Error != nil || q.Idle > 0 {
+		return string(q.Datacenter)
+	}
+	return string(q.Datacenter) + "/" + string(q.Node)
+}
+
+// Open is how many calls the node has.
+func (q queue) Open() int { return q.Running + q.Queued + q.Planned }
+
+func queues(now *moment) (lines []queue) {
+	nodes := 0
+	for _, dc := range now.queues {
+		nodes += len(dc.Queues)
+	}
+	for _, dc := range now.queues {
+		rest := queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}
+		for _, q := range dc.Queues {
+			line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
+			if nodes > quietNodes && line.Open() == 0 {
+				rest.Idle++
+				continue
+			}
+			lines = append(lines, line)
+		}
+		if rest.Error != nil || rest.Idle > 0 {
+			lines = append(lines, rest)
+		}
+	}
+	return lines
+}
+
+// runRow is a line of the list of runs.
+type runRow struct {
+	ledger.Run
+	DatacenterName string
+	Calls          progress
+	OfProject      string // address of the list of the runs of its project
+	OfSigner       string // and of those of its signer
+}
+
+// Key is the run's id.
+func (r runRow) Key() string { return string(r.ID) }
+
+// Took is how long the run took, 0 if it never began or has not ended.
+func (r runRow) Took() time.Duration { return took(r.Run) }
+
+func took(r ledger.Run) time.Duration {
+	if r.Accepted.IsZero() || r.Ended.IsZero() {
+		return 0
+	}
+	return r.Ended.Sub(r.Accepted)
+}
+
+// addRuns adds the list of runs and the way to more of them.
+func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
+	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: runsShown, Cursor: own.Query().Get(cursorParam)})
+	if err != nil {
+		return err
+	}
+	ids := make([]writ.RunID, len(list.Items))
+	for i, run := range list.Items {
+		ids[i] = run.ID
+	}
+	calls, err := d.Ledger.CountCalls(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	rows := make([]runRow, len(list.Items))
+	for i, run := range list.Items {
+		rows[i] = runRow{
+			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(calls[run.ID]),
+			OfProject: with(own, "project", string(run.Project)), OfSigner: with(own, "signer", run.Signer),
+		}
+	}
+	if err := add(d, p, part{id: "runs", ofLedger: true}, "run-row", rows...); err != nil {
+		return err
+	}
+	return add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(own, list.Next, "Older runs"))
+}
+
+// progress counts the calls of a run by how they stand.
+type progress struct{ Succeeded, Failed, Running, Open int }
+
+func progressOf(counts map[writ.CallState]int) (p progress) {
+	for state, n := range counts {
+		switch {
+		case state == writ.CallSucceeded:
+			p.Succeeded += n
+		case state.Ended():
+			p.Failed += n
+		case state == writ.CallRunning:
+			p.Running += n
+		default:
+			p.Open += n
+		}
+	}
+	return p
+}
+
+// Total is how many calls the run asked for until now.
+func (p progress) Total() int { return p.Succeeded + p.Failed + p.Running + p.Open }
+
+// FailedFrom and RunningFrom are where these begin on a bar as long as Total.
+
+func (p progress) FailedFrom() int  { return p.Succeeded }
+func (p progress) RunningFrom() int { return p.Succeeded + p.Failed }

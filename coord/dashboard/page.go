@@ -1,0 +1,145 @@
+package dashboard
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// page is what a view made of a request.
+type page struct {
+	Template string
+	Title    string
+	Nav      string // which entry of the navigation it stands under
+	Data     any    // what the template shows besides parts
+	Parts    []part
+	Live     string // where its news come from, "" if it has none
+
+	elsewhere string // where to look instead, "" if here
+}
+
+// part is a place of a page that is kept up to date: the element with this id holds the pieces in this order.
+type part struct {
+	id       string
+	ofLedger bool // it changes with the ledger only
+	pieces   []piece
+}
+
+// piece is an element with the attribute data-key. Its HTML follows from what it shows alone, never from the time of day: pieces are
+// compared to find out what is new.
+type piece struct {
+	key  string
+	html string
+}
+
+// Part returns the HTML inside a part. The template asks for parts by name where it wants them.
+func (p *page) Part(id string) (template.HTML, error) {
+	for _, part := range p.Parts {
+		if part.id == id {
+			var all strings.Builder
+			for _, piece := range part.pieces {
+				all.WriteString(piece.html)
+			}
+			return template.HTML(all.String()), nil // made by templates, which have escaped it
+		}
+	}
+	return "", fmt.Errorf("the page has no part %q", id)
+}
+
+// keyed is what a piece shows.
+type keyed interface{ Key() string }
+
+// add renders a part with one template for all of its pieces.
+func add[T keyed](d *Dashboard, p *page, part part, template string, shown ...T) error {
+	for _, s := range shown {
+		html, err := d.render(template, s)
+		if err != nil {
+			return err
+		}
+		part.pieces = append(part.pieces, piece{s.Key(), html})
+	}
+	p.Parts = append(p.Parts, part)
+	return nil
+}
+
+func (d *Dashboard) render(name string, data any) (string, error) {
+	var b strings.Builder
+	if err := d.templates.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("render %s: %w", name, err)
+	}
+	return b.String(), nil
+}
+
+//go:embed pages/*.html
+var pages embed.FS
+
+func parseTemplates(files map[string]file) *template.Template {
+	functions := template.FuncMap{
+		"static":     func(name string) string { return "/static/" + name + "?v=" + files[name].version },
+		"deployment": deployment,
+		"duration":   duration,
+		"stamp":      stamp,
+		"millis":     millis,
+		"short":      short,
+		"words":      words,
+		"plural":     plural,
+		"gibi":       gibi,
+		"share":      share,
+	}
+	return template.Must(template.New("").Funcs(functions).ParseFS(pages, "pages/*.html")) // embedded: either every test fails or none
+}
+
+// afterParam is the parameter of a stream that says which event the page it belongs to has seen already.
+const afterParam = "after"
+
+// liveURL is where the news of a page come from.
+func liveURL(own *url.URL, newest int64) string {
+	q := own.Query()
+	q.Set(afterParam, strconv.FormatInt(newest, 10))
+	return "/live" + own.EscapedPath() + "?" + q.Encode()
+}
+
+// with returns the address of the same page with some parameters changed; "" removes one. Every change leads to the first page of lists.
+func with(own *url.URL, changes ...string) string {
+	q := own.Query()
+	q.Del(cursorParam)
+	q.Del(afterParam)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			q.Del(changes[i])
+		} else {
+			q.Set(changes[i], changes[i+1])
+		}
+	}
+	path := strings.TrimPrefix(own.EscapedPath(), "/live")
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+const cursorParam = "cursor"
+
+// pager leads from one page of a list to others.
+type pager struct {
+	First string // "" if this is the first
+	Next  string // "" if this is the last
+	What  string // "older", "more"
+}
+
+// Key of the only piece of its part.
+func (pager) Key() string { return "pager" }
+
+func pagerOf(own *url.URL, next, what string) pager {
+	p := pager{What: what}
+	if own.Query().Get(cursorParam) != "" {
+		p.First = with(own)
+	}
+	if next != "" {
+		p.Next = with(own, cursorParam, next)
+	}
+	return p
+}

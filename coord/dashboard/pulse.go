@@ -1,0 +1,110 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+const (
+	stale       = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
+	siteWithin  = 2 * time.Second        // what a datacenter that does not answer may cost a page
+	historyKept = 300                    // samples: 5 minutes while somebody looks
+)
+
+// pulse is what all pages share: how everything is at the moment, looked at once a second however many look.
+type pulse struct {
+	group singleflight.Group
+
+	mu      sync.Mutex
+	last    *moment
+	history []sample
+}
+
+// moment is how everything was at a time. It is never changed.
+type moment struct {
+	at          time.Time
+	datacenters []api.Datacenter
+	queues      []api.DatacenterQueues
+	projects    []identity.Project
+	counts      map[ledger.State]int
+}
+
+// sample is a point of the chart of depths: unix milliseconds, running, queued, planned.
+type sample [4]int64
+
+// moment returns how everything is, or was less than a second ago.
+func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
+	d.now.mu.Lock()
+	last := d.now.last
+	d.now.mu.Unlock()
+	if last != nil && time.Since(last.at) < stale {
+		return last, nil
+	}
+	m, err, _ := d.now.group.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), siteWithin) // others wait for it too
+		defer cancel()
+		return d.look(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.(*moment), nil
+}
+
+func (d *Dashboard) look(ctx context.Context) (*moment, error) {
+	m := &moment{at: time.Now()}
+	var err error
+	if m.datacenters, err = d.Site.Datacenters(ctx); err != nil {
+		return nil, err
+	}
+	if m.projects, err = d.Ledger.Projects(ctx); err != nil {
+		return nil, err
+	}
+	if m.counts, err = d.Ledger.CountRuns(ctx); err != nil {
+		return nil, err
+	}
+	if m.queues, err = d.Site.Queues(ctx); err != nil {
+		return nil, err
+	}
+	s := sample{m.at.UnixMilli()}
+	for _, dc := range m.queues {
+		for _, q := range dc.Queues {
+			s[1] += int64(q.Running)
+			s[2] += int64(q.Queued)
+			s[3] += int64(q.Planned)
+		}
+	}
+	d.now.mu.Lock()
+	defer d.now.mu.Unlock()
+	d.now.last = m
+	if n := len(d.now.history); n >= 2*historyKept {
+		d.now.history = append([]sample(nil), d.now.history[n-historyKept:]...)
+	}
+	d.now.history = append(d.now.history, s)
+	return m, nil
+}
+
+// samples returns the newest points of the chart, oldest first.
+func (d *Dashboard) samples() []sample {
+	d.now.mu.Lock()
+	defer d.now.mu.Unlock()
+	return d.now.history[max(0, len(d.now.history)-historyKept):] // only appended to, or copied
+}
+
+// datacenter returns what is known of a datacenter; of one that the roster does not name it is the id only.
+func (m *moment) datacenter(id writ.DatacenterID) api.Datacenter {
+	for _, dc := range m.datacenters {
+		if dc.ID == id {
+			return dc
+		}
+	}
+	return api.Datacenter{ID: id, Name: short(id), Health: api.DatacenterHealthAway}
+}

@@ -1,0 +1,188 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/ledger"
+)
+
+// callsShown is how many calls of a run stand on a page.
+const callsShown = 200
+
+// run is the page of one run: how it stands, why it failed, and its calls on a line of time.
+func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+	id := writ.RunID(chi.URLParam(r, "id"))
+	if !id.Valid() {
+		return nil, writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
+	}
+	run, err := d.Ledger.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := d.Ledger.CountCalls(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: run.Reason}
+	if run.State == ledger.StateWaiting {
+		head.Why = d.Site.WhyWaiting(run)
+	}
+	p := &page{Template: "run", Title: run.Script, Nav: "runs", Data: run}
+	if err := add(d, p, part{id: "head"}, "run-head", head); err != nil {
+		return nil, err
+	}
+	if quiet {
+		return p, nil
+	}
+	return p, d.addCalls(ctx, r.URL, p, now, run)
+}
+
+// addCalls adds the list of calls, the line of time above it, and the way to more of them.
+func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
+	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: callsShown, Cursor: own.Query().Get(cursorParam)})
+	if err != nil {
+		return err
+	}
+	line := scaleOf(run, calls.Items, now.at)
+	rows := make([]callRow, len(calls.Items))
+	for i, c := range calls.Items {
+		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq}
+	}
+	if err := add(d, p, part{id: "scale", ofLedger: true}, "scale", line); err != nil {
+		return err
+	}
+	if err := add(d, p, part{id: "calls", ofLedger: true}, "call-row", rows...); err != nil {
+		return err
+	}
+	return add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(own, calls.Next, "More calls"))
+}
+
+// runHead is the upper part of the page of a run.
+type runHead struct {
+	ledger.Run
+	DatacenterName string
+	Calls          progress
+	Why            string // it waits
+}
+
+// Key of the only piece of its part.
+func (runHead) Key() string { return "head" }
+
+// Open reports whether the run can still be cancelled.
+func (h runHead) Open() bool {
+	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
+}
+
+// Took is how long the run took, 0 if it never began or has not ended.
+func (h runHead) Took() time.Duration { return took(h.Run) }
+
+// scale is the line of time below which the calls of a page stand.
+type scale struct {
+	From time.Time
+	Span int64 // milliseconds, not 0
+	Open bool  // the line goes on: its end is rounded up, and a script moves it
+}
+
+// Key of the only piece of its part.
+func (scale) Key() string { return "scale" }
+
+// Length is the span as people read it.
+func (s scale) Length() time.Duration { return time.Duration(s.Span) * time.Millisecond }
+
+// scaleOf returns the line from the acceptance of a run to its end, longer if the clock of a node says so. The end of a line that is
+// open is a power of two, so that pieces need not change with the time of day.
+func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
+	s := scale{From: run.Accepted, Open: run.Ended.IsZero()}
+	end := run.Ended
+	if s.Open {
+		end = now
+	}
+	for _, c := range calls {
+		for _, t := range []time.Time{c.Planned, c.Queued, c.Started, c.Ended} {
+			if t.After(end) {
+				end = t
+			}
+		}
+	}
+	s.Span = max(end.Sub(s.From).Milliseconds(), 1)
+	if s.Open {
+		open := int64(1000)
+		for open < s.Span {
+			open *= 2
+		}
+		s.Span = open
+	}
+	return s
+}
+
+// callRow is a line of the list of calls.
+type callRow struct {
+	writ.Call
+	scale
+	Fatal bool // it ended the run
+}
+
+// Key is the call's number.
+func (c callRow) Key() string { return fmt.Sprint(c.Seq) }
+
+// Took is how long the node worked on it, 0 if it has not begun or not ended.
+func (c callRow) Took() time.Duration {
+	if c.Started.IsZero() || c.Ended.IsZero() {
+		return 0
+	}
+	return max(c.Ended.Sub(c.Started), time.Millisecond)
+}
+
+// bar is a stretch of the line of time, in milliseconds.
+type bar struct {
+	Kind        string // "planned", "queued" or the state that the work is in or ended with
+	From, Width int64
+	Open        bool // it goes on
+}
+
+// Bars are what the call did over time: waited for others, waited for its node, and was worked on. A time by the clock of a node that
+// lies before its cause is shown at its cause.
+func (c callRow) Bars() (bars []bar) {
+	type mark struct {
+		kind string
+		at   time.Time
+	}
+	marks := []mark{{"planned", c.Planned}, {"queued", c.Queued}, {string(c.State), c.Started}}
+	const endless = 1 << 40 // beyond every line; what is drawn ends with the picture
+	var last int64
+	for i, m := range marks {
+		if m.at.IsZero() {
+			continue
+		}
+		b := bar{Kind: m.kind, From: max(m.at.Sub(c.scale.From).Milliseconds(), last)}
+		end := c.Ended
+		for _, later := range marks[i+1:] {
+			if !later.at.IsZero() {
+				end = later.at
+				break
+			}
+		}
+		if end.IsZero() {
+			b.Width, b.Open = endless, true
+		} else {
+			b.Width = max(end.Sub(c.scale.From).Milliseconds()-b.From, 0)
+		}
+		last = b.From + b.Width
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// Explain is what the code of the call's error means.
+func (c callRow) Explain() string { return c.Error.Code.Info().Explain }

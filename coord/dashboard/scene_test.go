@@ -1,0 +1,187 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+// moments says when the calls of a run happened: seconds after it was accepted, -1 for not yet.
+type moments struct{ planned, queued, started, ended float64 }
+
+func call(operation, name, node, driver string, state writ.CallState, accepted time.Time, m moments) writ.Call {
+	at := func(s float64) time.Time {
+		if s < 0 {
+			return time.Time{}
+		}
+		return accepted.Add(time.Duration(s * float64(time.Second)))
+	}
+	c := writ.Call{
+		Operation: operation, Name: name, NodeName: node, Node: writ.NodeID(node), Driver: driver, Simulated: driver == "simulated", State: state,
+		Try: 1, Planned: at(m.planned), Queued: at(m.queued), Started: at(m.started), Ended: at(m.ended),
+	}
+	if state.Sent() || state == writ.CallSucceeded {
+		c.Delivery = 1
+	}
+	if state == writ.CallSucceeded {
+		c.Change = writ.ChangeCreated
+	}
+	return c
+}
+
+// failedRun stores a run that failed at its sixth call.
+func failedRun(w *world, n int, received time.Time) writ.Run {
+	run := w.submit(n, "shop.tengo", func(in *ledger.Incoming) {
+		in.Received, in.Deployment, in.Signer = received, "shop base 12", "ci-release"
+	})
+	a := run.Accepted
+	run.State, run.Started, run.Ended = writ.RunFailed, a, a.Add(9400*time.Millisecond)
+	run.Failure = &writ.Failure{
+		Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "no open node has 64 CPUs, 256 GiB of memory and the label gpu=h100", Hint: "the largest room is on ams1-n2: 22 CPUs, 180 GiB"},
+		Position: "shop.tengo:31:8", Trace: []string{"shop.tengo:52:3"}, Seq: 6,
+	}
+	calls := []writ.Call{
+		call("image.fetch", "debian-12", "ams1-n1", "directory", writ.CallSucceeded, a, moments{0, .05, .09, 2.6}),
+		call("network.create", "shop-net", "ams1-n1", "simulated", writ.CallSucceeded, a, moments{0, .06, .3, .9}),
+		call("volume.create", "db-data", "ams1-n2", "btrfs", writ.CallSucceeded, a, moments{.1, .2, .8, 1.1}),
+		call("machine.create", "db-0", "ams1-n2", "simulated", writ.CallSucceeded, a, moments{.1, 2.7, 3.4, 6.9}),
+		call("herodb.create", "cache", "ams1-n1", "simulated", writ.CallSucceeded, a, moments{.1, 2.7, 4.8, 8.2}),
+		call("machine.create", "gpu-0", "", "", writ.CallFailed, a, moments{.1, -1, -1, 9.3}),
+	}
+	calls[2].Delivery = 2
+	calls[4].Try = 3
+	for i := range calls {
+		calls[i].Position = fmt.Sprintf("shop.tengo:%d:8", 9+4*i)
+	}
+	calls[5].Error = &run.Failure.Error
+	w.run(run, calls...)
+	return run
+}
+
+// runningRun stores a run that goes on.
+func runningRun(w *world, n int, received time.Time) writ.Run {
+	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) { in.Received, in.Deployment = received, "web base 3" })
+	a := run.Accepted
+	run.State, run.Started = writ.RunRunning, a
+	calls := []writ.Call{
+		call("image.fetch", "caddy-2.8", "ams1-n1", "directory", writ.CallSucceeded, a, moments{0, .04, .07, 3.1}),
+		call("volume.create", "site", "ams1-n3", "btrfs", writ.CallSucceeded, a, moments{0, .04, .2, .6}),
+		call("container.create", "web-0", "ams1-n1", "simulated", writ.CallSucceeded, a, moments{.1, 3.2, 3.3, 7.7}),
+		call("container.create", "web-1", "ams1-n3", "simulated", writ.CallRunning, a, moments{.1, 3.2, 4.6, -1}),
+		call("container.create", "web-2", "ams1-n1", "simulated", writ.CallQueued, a, moments{.1, 7.8, -1, -1}),
+		call("network.expose", "site", "", "", writ.CallPlanned, a, moments{.1, -1, -1, -1}),
+	}
+	for i := range calls {
+		calls[i].Position = fmt.Sprintf("web.tengo:%d:6", 7+3*i)
+	}
+	calls[5].Reason = "needs call 4 and call 5"
+	w.run(run, calls...)
+	return run
+}
+
+// fill makes the ledger of a small site after a few busy hours, and returns a run that failed and one that goes on.
+func fill(w *world) (failed, running writ.Run) {
+	w.t.Helper()
+	now := time.Now()
+	scripts := []string{"nightly.tengo", "web.tengo", "resize-db.tengo", "hello.tengo", "prune-images.tengo", "tenant-vpn.tengo"}
+	signers := []string{"alice", "ci-release", "bob", "ci-nightly"}
+	for n := range 64 {
+		age := time.Duration(64-n)*3*time.Minute + 2*time.Minute
+		script := scripts[n%len(scripts)]
+		run := w.submit(n, script, func(in *ledger.Incoming) {
+			in.Received, in.Signer = now.Add(-age), signers[(n*7/3)%len(signers)]
+			if n%3 == 0 {
+				in.Project, in.ProjectName = bank, "ledger-bank"
+			}
+			if n%5 == 1 {
+				in.Datacenter = gent
+			}
+			if script == "web.tengo" {
+				in.Deployment = "web base 2"
+			}
+		})
+		run.State, run.Started, run.Ended = writ.RunSucceeded, run.Accepted, run.Accepted.Add(time.Duration(900+n*n*17%41000)*time.Millisecond)
+		done := 2 + n%7
+		var calls []writ.Call
+		for range done {
+			calls = append(calls, call("volume.create", "data", "ams1-n2", "btrfs", writ.CallSucceeded, run.Accepted, moments{0, .1, .2, .9}))
+		}
+		switch n {
+		case 17, 52:
+			run.State = writ.RunFailed
+			run.Failure = &writ.Failure{Error: writ.Error{Code: writ.CodeNodeLost, Message: "the node gent2-n1 did not come back within 60 s"}, Position: script + ":14:6", Seq: done}
+			calls[done-1].State = writ.CallFailed
+		case 41:
+			run.State = writ.RunCancelled
+		case 23:
+			run.State = writ.RunExpired
+		}
+		w.run(run, calls...)
+	}
+	refused := w.submit(70, "wipe.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = now.Add(-100*time.Second), "bob" })
+	w.ok(w.ledger.Reject(w.t.Context(), refused.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeDestructiveDenied, "the script may delete volumes and bob has no binding that allows it")))
+	failed = failedRun(w, 71, now.Add(-75*time.Second))
+	w.submit(72, "edge-cache.tengo", func(in *ledger.Incoming) {
+		in.Received, in.Datacenter, in.Signer = now.Add(-48*time.Second), fra, "ci-release"
+	})
+	accepted := w.submit(73, "tenant-vpn.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = now.Add(-9*time.Second), "bob" })
+	running = runningRun(w, 74, now.Add(-12*time.Second))
+	w.run(accepted)
+	w.nodes(now)
+	w.depths(3)
+	return failed, running
+}
+
+// depths sets how deep the queues are, more or less deep at different steps.
+func (w *world) depths(step int) {
+	wave := func(n int) int { return (step*step*7/3+n*11)%17 + n }
+	w.setQueues(
+		api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{
+			{NodeName: "(no node yet)", Planned: wave(4) / 2},
+			{Node: "ams1-n1", NodeName: "ams1-n1", Running: 2 + step%3, Queued: wave(2), Planned: wave(3) / 3},
+			{Node: "ams1-n2", NodeName: "ams1-n2", Running: 1 + step%2, Queued: wave(1) / 3},
+			{Node: "ams1-n3", NodeName: "ams1-n3", Running: 1, Queued: wave(0) / 4, Planned: 1},
+		}},
+		api.DatacenterQueues{Datacenter: gent, Name: "gent2", Queues: []writ.QueueDepth{{Node: "gent2-n1", NodeName: "gent2-n1"}, {Node: "gent2-n2", NodeName: "gent2-n2", Running: step % 2}}},
+		api.DatacenterQueues{Datacenter: fra, Name: "fra1", Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")},
+	)
+}
+
+// remember makes the dashboard believe that somebody has looked at it for five minutes, while the queues filled and drained.
+func (w *world) remember() {
+	now := time.Now().UnixMilli()
+	var samples [][4]int64
+	for s := range int64(280) {
+		hump := func(at, width, height int64) int64 { return max(0, height-(s-at)*(s-at)*height/(width*width)) }
+		running := min(7, hump(60, 50, 8)+hump(150, 40, 9)+hump(262, 60, 7)+s*7%3)
+		queued := hump(55, 30, 12) + hump(152, 34, 21) + hump(270, 44, 17) + s*5%2
+		planned := hump(45, 20, 7) + hump(140, 24, 14) + hump(268, 30, 12)
+		samples = append(samples, [4]int64{now - (280-s)*1000, running, queued, planned})
+	}
+	w.board.Remember(samples)
+}
+
+func (w *world) nodes(now time.Time) {
+	node := func(dc writ.DatacenterID, name string, change func(n *writ.Node)) {
+		n := &writ.Node{
+			ID: writ.NodeID(name), Datacenter: dc, Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
+			Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, Used: writ.Capacity{CPUs: 10, MemoryMiB: 76 << 10, DiskGiB: 1240},
+			Drivers: []writ.NodeDriver{{Module: "image", Name: "directory"}, {Module: "volume", Name: "btrfs", Detail: "btrfs-progs 6.6"}, {Module: "machine", Name: "simulated", Simulated: true, Detail: "/dev/kvm is not there"}, {Module: "network", Name: "simulated", Simulated: true}},
+			Version: "v0.1.0", Joined: now.Add(-30 * 24 * time.Hour), LastBeat: now.Add(-600 * time.Millisecond), Labels: map[string]string{"rack": "a1", "disk": "nvme"},
+		}
+		if change != nil {
+			change(n)
+		}
+		w.store(dc, writ.Event{Node: n})
+	}
+	node(ams, "ams1-n1", nil)
+	node(ams, "ams1-n2", func(n *writ.Node) { n.Used = writ.Capacity{CPUs: 30, MemoryMiB: 181 << 10, DiskGiB: 3100} })
+	node(ams, "ams1-n3", func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })
+	node(gent, "gent2-n1", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessLost, now.Add(-26*time.Minute) })
+	node(gent, "gent2-n2", func(n *writ.Node) { n.Fault = "its journal cannot be written: the disk is full" })
+	node(gent, "gent2-n3", func(n *writ.Node) { n.Admission = writ.AdmissionPending })
+	node(fra, "fra1-n1", nil)
+}

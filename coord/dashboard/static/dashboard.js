@@ -1,0 +1,236 @@
+// Keeps a page as new as the ledger is, writes times in the reader's terms, and lets the keyboard do what the mouse does. A page works
+// without all of it.
+"use strict";
+
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.add("scripted");
+
+  // Times. Those that go on are written anew every second.
+
+  function duration(ms) { // as words.go does it
+    const s = Math.floor(ms / 1000), two = (n) => String(n).padStart(2, "0");
+    if (ms < 0) return "0 ms";
+    if (s < 1) return Math.floor(ms) + " ms";
+    if (s < 10) return (Math.floor(ms / 100) / 10).toFixed(1) + " s";
+    if (s < 60) return s + " s";
+    if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+    if (s < 86400) return `${Math.floor(s / 3600)} h ${two(Math.floor(s % 3600 / 60))} min`;
+    return `${Math.floor(s / 86400)} d ${two(Math.floor(s % 86400 / 3600))} h`;
+  }
+
+  function age(ms) {
+    const s = Math.round(Math.abs(ms) / 1000);
+    const text = s < 60 ? s + " s" : s < 3600 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d";
+    return ms < -500 ? "in " + text : s < 1 ? "now" : text + " ago";
+  }
+
+  function writeTimes(root = document) {
+    const now = Date.now();
+    for (const t of all("time[datetime]", root)) {
+      const at = Date.parse(t.dateTime);
+      if (!t.title) t.title = new Date(at).toLocaleString();
+      const text = "age" in t.dataset ? age(now - at) : "since" in t.dataset ? duration(now - at) : "clock" in t.dataset ? new Date(at).toLocaleTimeString() : "";
+      if (text && t.textContent !== text) t.textContent = text;
+    }
+    const scale = $("#scale > [data-open]");
+    if (scale) {
+      const span = Math.max(now - Date.parse(scale.dataset.from), 1000);
+      for (const line of all("svg.line")) line.setAttribute("viewBox", `0 0 ${span} 10`);
+    }
+  }
+
+  // News. A frame says which pieces of which parts are new, and in which order the keys of a part are if that changed.
+
+  const held = new Map(); // keys and pieces of parts that wait until the reader looks at their top
+
+  function element(html) {
+    const template = document.createElement("template");
+    template.innerHTML = html; // made and escaped by the coordinator's templates
+    return template.content.firstElementChild;
+  }
+
+  function put(box, old, html) {
+    const fresh = element(html);
+    if (!old) return fresh;
+    const focused = old.contains(document.activeElement) ? "[data-open], a, button" : "";
+    if (old.dataset.state !== fresh.dataset.state) fresh.classList.add("flash");
+    old.replaceWith(fresh);
+    if (focused) $(focused, fresh)?.focus({ preventScroll: true });
+    return fresh;
+  }
+
+  function apply(part) {
+    const box = document.getElementById(part.id);
+    if (!box) return;
+    const pieces = part.pieces || {}, have = new Map([...box.children].map((c) => [c.dataset.key, c]));
+    for (const [key, html] of Object.entries(pieces)) {
+      if (have.has(key)) have.set(key, put(box, have.get(key), html));
+    }
+    if (!part.keys && !part.gone) return;
+    const keys = part.keys || [];
+    if ("hold" in box.dataset && box.children.length && box.getBoundingClientRect().top < 0) {
+      const waiting = held.get(part.id) || { pieces: {} };
+      held.set(part.id, { keys, pieces: Object.assign(waiting.pieces, pieces) });
+    } else {
+      arrange(box, keys, pieces);
+    }
+    showHeld();
+  }
+
+  function arrange(box, keys, pieces) {
+    held.delete(box.id);
+    const have = new Map([...box.children].map((c) => [c.dataset.key, c])), first = !have.size;
+    const order = [];
+    for (const key of keys) {
+      let e = have.get(key);
+      if (!e && pieces[key]) {
+        e = element(pieces[key]);
+        if (!first) e.classList.add("flash");
+      }
+      if (e) order.push(e);
+    }
+    const wanted = new Set(order);
+    for (const e of [...box.childNodes]) if (!wanted.has(e)) e.remove();
+    order.forEach((e, i) => { if (box.children[i] !== e) box.insertBefore(e, box.children[i] || null); });
+  }
+
+  function showHeld() {
+    const button = $("#fresh"), runs = held.get("runs");
+    if (!button) return;
+    const have = new Set(all("#runs > [data-key]").map((c) => c.dataset.key));
+    const n = runs ? runs.keys.filter((k) => !have.has(k)).length : 0;
+    button.hidden = !n;
+    button.textContent = n === 1 ? "1 new run ↑" : `${n} new runs ↑`;
+  }
+
+  function releaseHeld() {
+    for (const [id, { keys, pieces }] of [...held]) {
+      const box = document.getElementById(id);
+      if (box && box.getBoundingClientRect().top >= 0) {
+        arrange(box, keys, pieces);
+        writeTimes(box);
+      }
+    }
+    showHeld();
+  }
+
+  // The stream. It is closed while nobody sees the page, and goes on where it was.
+
+  let source, address, lastID, retry;
+
+  function say(state, word) {
+    const live = $("#live");
+    live.dataset.state = state;
+    $(".word", live).textContent = word;
+  }
+
+  function connect() {
+    clearTimeout(retry);
+    const wanted = $("[data-live]")?.dataset.live || "";
+    if (wanted !== address) { // another page, or another list on it
+      address = wanted;
+      lastID = null;
+      held.clear();
+    }
+    source?.close();
+    source = null;
+    if (!address || document.hidden) return;
+    const url = new URL(address, location.href);
+    if (lastID !== null) url.searchParams.set("after", lastID);
+    const mine = source = new EventSource(url);
+    mine.onopen = () => say("on", "live");
+    mine.onmessage = (message) => {
+      lastID = message.lastEventId;
+      for (const part of JSON.parse(message.data).parts || []) apply(part);
+      writeTimes();
+    };
+    mine.onerror = () => {
+      say("lost", "reconnecting");
+      if (mine.readyState === EventSource.CLOSED && mine === source) retry = setTimeout(connect, 5000); // refused: it does not try again by itself
+    };
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      source?.close();
+      source = null;
+      say("off", "paused");
+    } else {
+      connect();
+    }
+  });
+
+  // Keys.
+
+  function rows() {
+    return all("tbody [data-open], tbody [data-row]").filter((e) => e.offsetParent !== null);
+  }
+
+  function step(by) {
+    const list = rows(), at = list.findIndex((e) => e === document.activeElement || e.closest("tr").contains(document.activeElement));
+    const next = list[at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.min(Math.max(at + by, 0), list.length - 1)];
+    next?.focus();
+    next?.closest("tr").scrollIntoView({ block: "nearest" });
+  }
+
+  const keys = {
+    "/": () => ($("[data-search]") ? ($("[data-search]").focus(), $("[data-search]").select?.()) : location.assign("/")),
+    j: () => step(1),
+    k: () => step(-1),
+    u: () => $("[data-up]")?.click(),
+    "?": () => $("#help").showModal(),
+  };
+
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || $("dialog[open]")) return;
+    if (e.target.matches("input, select, textarea")) {
+      if (e.key === "Escape") e.target.blur();
+      return;
+    }
+    if (keys[e.key]) {
+      e.preventDefault();
+      keys[e.key]();
+    }
+  });
+
+  // The rest.
+
+  document.addEventListener("click", async (e) => {
+    const button = e.target.closest("button");
+    if (!button) return;
+    if (button.id === "help-button") $("#help").showModal();
+    if (button.id === "fresh") {
+      $("#list").scrollIntoView();
+      releaseHeld();
+    }
+    if (button.dataset.copy) {
+      try {
+        await navigator.clipboard.writeText(button.dataset.copy);
+        button.textContent = "copied";
+        setTimeout(() => (button.textContent = "copy"), 1500);
+      } catch { // not on https or loopback: let the reader copy it
+        getSelection().selectAllChildren(button.previousElementSibling);
+      }
+    }
+  });
+
+  document.addEventListener("scroll", releaseHeld, { passive: true });
+  document.addEventListener("htmx:configRequest", (e) => { // addresses without empty parameters can be shared
+    for (const [name, value] of Object.entries(e.detail.parameters)) if (value === "") delete e.detail.parameters[name];
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    connect();
+    writeTimes();
+  });
+
+  depthChart.start();
+  writeTimes();
+  connect();
+  setInterval(() => {
+    if (document.hidden) return;
+    writeTimes();
+    depthChart.add(source !== null && source?.readyState === EventSource.OPEN);
+  }, 1000);
+})();
