@@ -97,8 +97,22 @@ func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int
 	}
 	c.rosters.current.Store(next)
 	c.rosters.changed.wake()
+	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
 	return next.Version, nil
+}
+
+// endStrangers ends the links of supervisors whose key the next roster does not give to their datacenter any more.
+func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
+	if previous == nil {
+		return
+	}
+	for _, s := range c.links.Sessions() {
+		was, is := previous.Datacenter(s.Hello.Datacenter), next.Datacenter(s.Hello.Datacenter)
+		if was != nil && (is == nil || !is.SupervisorKey.Equal(was.SupervisorKey)) {
+			s.End(fmt.Errorf("roster %d gives the datacenter to another key", next.Version))
+		}
+	}
 }
 
 // maxRosterBytes bounds the signed rosters of one frame of the link; base64 adds a third.

@@ -120,6 +120,32 @@ func TestFirstRosterIsOfTheCoordinatorsCluster(t *testing.T) {
 	}
 }
 
+func TestASupervisorWhoseKeyIsReplacedLosesItsLink(t *testing.T) {
+	p := start(t, nil)
+	connect(p, vienna, nil)
+	connect(p, graz, nil)
+	replaced, _ := p.links.Session(vienna)
+	kept, _ := p.links.Session(graz)
+	next, err := firstRoster().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Datacenter(vienna).SupervisorKey = key("another supervisor").Public().(ed25519.PublicKey)
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-replaced.Done():
+	case <-time.After(hang):
+		t.Fatal("the old supervisor keeps its link")
+	}
+	select {
+	case <-kept.Done():
+		t.Error("another datacenter lost its link")
+	default:
+	}
+}
+
 func TestOnlyTheRostersSupervisorConnects(t *testing.T) {
 	p := start(t, nil)
 	nonce := make([]byte, 32)

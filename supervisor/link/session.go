@@ -27,6 +27,9 @@ type Session struct {
 	ended chan struct{} // closed when nothing of the session goes on
 }
 
+// End ends the session, for a reason that only the log shows. The supervisor dials again and is judged anew.
+func (s *Session) End(reason error) { s.end(reason) }
+
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
