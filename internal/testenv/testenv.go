@@ -25,13 +25,11 @@ type Tool struct {
 var Tools = []Tool{
 	{Name: "redis-server", Package: "redis-server"},
 	{Name: "ssh-keygen", Package: "openssh-client"},
-	{Name: "ssh-agent", Package: "openssh-client"},
-	{Name: "ssh-add", Package: "openssh-client"},
 	{Name: "curl", Package: "curl"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
-	{Name: "cloud-hypervisor", Missing: "published as a release binary only; the tests use internal/vmmstub instead"},
-	{Name: "mycelium", Missing: "published as a release binary only; the tests use internal/myceliumstub instead"},
-	{Name: "herodb", Missing: "built from source only; the tests use redis-server instead"},
+	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},
+	{Name: "mycelium", Missing: "it is published as a binary of a release only"},
+	{Name: "herodb", Missing: "it is built from source only"},
 }
 
 // The environment variables that tests and .ci/run share.
