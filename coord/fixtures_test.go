@@ -48,10 +48,13 @@ func supervisorKey(dc writ.DatacenterID) ed25519.PublicKey {
 	return key("supervisor " + string(dc)).Public().(ed25519.PublicKey)
 }
 
+// founded is when the cluster of the tests began: one moment, so that its first roster is the same text whenever it is asked for.
+var founded = time.Now().UTC().Truncate(time.Second)
+
 // firstRoster has alice, who may do everything, bob, who may only look, and two datacenters.
 func firstRoster() *identity.Roster {
 	root := signer("alice").PublicKey()
-	now := time.Now().UTC().Truncate(time.Second)
+	now := founded
 	person := func(name string) identity.Principal {
 		return identity.Principal{Name: name, Kind: identity.Person, State: identity.Active,
 			Keys: []identity.PrincipalKey{{Key: signer(name).PublicKey(), State: identity.Active}}}

@@ -126,7 +126,11 @@ func TestASupervisorWhoseKeyIsReplacedLosesItsLink(t *testing.T) {
 	connect(p, graz, nil)
 	replaced, _ := p.links.Session(vienna)
 	kept, _ := p.links.Session(graz)
-	next, err := firstRoster().Successor(time.Now())
+	current, err := p.rosters.newest(t.Context(), p.Coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := current.Successor(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,8 +187,10 @@ func TestChildThatDiedIdleCostsNothing(t *testing.T) {
 	if err := idle[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for { // a zombie keeps no pipe open
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", idle[0].Pid)); err != nil || strings.Contains(string(stat), ") Z ") {
+	for { // a zombie keeps no pipe open, once its other threads are gone too
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", idle[0].Pid))
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", idle[0].Pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1 {
 			break
 		}
 	}
