@@ -97,7 +97,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		return
 	}
 	for _, key := range started {
-		s.turns.post(key.Run, mail{started: []writ.JobKey{key}})
+		s.turns.post(key.Run, mail{started: []active{{key, node}}})
 	}
 	if b.Epoch < s.epoch {
 		s.control(ctx, writ.Control{Node: node, Roster: s.roster.Load().Version})

@@ -162,6 +162,7 @@ func (f *fleet) beat(b writ.Beat, now time.Time) (started []writ.JobKey, fresh b
 	if m == nil || !newer(b, m.beat) {
 		return nil, false
 	}
+	b = moderate(b)
 	active := make(map[writ.JobKey]bool, len(b.Active))
 	for _, key := range b.Active {
 		active[key] = true

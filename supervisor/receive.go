@@ -30,8 +30,8 @@ func (t *turn) receive(m mail) error {
 			return err
 		}
 	}
-	for _, key := range m.started {
-		if c := t.open(key); c != nil && c.State == writ.CallQueued {
+	for _, a := range m.started {
+		if c := t.open(a.key); c != nil && c.Node == a.node && c.State == writ.CallQueued {
 			c.Started = t.now
 			if err := t.move(c, writ.CallRunning); err != nil {
 				return err
@@ -61,14 +61,15 @@ func (t *turn) receive(m mail) error {
 	return nil
 }
 
-// answer lets a call take the result of its open try. A result that comes for a call which has ended meanwhile (cancelled, given up)
+// answer lets a call take the result of its open try. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource.
 func (t *turn) answer(a arrival) error {
-	r := a.result
-	c := t.call(r.Seq)
-	if c == nil || c.Try != r.Try || c.State == writ.CallPlanned || c.State == writ.CallSucceeded {
+	c := t.call(a.result.Seq)
+	if c == nil || c.Try != a.result.Try || c.State == writ.CallPlanned || c.State == writ.CallSucceeded {
 		return nil // answered before: it is only to be acknowledged
 	}
+	a.result = t.judge(c, a.result)
+	r := a.result
 	t.rooms[a.node] = true
 	if !c.State.Sent() {
 		if r.Error == nil {
@@ -82,6 +83,8 @@ func (t *turn) answer(a arrival) error {
 	c.Error, c.Reason = r.Error, ""
 	if r.Error == nil {
 		c.Values = t.shown(c, r.Values)
+		t.run.Bytes += sizeOf(c.Values)
+		t.runDirty = true
 		return t.move(c, writ.CallSucceeded)
 	}
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {

@@ -43,8 +43,9 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
 
 // book keeps a result and what it did to its resource.
 func (t *turn) book(tx *journal.Tx, s settlement) error {
-	if err := tx.AddResult(s.result.JobKey, s.digest, s.sealed); err != nil {
-		return err
+	first, err := tx.AddResult(s.result.JobKey, s.digest, s.sealed)
+	if err != nil || !first {
+		return err // it was booked when it came first; its acknowledgement got lost
 	}
 	c := s.call
 	op, ok := catalog.Lookup(c.Operation)
@@ -68,6 +69,9 @@ func (t *turn) book(tx *journal.Tx, s settlement) error {
 		return nil // a late word on a resource that was made anew meanwhile
 	}
 	if have == nil {
+		if op.Effect != catalog.Make {
+			return nil // a late word on a resource that was removed meanwhile
+		}
 		have = &journal.Resource{Resource: writ.Resource{
 			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
 		}}
@@ -163,6 +167,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 		Hash: n.Hash, Project: t.run.Project, Args: n.Args, Options: n.Options,
 	}
 	t.calls = append(t.calls, c)
+	t.run.Bytes += sizeOf(c.Args)
 	t.touch(c)
 	return nil
 }

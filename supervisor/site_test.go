@@ -18,6 +18,7 @@ import (
 	"writ/identity/seal"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
+	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor"
 	"writ/supervisor/journal"
@@ -288,6 +289,8 @@ type testNode struct {
 	key      ed25519.PrivateKey
 	slots    int
 	capacity writ.Capacity
+	fault    string        // said in beats
+	claims   []writ.JobKey // said to be active besides what is
 	act      func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
@@ -352,7 +355,18 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 
 // succeed is what a node does unless the test says otherwise.
 func succeed(_ context.Context, job writ.Job) writ.Result {
-	r := writ.Result{Values: map[string]any{"name": job.Name, "uid": string(job.UID), "simulated": true}, Simulated: true, Driver: "test"}
+	r := writ.Result{Simulated: true, Driver: "test", Values: map[string]any{}}
+	op, _ := catalog.Lookup(job.Operation)
+	for _, f := range op.Result {
+		if f.Required {
+			r.Values[f.Name] = map[catalog.Type]any{
+				catalog.String: "x", catalog.Int: int64(1), catalog.Bool: true, catalog.List: []any{}, catalog.Map: map[string]any{},
+			}[f.Type]
+		}
+	}
+	if op.Named() {
+		r.Values["name"], r.Values["uid"] = job.Name, string(job.UID)
+	}
 	if strings.HasSuffix(job.Operation, ".create") {
 		r.Change = writ.ChangeCreated
 	}
@@ -424,7 +438,8 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: time.Now().UnixMilli(), Slots: n.slots, Capacity: n.capacity}
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: time.Now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Fault: n.fault}
+		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			b.Drivers = append(b.Drivers, writ.NodeDriver{Module: module, Name: "test", Simulated: true})
 		}

@@ -18,7 +18,7 @@ const maxTurns = 64
 // mail is what came in for a run since its last turn.
 type mail struct {
 	results []arrival
-	started []writ.JobKey // the node works on them
+	started []active      // their nodes work on them
 	again   []sending     // lost on the way: to be delivered again
 	overdue []writ.JobKey // past their end-by, and nobody reported
 	lost    []writ.NodeID // nodes that did not come back
@@ -37,6 +37,12 @@ type arrival struct {
 	sealed  []byte      // the frame, for the proof
 	digest  writ.Digest // of the frame
 	message queue.Message
+}
+
+// active is a job that a node says it works on.
+type active struct {
+	key  writ.JobKey
+	node writ.NodeID
 }
 
 // sending names one delivery.

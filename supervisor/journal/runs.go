@@ -22,6 +22,7 @@ type Run struct {
 	StopBy    time.Time     `json:"stop_by,omitzero"`  // when it ends even if calls did not report
 	Logs      int           `json:"logs,omitempty"`    // lines that are journaled
 	Crashes   int           `json:"crashes,omitempty"` // of the evaluator, in a row
+	Bytes     int           `json:"bytes,omitempty"`   // of the arguments and values of its calls, encoded
 
 	Revision int `json:"revision,omitempty"` // of the deployment, that the run makes
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
@@ -317,10 +318,15 @@ func (tx *Tx) WasSent(key writ.JobKey, node writ.NodeID, digest writ.Digest) (bo
 	return n > 0, err
 }
 
-// AddResult keeps the sealed frame that a result came in. The first of a try stays.
-func (tx *Tx) AddResult(key writ.JobKey, digest writ.Digest, sealed []byte) error {
-	return tx.exec(`INSERT INTO results (run, seq, try, digest, sealed) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (run, seq, try) DO NOTHING`,
-		string(key.Run), key.Seq, key.Try, digest.String(), sealed)
+// AddResult keeps a result's frame and says which one it is. The first result of a try stays; of another it reports false. A frame is kept
+// once for all results in it.
+func (tx *Tx) AddResult(key writ.JobKey, frame writ.Digest, sealed []byte) (bool, error) {
+	added, err := tx.changed(`INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4) ON CONFLICT (run, seq, try) DO NOTHING`,
+		string(key.Run), key.Seq, key.Try, frame.String())
+	if err != nil || !added {
+		return false, err
+	}
+	return true, tx.exec(`INSERT INTO frames (digest, sealed) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, frame.String(), sealed)
 }
 
 // ResultsDigest returns SHA-256 over the digests of a run's results in order of seq and try.

@@ -85,8 +85,12 @@ CREATE TABLE results (
 	seq BIGINT NOT NULL,
 	try BIGINT NOT NULL,
 	digest TEXT NOT NULL,
-	sealed BYTEA NOT NULL,
 	PRIMARY KEY (run, seq, try)
+);
+
+CREATE TABLE frames (
+	digest TEXT NOT NULL PRIMARY KEY,
+	sealed BYTEA NOT NULL
 );
 
 CREATE TABLE logs (

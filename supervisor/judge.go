@@ -1,0 +1,107 @@
+package supervisor
+
+import (
+	"writ"
+	"writ/internal/cbor"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// A seal says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones can say, so that one in
+// wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
+
+const (
+	// maxText bounds a text for people that comes from a node, in bytes.
+	maxText = 4 << 10
+	// maxWord bounds a name that comes from a node.
+	maxWord = 256
+	// maxSlots and maxAmount bound what a node may say that it has: far more than any host, and sums of it do not overflow.
+	maxSlots  = 4096
+	maxAmount = 1 << 40
+	// maxActive bounds the jobs that a node may say it works on: twice its slots, and as many whose drivers do not let go.
+	maxActive = 4 * maxSlots
+	// maxDrivers bounds the drivers of a node.
+	maxDrivers = 64
+)
+
+// judge returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
+func (t *turn) judge(c *journal.Call, r writ.Result) writ.Result {
+	r.Driver = clip(r.Driver, maxWord)
+	if r.Error == nil {
+		if err := t.misfit(c, r); err != nil {
+			r.Error = err
+		}
+	}
+	if r.Error == nil {
+		return r
+	}
+	r.Change, r.Values = writ.ChangeNone, nil
+	if r.Error.Code.Info().Code != r.Error.Code {
+		r.Error.Code = writ.CodeInternal // a node of another version, or one that lies
+	}
+	r.Error = &writ.Error{Code: r.Error.Code, Message: clip(r.Error.Message, maxText), Hint: clip(r.Error.Hint, maxText)}
+	return r
+}
+
+// misfit says what is wrong with a success, nil if nothing is.
+func (t *turn) misfit(c *journal.Call, r writ.Result) *writ.Error {
+	if err := writ.CheckValue(r.Values); err != nil {
+		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
+	}
+	switch size := sizeOf(r.Values); {
+	case size > scripts.MaxResult:
+		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, %d are possible", size>>10, scripts.MaxResult>>10)
+	case t.run.Bytes+size > scripts.MaxJournal:
+		return writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d KiB in all", scripts.MaxJournal>>10)
+	}
+	if op, ok := catalog.Lookup(c.Operation); ok {
+		if problems := op.Result.Check(r.Values, nil); len(problems) > 0 {
+			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation, clip(problems[0].Message, maxText))
+		}
+	}
+	switch r.Change {
+	case writ.ChangeNone, writ.ChangeCreated, writ.ChangeUpdated, writ.ChangeUnchanged, writ.ChangeDeleted:
+		return nil
+	default:
+		return writ.Errorf(writ.CodeInternal, "the node answered %s with an unknown change", c.Operation)
+	}
+}
+
+// sizeOf is how many bytes values have in the journal; what cannot be in one is too big for it.
+func sizeOf(values map[string]any) int {
+	if len(values) == 0 {
+		return 0
+	}
+	body, err := cbor.Marshal(values)
+	if err != nil {
+		return scripts.MaxJournal + 1
+	}
+	return len(body)
+}
+
+// moderate cuts a beat down to what a node can mean.
+func moderate(b writ.Beat) writ.Beat {
+	b.Slots = min(max(b.Slots, 0), maxSlots)
+	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
+	b.Version, b.Fault = clip(b.Version, maxWord), clip(b.Fault, maxText)
+	b.Active = b.Active[:min(len(b.Active), maxActive)]
+	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
+	for i, d := range b.Drivers {
+		b.Drivers[i] = writ.NodeDriver{Module: clip(d.Module, maxWord), Name: clip(d.Name, maxWord), Simulated: d.Simulated, Detail: clip(d.Detail, maxText)}
+	}
+	return b
+}
+
+func amountOf(n int64) int64 { return min(max(n, 0), maxAmount) }
+
+// clip cuts a text that is too long.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && text[most]&0xc0 == 0x80 { // not inside a character
+		most--
+	}
+	return text[:most] + " …"
+}
