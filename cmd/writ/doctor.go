@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,11 +18,11 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/scripts"
-	"writ/scripts/evaluator"
 )
 
 // finding is what one examination found.
@@ -230,10 +231,10 @@ func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 // examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would.
 func examineEvaluator(ctx context.Context) finding {
 	f := finding{Check: "script sandbox", State: healthy, Detail: "a confined child evaluated a script"}
-	pool := &evaluator.Pool{Size: 1}
-	defer pool.Close()
+	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler))
+	defer func() { _ = end() }() // the children are gone with this process at the latest
 	bundle := scripts.Bundle{Main: scripts.Source{Name: "doctor.tengo", Text: []byte("a := 1 + 1\n")}}
-	if _, err := pool.Pass(ctx, bundle, scripts.Inputs{}, nil); err != nil {
+	if _, err := evaluator.Pass(ctx, bundle, scripts.Inputs{}, nil); err != nil {
 		f.State, f.Detail = ill, "a supervisor cannot evaluate scripts here: "+err.Error()
 		f.Fix = "a Linux kernel 6.2 or newer with Landlock and seccomp; without them run supervisors elsewhere"
 	}

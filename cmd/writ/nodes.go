@@ -50,6 +50,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
+	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
 }
@@ -104,7 +105,9 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 			return a.decide(cmd.Context(), c, n.Datacenter, "node/"+string(n.ID), decision, reason)
 		},
 	}
+	c.ValidArgsFunction = a.completion(suggestNodes)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
 	return c
 }

@@ -37,7 +37,7 @@ type orderFlags struct {
 // Defaults of what is signed.
 const defaultDeadline = time.Hour
 
-func (o *orderFlags) add(c *cobra.Command) {
+func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
 	f.StringVar(&o.paramsFile, "params", "", "YAML or JSON file with parameters")
@@ -48,6 +48,9 @@ func (o *orderFlags) add(c *cobra.Command) {
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
 	f.BoolVar(&o.destructive, "destructive", false, "what the script deletes or overwrites is meant to be")
+	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
+		return append(suggestDatacenters(ctx, c), anyDatacenter)
+	})
 }
 
 // client returns the client of the context that was chosen.

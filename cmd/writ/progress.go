@@ -36,8 +36,6 @@ func (p *progress) watcher() client.Watcher {
 
 func (p *progress) event(e api.Event) {
 	switch {
-	case e.Submission != nil:
-		p.submission(e.Submission)
 	case e.Run != nil:
 		p.runChanged(e.Run)
 	case e.Call != nil:
@@ -47,13 +45,6 @@ func (p *progress) event(e api.Event) {
 			p.logged = e.Log.Ordinal
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
-	}
-}
-
-func (p *progress) submission(s *writ.Submission) {
-	if s.State == writ.SubmissionWaiting && p.run == "" {
-		p.run = api.RunStateWaiting
-		p.term.Note("… run %s is waiting for %s", s.Run, p.datacenter(s.Datacenter))
 	}
 }
 
@@ -67,17 +58,15 @@ func (p *progress) datacenter(id writ.DatacenterID) string {
 }
 
 func (p *progress) runChanged(r *api.Run) {
-	if r.State != p.run {
-		switch r.State {
-		case api.RunStateAccepted:
-			p.term.Note("… run %s is accepted by %s", r.ID, p.datacenter(r.Datacenter))
-		case api.RunStateRunning:
-			p.term.Note("… run %s is running in %s", r.ID, p.datacenter(r.Datacenter))
-		}
-		p.run = r.State
+	if p.run == "" {
+		p.term.Note("run %s", r.ID)
 	}
+	if r.State != p.run && r.State == api.RunStateRunning {
+		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
+	}
+	p.run = r.State
 	if r.Reason != p.why && r.Reason != "" && !r.State.Ended() {
-		p.term.Note("… it waits: %s", r.Reason)
+		p.term.Note("… %s", r.Reason)
 	}
 	p.why = r.Reason
 }
@@ -88,7 +77,7 @@ func (p *progress) callChanged(c writ.Call) {
 	switch {
 	case known && before.State == c.State && before.Try == c.Try:
 		if c.Reason != before.Reason && c.Reason != "" && !c.State.Ended() {
-			p.term.Note("… %s waits: %s", callName(c), c.Reason)
+			p.term.Note("… %s: %s", callName(c), c.Reason)
 		}
 	case c.State.Ended():
 		p.callEnded(c)
@@ -97,7 +86,7 @@ func (p *progress) callChanged(c writ.Call) {
 	case c.State == writ.CallRunning:
 		p.term.Note("→ %s on %s", callName(c), nodeName(c))
 	case c.State == writ.CallPlanned && c.Reason != "":
-		p.term.Note("… %s waits: %s", callName(c), c.Reason)
+		p.term.Note("… %s: %s", callName(c), c.Reason)
 	}
 }
 

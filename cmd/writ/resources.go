@@ -56,6 +56,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
 	f.StringVar(&params.Datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&params.Deployment, "deployment", "", "only resources that this deployment owns")
+	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
 	return c
 }

@@ -15,8 +15,11 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	return family("run", "Look at runs, and cancel them",
-		a.runListCommand(), a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand())
+	one := []*cobra.Command{a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand()}
+	for _, c := range one {
+		c.ValidArgsFunction = a.completion(suggestRuns)
+	}
+	return family("run", "Look at runs, and cancel them", append([]*cobra.Command{a.runListCommand()}, one...)...)
 }
 
 func (a *app) runListCommand() *cobra.Command {
@@ -45,6 +48,7 @@ func (a *app) runListCommand() *cobra.Command {
 	f.StringVar(&signer, "signer", "", "only runs that this person or machine signed")
 	f.IntVar(&limit, "limit", 50, "how many at most; 0 for all")
 	complete(c, "state", runStates()...)
+	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
 

@@ -26,7 +26,15 @@ func TestMain(m *testing.M) {
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
 	}
-	testscript.Main(m, map[string]func(){"writ": main})
+	testscript.Main(tidy{m}, map[string]func(){"writ": main})
+}
+
+// tidy removes what tests of this package share when all of them are done.
+type tidy struct{ m *testing.M }
+
+func (t tidy) Run() int {
+	defer func() { _ = os.RemoveAll(shared.dir) }() // what is left is in the temporary directory of the machine
+	return t.m.Run()
 }
 
 // TestScripts runs the command line as people use it; see testdata/script.

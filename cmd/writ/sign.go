@@ -46,7 +46,7 @@ and handed in before it expires.`,
 			return err
 		},
 	}
-	o.add(c)
+	o.add(a, c)
 	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
 	return c
 }
@@ -145,7 +145,7 @@ no network if the roster was seen before.`,
 			return nil
 		},
 	}
-	o.add(c)
+	o.add(a, c)
 	// It shadows the global flag of the same name: there is no data to print here.
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c

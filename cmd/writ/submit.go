@@ -42,7 +42,7 @@ script's output. Interrupting it leaves the run alone and says how to see it aga
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
 	}
-	s.order.add(c)
+	s.order.add(a, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only hand in, and print the id of the run")
 	return c

@@ -43,6 +43,7 @@ is seen.`,
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().DurationVar(&validity, "valid", identity.TokenValidity, "how long it can be used, at most 24h")
 	return c
 }

@@ -35,6 +35,7 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 			return run, c.replay(ctx, run, w)
 		}
 		if err == nil {
+			w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: time.Now(), Run: &run})
 			before := last
 			if err = c.stream(ctx, id, &last, w); err == nil {
 				continue // it said that the run has ended; that is asked again, because a failed run may have been resumed since

@@ -54,7 +54,7 @@ func Load(path string) (*File, error) {
 		return f, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the configuration: %v", err)
 	}
 	if _, err := yaml.Unmarshal(text, f, yaml.DecodeOpts{}, strict); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err)

@@ -92,9 +92,6 @@ func (r Rosters) Latest() (*identity.Roster, error) {
 // Add verifies rosters as successors of the newest one, oldest first, keeps them, and returns the newest. Those that are kept already
 // are passed over; of the first one the cluster's id is the proof.
 func (r Rosters) Add(signed ...[]byte) (*identity.Roster, error) {
-	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("keep a roster: %w", err)
-	}
 	have, err := r.Signed()
 	if err != nil {
 		return nil, err
@@ -115,6 +112,10 @@ func (r Rosters) Add(signed ...[]byte) (*identity.Roster, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		// The folder is not made before something belongs into it: a cluster's id with a typing error must leave nothing behind.
+		if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("keep a roster: %w", err)
 		}
 		if err := WriteFile(r.Path(next.Version), text); err != nil {
 			return nil, fmt.Errorf("keep a roster: %w", err)

@@ -42,9 +42,11 @@ func (c *Coord) URL() string {
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
-	if err := os.MkdirAll(c.Data, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+	lock, err := lockData(c.Data)
+	if err != nil {
+		return err
 	}
+	defer lock.Close()
 	store, err := sqlstore.Open(ctx, filepath.Join(c.Data, "ledger.db"))
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
@@ -53,6 +55,9 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	coordinator := &coord.Coordinator{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
 		InsecureListen: c.InsecureListen, SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+	}
+	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
+		return err // before anybody waits for it
 	}
 	have, err := store.Rosters(ctx, 0)
 	if err != nil {

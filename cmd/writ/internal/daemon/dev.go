@@ -183,7 +183,7 @@ func (d *Dev) addDatacenters(next *identity.Roster) error {
 			return err
 		}
 		site := writ.Datacenter{Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"}}
-		if err := client.AddDatacenter(next, site, publicOf(key)); err != nil {
+		if err := client.AddDatacenter(next, site, PublicKey(key)); err != nil {
 			return err
 		}
 	}

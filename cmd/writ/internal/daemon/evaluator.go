@@ -9,8 +9,8 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// newEvaluator returns what evaluates scripts, in children of this process, and what ends the children.
-func newEvaluator(log *slog.Logger) (scripts.Evaluator, func() error) {
+// NewEvaluator returns what evaluates scripts, in children of this process, and what ends the children.
+func NewEvaluator(log *slog.Logger) (scripts.Evaluator, func() error) {
 	pool := &evaluator.Pool{Log: log}
 	return pool, pool.Close
 }

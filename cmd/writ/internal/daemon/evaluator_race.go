@@ -9,8 +9,8 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// newEvaluator evaluates in this process: a binary with the race detector, which only tests are, does not start under the children's
+// NewEvaluator evaluates in this process: a binary with the race detector, which only tests are, does not start under the children's
 // limit on memory.
-func newEvaluator(*slog.Logger) (scripts.Evaluator, func() error) {
+func NewEvaluator(*slog.Logger) (scripts.Evaluator, func() error) {
 	return new(evaluator.InProcess), func() error { return nil }
 }

@@ -61,14 +61,15 @@ func SupervisorKey(data string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	public := ssh.MarshalAuthorizedKey(identity.SSHKey(publicOf(key)))
+	public := ssh.MarshalAuthorizedKey(identity.SSHKey(PublicKey(key)))
 	if err := config.WriteFile(filepath.Join(data, supervisorPublicFile), public); err != nil {
 		return nil, fmt.Errorf("write the public key: %w", err)
 	}
 	return key, nil
 }
 
-func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+// PublicKey returns the public half of a key.
+func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
 // Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its door is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
@@ -106,7 +107,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	}
 	queue.Log = s.Log
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	evaluator, endChildren := newEvaluator(s.Log)
+	evaluator, endChildren := NewEvaluator(s.Log)
 	defer func() { err = errors.Join(err, endChildren()) }()
 
 	log := s.Log.With("dc", datacenter.Name)
@@ -152,7 +153,7 @@ func (s *Supervisor) believe() (config.Rosters, error) {
 // awaitPlace returns the datacenter that the roster gives to this key. If it gives none, it registers with the coordinators and
 // waits.
 func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
-	public := publicOf(key)
+	public := PublicKey(key)
 	latest, err := rosters.Latest()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+)
+
+// completeWithin bounds how long a person who presses Tab has to wait for a coordinator.
+const completeWithin = 2 * time.Second
+
+// suggestions asks a coordinator for what could come next. An error is no suggestion: a shell has no place for it.
+type suggestions func(ctx context.Context, c *client.Client) []string
+
+func (a *app) completion(ask suggestions) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 || a.fillFlags(cmd) != nil { // completing runs no hook that would have filled the flags
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, stop := context.WithTimeout(context.Background(), completeWithin)
+		defer stop()
+		return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag offers suggestions for a flag.
+func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
+	complete := a.completion(ask)
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(cmd, nil, word)
+	})
+	if err != nil {
+		panic(err) // the flag was defined a line ago
+	}
+}
+
+func suggestRuns(ctx context.Context, c *client.Client) []string {
+	page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Limit: 50}))
+	var all []string
+	for _, r := range page.Items {
+		all = append(all, cobra.CompletionWithDesc(string(r.ID), string(r.State)+" "+r.Script))
+	}
+	return all
+}
+
+func suggestNodes(ctx context.Context, c *client.Client) []string {
+	nodes, _ := c.Nodes(ctx, api.ListNodesParams{})
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+func suggestDatacenters(ctx context.Context, c *client.Client) []string {
+	list, _ := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	var all []string
+	for _, d := range list.Items {
+		all = append(all, cobra.CompletionWithDesc(d.Name, d.Region+", "+string(d.Health)))
+	}
+	return all
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// TestDemo runs the demo in this process, so that the race detector and the leak check see all of it.
+func TestDemo(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	said, err := os.Create(filepath.Join(t.TempDir(), "err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	code := run([]string{"demo", "-o", "json", "--simulate-speed", "0.1"}, os.Stdin, out, said, os.Environ())
+	errs := read(t, said.Name())
+	if code != 0 {
+		t.Fatalf("exit %d\n%s", code, errs)
+	}
+	var result demoResult
+	if err := json.Unmarshal([]byte(read(t, out.Name())), &result); err != nil {
+		t.Fatal(err)
+	}
+	if result.Signer != "dev" || result.Datacenter != "local" || !result.Sealed || result.Run.State != api.RunStateSucceeded ||
+		!strings.HasPrefix(result.Dashboard, "http://127.0.0.1:") {
+		t.Errorf("%+v", result)
+	}
+	simulated := 0
+	for _, c := range result.Calls {
+		if c.NodeName == "" || c.Driver == "" || c.Started.IsZero() || c.Ended.IsZero() {
+			t.Errorf("call %d has no node, driver or times: %+v", c.Seq, c)
+		}
+		if c.Simulated {
+			simulated++
+		}
+	}
+	if len(result.Calls) < 5 || simulated == 0 || simulated == len(result.Calls) {
+		t.Errorf("%d calls, %d of them simulated; some of both kinds are meant to be shown", len(result.Calls), simulated)
+	}
+	if len(result.Run.Output) == 0 {
+		t.Error("no output")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v behind, %v", left, err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestDemoForPeople shows what the two commands of the README promise.
+func TestDemoForPeople(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, bin: bin, dir: t.TempDir()}
+	out, said, code := s.try("demo", "--simulate-speed", "0")
+	if code != 0 {
+		t.Fatalf("exit %d\n%s", code, said)
+	}
+	for _, want := range []string{"signer:", "datacenter:", "machine.create", "simulated", "directory", "created", "database:", "dashboard: http://127.0.0.1:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not shown:\n%s", want, out)
+		}
+	}
+}
+
+// TestDevSaysWhichRedisItUses looks at both: a redis-server that is on PATH, and the stand-in where there is none.
+func TestDevSaysWhichRedisItUses(t *testing.T) {
+	redis := testenv.Need(t, "redis-server")
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string]string{"redis-server (" + redis: filepath.Dir(redis), "miniredis inside this process": t.TempDir()} {
+		t.Setenv("PATH", path)
+		s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+		p := s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--simulate-speed", "0")
+		if !strings.Contains(p.said(), want) {
+			t.Errorf("%q is not said:\n%s", want, p.said())
+		}
+		s.script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
+		if out := s.writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
+			t.Errorf("with %s: %s", want, out)
+		}
+	}
+}
+
+// TestDevGoesOnWhereItWas kills a development cluster and starts it again in the same directory.
+func TestDevGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1"}
+	s.start("dev", "Ctrl-C ends it", dev...)
+	s.script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
+	before := s.writ("submit", "x.tengo")
+	node := s.writ("node", "list", "-o", "json")
+	s.script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-2-db\", {memory_mib: 64}).address\n")
+	open := s.submit("long.tengo")
+	s.kill("dev")
+
+	s.start("dev", "Ctrl-C ends it", dev...)
+	out, said, code := s.try("submit", "x.tengo")
+	if code != 0 || out != before || !strings.Contains(said, "unchanged") {
+		t.Errorf("the volume is not there any more: exit %d\n%s%s", code, said, out)
+	}
+	if after := s.writ("node", "list", "-o", "json"); nodeID(t, node) != nodeID(t, after) {
+		t.Errorf("the node is another one:\n%s\n%s", node, after)
+	}
+	s.writ("run", "watch", string(open))
+}
+
+// TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which leaves the run alone.
+func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+	s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
+	s.script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}).address\n")
+	p := s.start("submit", "running in local", "submit", "long.tengo")
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	exit, ok := errors.AsType[*exec.ExitError](p.wait())
+	if !ok || exit.ExitCode() != writ.ExitInterrupted {
+		t.Errorf("it ends with %v, want exit code 130", p.err)
+	}
+	id := strings.TrimSpace(s.writ("run", "list", "--state", "running", "-o", "name"))
+	if want := "writ run watch " + id; id == "" || !strings.Contains(p.said(), want) {
+		t.Errorf("%q is not said:\n%s", want, p.said())
+	}
+	s.writ("run", "cancel", id)
+	if _, said, code := s.try("run", "watch", id); code != writ.ExitFailed || !strings.Contains(said, "cancelled by dev") {
+		t.Errorf("a cancelled run: exit %d\n%s", code, said)
+	}
+}
+
+func nodeID(t *testing.T, list string) string {
+	t.Helper()
+	var page api.NodePage
+	if err := json.Unmarshal([]byte(list), &page); err != nil || len(page.Items) != 1 {
+		t.Fatalf("%d nodes, %v", len(page.Items), err)
+	}
+	return string(page.Items[0].ID)
+}

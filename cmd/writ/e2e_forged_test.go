@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/runner/queue/embedded"
+	"writ/scripts"
+)
+
+// TestFlippedByteIsRefused changes each byte of a submission: the coordinator refuses it, and when the coordinator does not look the
+// supervisor does.
+func TestFlippedByteIsRefused(t *testing.T) {
+	for name, blind := range map[string]bool{"by the coordinator": false, "by the supervisor": true} {
+		t.Run(name, func(t *testing.T) {
+			c, sign := newSmallSite(t, blind)
+			signed := sign()
+			for i := range signed {
+				forged := bytes.Clone(signed)
+				forged[i] ^= 1
+				s, err := c.Submit(t.Context(), forged)
+				if err == nil && (!blind || s.State == writ.SubmissionDelivered) {
+					t.Errorf("byte %d, %q made %q: accepted", i, signed[i], forged[i])
+				}
+			}
+			// What names another datacenter waits for it in vain. The rest is decided.
+			waitFor(t, func() bool { return len(runsIn(t, c, "dc1", api.RunStateWaiting)) == 0 })
+			for _, r := range runsIn(t, c, "") {
+				if r.State != api.RunStateRefused && r.State != api.RunStateWaiting {
+					t.Errorf("a forged run is %s", r.State)
+				}
+			}
+			// So that it was for the changes that the others were refused. It is signed anew: a coordinator that does not look keeps
+			// the refusal of a text whose signature was changed.
+			s, err := c.Submit(t.Context(), sign())
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := c.Watch(t.Context(), s.Run, client.Watcher{Event: func(api.Event) {}})
+			if err != nil || run.State != api.RunStateSucceeded {
+				t.Errorf("unchanged: %s, %v", run.State, err)
+			}
+		})
+	}
+}
+
+func runsIn(t *testing.T, c *client.Client, datacenter string, states ...api.RunState) []api.Run {
+	t.Helper()
+	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
+		params := &api.ListRunsParams{Datacenter: datacenter, State: states, Limit: client.PageSize, Cursor: cursor}
+		page, err := api.Answer[api.RunPage](c.API.ListRuns(t.Context(), params))
+		return page.Items, page.NextCursor, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+func waitFor(t *testing.T, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("it never is")
+		}
+	}
+}
+
+// newSmallSite runs a coordinator, which may be blind, and a supervisor without nodes in this process, and returns a client and what
+// signs a script that needs no node.
+func newSmallSite(t *testing.T, blind bool) (*client.Client, func() []byte) {
+	t.Helper()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	dir := t.TempDir()
+	private, err := daemon.SupervisorKey(dir) // any key will do for the person
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := &client.Key{Signer: identity.NewSigner(private), Spec: filepath.Join(dir, "supervisor.key")}
+	_, first, err := client.Found(key, "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := identity.ClusterOf(key.PublicKey())
+	rosters := config.RostersIn(dir, cluster)
+	roster, err := rosters.Add(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	super := &daemon.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: silent}
+	superKey, err := daemon.SupervisorKey(super.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := &client.Person{Key: key, Name: "alice", Roster: roster}
+	second, err := client.Successor(roster, alice, time.Now(), func(next *identity.Roster) error {
+		return client.AddDatacenter(next, writ.Datacenter{Name: "dc1", Region: "here"}, daemon.PublicKey(superKey))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alice.Roster, err = rosters.Add(second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.RostersIn(super.Data, cluster).Add(first, second); err != nil {
+		t.Fatal(err)
+	}
+
+	stand := embedded.New("127.0.0.1:0")
+	background(t, "redis", func(ctx context.Context, _ func()) error { return stand.Run(ctx) })
+	if super.Redis, err = stand.URL(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	coordinator := &daemon.Coord{
+		Data: filepath.Join(dir, "coord"), Rosters: [][]byte{first, second}, Cluster: cluster, Version: "test", Log: silent,
+		SkipEarlyCheckForTest: blind,
+	}
+	if coordinator.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	super.Coordinators = []string{coordinator.URL()}
+	if super.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	<-background(t, "coordinator", coordinator.Run)
+	<-background(t, "supervisor", super.Run)
+	one := config.Context{Servers: []string{coordinator.URL()}, Cluster: cluster}
+	c, err := client.New(one, dir, client.Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(t.Context()))
+		return err == nil && slices.ContainsFunc(list.Items, func(d api.Datacenter) bool { return d.Placeable })
+	})
+	order := client.Order{
+		Script:     client.NewScript("small.tengo", []byte("run := import(\"run\")\nrun.output({answer: 42})\n")),
+		Datacenter: alice.Roster.DatacenterNamed("dc1").ID, Project: alice.Roster.Projects[0],
+		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
+	}
+	return c, func() []byte {
+		text, err := order.Payload(alice.Roster, "alice", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		armored, err := key.Sign(identity.ScriptNamespace, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return identity.Join(text, armored)
+	}
+}
+
+// background runs a process until the test ends; the channel is closed when it is ready.
+func background(t *testing.T, name string, run func(ctx context.Context, ready func()) error) <-chan struct{} {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- run(ctx, func() { close(ready) }) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+	return ready
+}

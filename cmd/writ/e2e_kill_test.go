@@ -1,0 +1,76 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"writ/internal/testenv"
+)
+
+// steps is a script whose calls follow each other, so that there is a middle to kill in.
+const (
+	stepCount = 8
+	steps     = `
+herodb := import("herodb")
+run := import("run")
+params := {name: {type: "string"}}
+for i := 0; i < 8; i++ {
+	db := herodb.create(run.params.name + "-" + i, {memory_mib: 64})
+	run.log("step", i, "at", db.address)
+}
+run.output({steps: 8})
+`
+)
+
+// TestKilledProcessesFinishTheRun kills each kind of process in the middle of a run and starts it again: the run ends well, and each
+// call took effect once.
+func TestKilledProcessesFinishTheRun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	broker := testenv.Redis(t)
+	s := newSite(t)
+	s.datacenter("dc1", broker.URL, 1, "0.5")
+	s.script("steps.tengo", steps)
+
+	for _, victim := range []string{"coord", "dc1", "dc1-n1"} {
+		t.Run(victim, func(t *testing.T) {
+			id := s.submit("steps.tengo", "-p", "name=kill-"+victim)
+			run := s.follow(id, 3, func() {
+				s.kill(victim)
+				s.restart(victim)
+			})
+			if summary := s.succeeded(run); summary.Calls != stepCount {
+				t.Errorf("%d calls, want %d", summary.Calls, stepCount)
+			}
+			s.onceEach(id, stepCount, "dc1-n1")
+		})
+	}
+	t.Run("redis", func(t *testing.T) {
+		id := s.submit("steps.tengo", "-p", "name=kill-redis")
+		run := s.follow(id, 3, func() {
+			broker.Kill()
+			broker.Start()
+		})
+		s.succeeded(run)
+		s.onceEach(id, stepCount, "dc1-n1")
+	})
+	t.Run("flushall", func(t *testing.T) {
+		options, err := redis.ParseURL(broker.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := redis.NewClient(options)
+		defer c.Close()
+		id := s.submit("steps.tengo", "-p", "name=flush")
+		run := s.follow(id, 3, func() {
+			if err := c.FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+		s.succeeded(run)
+		s.onceEach(id, stepCount, "dc1-n1")
+	})
+}
