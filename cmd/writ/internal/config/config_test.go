@@ -151,6 +151,16 @@ func TestFirstRosterMustBeThatOfTheCluster(t *testing.T) {
 	if latest, _ := r.Latest(); latest != nil {
 		t.Error("it was kept")
 	}
+	// Not even an empty folder, or a cluster's id with a typing error would make a directory one of two clusters.
+	if found, err := FindRosters(filepath.Dir(filepath.Dir(r.Dir))); writ.CodeOf(err) != writ.CodeNotFound {
+		t.Errorf("found %v, %v; want NOT_FOUND", found, err)
+	}
+}
+
+func TestDirectoryAsConfigurationIsAMistakeOfThePerson(t *testing.T) {
+	if _, err := Load(t.TempDir()); writ.CodeOf(err) != writ.CodeUsage {
+		t.Errorf("%v, want USAGE", err)
+	}
 }
 
 func TestChangedRosterOnDiskIsNoticed(t *testing.T) {

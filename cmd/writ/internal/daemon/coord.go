@@ -16,6 +16,9 @@ import (
 	"writ/ledger/sqlstore"
 )
 
+// coordLedger is the file of a coordinator's ledger in its data directory.
+const coordLedger = "ledger.db"
+
 // Coord is a coordinator as a process.
 type Coord struct {
 	Data           string // directory of its ledger
@@ -42,12 +45,12 @@ func (c *Coord) URL() string {
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
-	lock, err := lockData(c.Data)
+	lock, err := lockStore(c.Data, coordLedger)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	store, err := sqlstore.Open(ctx, filepath.Join(c.Data, "ledger.db"))
+	store, err := sqlstore.Open(ctx, filepath.Join(c.Data, coordLedger))
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -69,28 +68,30 @@ type devNode struct {
 // Run makes the cluster if there is none, runs it until ctx ends, and returns nil then. ready is called when everything serves.
 func (d *Dev) Run(ctx context.Context, ready func(DevCluster)) (err error) {
 	defer d.Listener.Close()
-	all := newProcesses()
+	lock, err := lockStore(d.Data, devKeyFile) // before client.yaml says that the cluster is here
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	all, serving := newProcesses(ctx)
 	defer func() {
 		if stopped := all.stop(); err == nil {
 			err = stopped
 		}
 	}()
-	cluster, err := d.start(ctx, all)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	cluster, err := d.start(serving, all)
+	switch {
+	case serving.Err() != nil:
+		return nil // stop says what failed, if anything did
+	case err != nil:
 		return err
 	}
 	ready(cluster)
-	all.wait(ctx)
+	<-serving.Done()
 	return nil
 }
 
 func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
-	if err := os.MkdirAll(d.Data, 0o700); err != nil {
-		return DevCluster{}, fmt.Errorf("make the data directory: %w", err)
-	}
 	data, err := filepath.Abs(d.Data)
 	if err != nil {
 		return DevCluster{}, err

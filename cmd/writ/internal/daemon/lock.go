@@ -11,23 +11,21 @@ import (
 	"writ"
 )
 
-// lockFile is in the data directory of every process that is alone there.
-const lockFile = "writ.lock"
-
-// lockData makes the data directory and takes it for this process, until the result is closed; the kernel frees it when the process is
-// gone, however it ends. Two processes with one store would not see each other's news, and two supervisors would fence each other off.
-func lockData(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// lockStore makes the data directory and takes a store in it for this process, until the result is closed; the kernel frees it when the
+// process is gone, however it ends. Two coordinators on one ledger would not see each other's news, and two supervisors on one journal
+// would fence each other off again and again.
+func lockStore(data, store string) (*os.File, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(data, store+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, writ.Errorf(writ.CodeConflict, "another process works with the data directory %s", dir).
+			return nil, writ.Errorf(writ.CodeConflict, "another process works with %s", filepath.Join(data, store)).
 				WithHint("stop it, or give this one its own --data")
 		}
 		return nil, fmt.Errorf("lock the data directory: %w", err)

@@ -12,8 +12,7 @@ import (
 type processes struct {
 	mu      sync.Mutex
 	running []*process
-	ended   chan struct{} // closed when one ended by itself
-	once    sync.Once
+	end     context.CancelFunc // of the context that they share: called when one ended by itself
 }
 
 type process struct {
@@ -23,7 +22,12 @@ type process struct {
 	err  error // once done
 }
 
-func newProcesses() *processes { return &processes{ended: make(chan struct{})} }
+// newProcesses returns processes and a context that ends when ctx does or one of them ends by itself: what still waits for it then waits
+// in vain.
+func newProcesses(ctx context.Context) (*processes, context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	return &processes{end: end}, ctx
+}
 
 // start starts a process and returns when it is ready. run must call ready once, serve until its context ends, and return nil then.
 func (p *processes) start(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
@@ -37,7 +41,7 @@ func (p *processes) start(ctx context.Context, name string, run func(ctx context
 		one.err = run(own, sync.OnceFunc(func() { close(ready) }))
 		close(one.done)
 		if own.Err() == nil {
-			p.once.Do(func() { close(p.ended) })
+			p.end()
 		}
 	}()
 	select {
@@ -53,16 +57,9 @@ func (p *processes) start(ctx context.Context, name string, run func(ctx context
 	}
 }
 
-// wait returns when ctx ends or a process ended by itself.
-func (p *processes) wait(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-p.ended:
-	}
-}
-
 // stop stops all processes, the last one first, and returns what went wrong with any.
 func (p *processes) stop() error {
+	p.end()
 	p.mu.Lock()
 	running := p.running
 	p.running = nil

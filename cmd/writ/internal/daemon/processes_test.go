@@ -21,7 +21,7 @@ func service(log *[]string, name string) func(context.Context, func()) error {
 
 func TestProcessesEndInReverseOrder(t *testing.T) {
 	var log []string
-	p := newProcesses()
+	p, _ := newProcesses(t.Context())
 	for _, name := range []string{"a", "b", "c"} {
 		if err := p.start(t.Context(), name, service(&log, name)); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,8 @@ func TestProcessesEndInReverseOrder(t *testing.T) {
 
 func TestProcessThatDoesNotStartIsNamedAndOthersAreStopped(t *testing.T) {
 	var log []string
-	p, broken := newProcesses(), errors.New("broken")
+	p, _ := newProcesses(t.Context())
+	broken := errors.New("broken")
 	if err := p.start(t.Context(), "a", service(&log, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +53,9 @@ func TestProcessThatDoesNotStartIsNamedAndOthersAreStopped(t *testing.T) {
 	}
 }
 
-func TestProcessThatDiesEndsTheWait(t *testing.T) {
-	p, die := newProcesses(), make(chan struct{})
+func TestProcessThatDiesEndsWhatWaits(t *testing.T) {
+	p, serving := newProcesses(t.Context())
+	die := make(chan struct{})
 	err := p.start(t.Context(), "a", func(_ context.Context, ready func()) error {
 		ready()
 		<-die
@@ -63,7 +65,7 @@ func TestProcessThatDiesEndsTheWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(die)
-	p.wait(t.Context())
+	<-serving.Done()
 	if err := p.stop(); err == nil || !strings.Contains(err.Error(), "died") {
 		t.Errorf("stop = %v", err)
 	}
@@ -71,7 +73,7 @@ func TestProcessThatDiesEndsTheWait(t *testing.T) {
 
 func TestStartEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := newProcesses()
+	p, _ := newProcesses(t.Context())
 	err := p.start(ctx, "a", func(ctx context.Context, _ func()) error {
 		cancel()
 		<-ctx.Done()

@@ -80,6 +80,11 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if s.InsecureListen {
 		s.Log.WarnContext(ctx, "NOTHING IS ENCRYPTED AT THE DOOR OF NODES: whoever listens in between can read scripts", "address", s.Listener.Addr().String())
 	}
+	lock, err := lockStore(s.Data, supervisorJournal)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	key, err := SupervisorKey(s.Data)
 	if err != nil {
 		return err

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/identity"
+)
+
+// newCoord returns a coordinator of a new cluster that listens at an address.
+func newCoord(t *testing.T, data, address string) *Coord {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roster, signed, err := client.Found(&client.Key{Signer: identity.NewSigner(private)}, "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := Listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Coord{Data: data, Listener: listener, Rosters: [][]byte{signed}, Cluster: roster.Cluster, Version: "test", Log: slog.New(slog.DiscardHandler)}
+}
+
+func TestSecondCoordinatorOfOneDirectoryIsRefused(t *testing.T) {
+	data := t.TempDir()
+	p, _ := newProcesses(t.Context())
+	if err := p.start(t.Context(), "first", newCoord(t, data, "127.0.0.1:0").Run); err != nil {
+		t.Fatal(err)
+	}
+	second := newCoord(t, data, "127.0.0.1:0")
+	if err := second.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("%v, want CONFLICT", err)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who waits for ready would otherwise go on, and wait for what depends on the coordinator.
+func TestCoordinatorIsNotReadyWhereItMayNotListen(t *testing.T) {
+	c := newCoord(t, t.TempDir(), "0.0.0.0:0")
+	if err := c.Run(t.Context(), func() { t.Error("it says that it serves") }); writ.CodeOf(err) != writ.CodeListenRefused {
+		t.Errorf("%v, want LISTEN_REFUSED", err)
+	}
+}
+
+func TestSecondDevOfOneDirectoryIsRefusedAndLeavesTheConfiguration(t *testing.T) {
+	data := t.TempDir()
+	lock, err := lockStore(data, devKeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Dev{Data: data, Listener: listener, Datacenters: 1, Nodes: 1, Log: slog.New(slog.DiscardHandler), Note: func(string, ...any) {}}
+	if err := d.Run(t.Context(), func(DevCluster) { t.Error("it serves") }); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("%v, want CONFLICT", err)
+	}
+	if _, err := os.Stat(filepath.Join(data, devClientFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("client.yaml: %v, want none", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
