@@ -75,6 +75,8 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		"/v1/runs?limit=many":                       writ.CodeBadRequest,
 		"/v1/runs?state=sleeping":                   writ.CodeBadRequest,
 		"/v1/runs?sate=failed":                      writ.CodeBadRequest, // a typing error must not list everything
+		"/v1/runs?datacenter=paris;vienna":          writ.CodeBadRequest,
+		"/v1/runs?state%zz=failed":                  writ.CodeBadRequest,
 		"/v1/runs?cursor=nonsense":                  writ.CodeBadRequest,
 		"/v1/runs?datacenter=paris":                 writ.CodeDatacenterUnknown,
 		"/v1/runs?project=none":                     writ.CodeNotFound,
@@ -139,6 +141,17 @@ func TestRequestIDLeadsToTheLog(t *testing.T) {
 	response, err = p.request("GET", "/v1/runs", func(r *http.Request) { r.Header.Set("X-Request-Id", "a\tb forged=1") })
 	if _, _ = p.read(response, err); !writ.ValidUUID(response.Header.Get("X-Request-Id")) {
 		t.Errorf("an improper id was taken: %q", response.Header.Get("X-Request-Id"))
+	}
+}
+
+func TestInventedMethodsMakeNoMetrics(t *testing.T) {
+	p := start(t, nil)
+	for _, method := range []string{"BREW", "WHEN"} {
+		status, body := p.read(p.request(method, "/v1/runs", func(*http.Request) {}))
+		wantProblem(t, method, status, body, writ.CodeBadRequest)
+	}
+	if _, text := p.get("/metrics"); strings.Contains(text, "BREW") || !strings.Contains(text, `writ_http_requests_total{method="other",route="none",status="400"} 2`) {
+		t.Errorf("the metrics:\n%s", text)
 	}
 }
 
