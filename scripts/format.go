@@ -1,0 +1,207 @@
+package scripts
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+)
+
+// Format returns a source in the one layout that scripts have, which is that of Go as far as Tengo allows: tabs, one statement per line,
+// one space where there is any. Where an author broke a line inside of an expression it stays broken; everything else about lines and
+// spaces is decided here. Comments keep their place and their order, and only white space, semicolons that nothing needs and the ends of
+// lines change, so the meaning does not. What is formatted already stays as it is.
+//
+// The error is SCRIPT_INVALID if the source cannot be read; whether it means anything is not asked.
+func Format(source Source) ([]byte, error) {
+	u := &unit{source: source, file: parser.NewFileSet().AddFile(source.Name, -1, len(source.Text))}
+	f := &findings{units: []*unit{u}}
+	if f.parse(u); u.tree == nil {
+		return nil, f.err()
+	}
+	r := &pieceReader{braces: make(map[parser.Pos]enclosure), frames: []readFrame{{enclosure: inBlock}}, fresh: true}
+	r.findBraces(u.tree)
+	w := &layoutWriter{pieces: r.read(u), frames: []writeFrame{{enclosure: inBlock, broken: true}}}
+	return w.write(), nil
+}
+
+// enclosure is what a pair of brackets holds.
+type enclosure int
+
+const (
+	inList     enclosure = iota + 1 // of expressions or names: f(…), (…), a[…]
+	inLiteral                       // a map or a list that is written out: {…}, […]
+	inFunction                      // the body of a function, which may stay on one line
+	inBlock                         // the body of an if or for, and the file itself, which has no brackets
+)
+
+// block reports whether statements are inside.
+func (e enclosure) block() bool { return e == inFunction || e == inBlock }
+
+// piece is a token or a comment, and what its layout depends on. Semicolons are pieces only in the head of an if or for.
+type piece struct {
+	tok       token.Token
+	text      string
+	lines     int       // how many lines after what is before it in the source
+	statement bool      // it begins one
+	unary     bool      // it is an operator with one operand
+	tight     bool      // no space belongs before it
+	slice     bool      // it is the colon between two bounds
+	opens     enclosure // it is an opening bracket
+	closes    enclosure // it is a closing bracket
+	broken    bool      // of the brackets of a function: not on one line
+}
+
+func (p *piece) comment() bool { return p.tok == token.Comment }
+
+// note reports whether p is a comment that ends with its line.
+func (p *piece) note() bool { return p.comment() && strings.HasPrefix(p.text, "//") }
+
+// pieceReader takes a source that can be parsed apart. Tengo's parser drops comments and its scanner does not know what a brace or a
+// colon is for; the two together know everything.
+type pieceReader struct {
+	braces map[parser.Pos]enclosure // opening ones that are no map
+	pieces []*piece
+	frames []readFrame // the innermost is the last
+	last   *piece      // the last one that is no comment
+	line   int         // on which the last piece ends
+	fresh  bool        // a statement begins next
+}
+
+// readFrame is a pair of brackets that is open.
+type readFrame struct {
+	enclosure
+	open       *piece
+	head       bool // inside the head of an if or for
+	ternaries  int  // that wait for their colon
+	statements int
+	filled     bool // anything is inside, be it a comment
+	broken     bool // it cannot be on one line
+}
+
+// findBraces notes which braces are blocks.
+func (r *pieceReader) findBraces(n parser.Node) {
+	switch n := n.(type) {
+	case *parser.FuncLit:
+		r.braces[n.Body.LBrace] = inFunction
+	case *parser.BlockStmt:
+		if r.braces[n.LBrace] == 0 {
+			r.braces[n.LBrace] = inBlock
+		}
+	}
+	children(n, r.findBraces)
+}
+
+func (r *pieceReader) top() *readFrame { return &r.frames[len(r.frames)-1] }
+
+func (r *pieceReader) read(u *unit) []*piece {
+	scanner := parser.NewScanner(u.file, u.source.Text, nil, parser.ScanComments)
+	r.line = 1
+	for {
+		tok, text, pos := scanner.Scan()
+		switch {
+		case tok == token.EOF:
+			return r.pieces
+		case tok == token.Semicolon && !r.top().head:
+			r.fresh = r.fresh || r.top().block() // else it is the end of a line before a closing bracket
+		case tok == token.Semicolon: // the end of a line counts as well
+			r.add(&piece{tok: tok, text: ";"}, pos)
+		default:
+			p := &piece{tok: tok, text: text}
+			if text == "" {
+				p.text = tok.String()
+			}
+			if p.note() {
+				p.text = strings.TrimRight(text, " \t\r")
+			}
+			at := u.file.Position(pos).Line
+			p.lines = at - r.line
+			r.line = at + strings.Count(text, "\n")
+			r.add(p, pos)
+		}
+	}
+}
+
+func (r *pieceReader) add(p *piece, pos parser.Pos) {
+	r.pieces = append(r.pieces, p)
+	top := r.top()
+	if p.lines > 0 || p.note() || p.comment() && strings.Contains(p.text, "\n") {
+		top.broken = true
+	}
+	if p.comment() {
+		top.filled = true
+		return
+	}
+	operand := !r.fresh && r.last != nil && endsOperand(r.last)
+	switch p.tok {
+	case token.RParen, token.RBrack, token.RBrace:
+		r.close(p)
+	default:
+		top.filled = true
+		if p.statement = r.fresh; p.statement {
+			top.statements++
+		}
+		r.classify(p, pos, operand)
+	}
+	r.fresh = p.opens.block()
+	r.last = p
+}
+
+// classify finds out what a token is for; operand says whether one ends before it.
+func (r *pieceReader) classify(p *piece, pos parser.Pos, operand bool) {
+	top := r.top()
+	switch p.tok {
+	case token.If, token.For:
+		top.head, top.broken = true, true
+	case token.LParen:
+		p.opens = inList
+		p.tight = operand || !p.statement && r.last != nil && slices.Contains([]token.Token{token.Func, token.Import, token.Error, token.Immutable}, r.last.tok)
+	case token.LBrack:
+		p.opens = inLiteral
+		if operand {
+			p.opens, p.tight = inList, true
+		}
+	case token.LBrace:
+		p.opens = inLiteral
+		if e := r.braces[pos]; e != 0 {
+			p.opens = e
+		}
+		if p.opens == inBlock {
+			top.head = false
+		}
+	case token.Add, token.Sub, token.Not, token.Xor:
+		p.unary = !operand
+	case token.Question:
+		top.ternaries++
+	case token.Colon:
+		if top.ternaries > 0 {
+			top.ternaries--
+			break
+		}
+		p.tight, p.slice = true, top.enclosure == inList
+	}
+	if p.opens != 0 {
+		r.frames = append(r.frames, readFrame{enclosure: p.opens, open: p})
+	}
+}
+
+// close ends the innermost frame. Where a function has several lines, so has what is around it.
+func (r *pieceReader) close(p *piece) {
+	inner := *r.top()
+	r.frames = r.frames[:len(r.frames)-1]
+	p.closes = inner.enclosure
+	broken := inner.enclosure == inBlock || inner.filled && (inner.broken || inner.statements > 1)
+	p.broken, inner.open.broken = broken, broken
+	r.top().broken = r.top().broken || inner.broken || broken
+}
+
+// endsOperand reports whether an operand may end with p, so that an operator, a call or an index may follow.
+func endsOperand(p *piece) bool {
+	switch p.tok {
+	case token.RParen, token.RBrack, token.RBrace, token.True, token.False, token.Undefined:
+		return true
+	default:
+		return p.tok.IsLiteral()
+	}
+}
