@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,8 +13,12 @@ import (
 // claimCalls settles, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
 func (t *turn) claimCalls(tx *journal.Tx) error {
+	held, err := t.heldCalls(tx)
+	if err != nil {
+		return err
+	}
 	for _, c := range t.calls {
-		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil {
+		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil || held[c.Seq] {
 			continue
 		}
 		op, _ := catalog.Lookup(c.Operation)
@@ -22,6 +27,44 @@ func (t *turn) claimCalls(tx *journal.Tx) error {
 		}
 	}
 	return nil
+}
+
+// heldCalls returns the calls that other runs hold up: with the one whose resource another run works on, all that must be on a node with
+// it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
+func (t *turn) heldCalls(tx *journal.Tx) (map[int]bool, error) {
+	held := make(map[int]bool)
+	for _, group := range t.connected() {
+		free := true
+		for _, c := range group {
+			if c.Claimed || c.Kind == "" {
+				continue
+			}
+			itsFree, err := t.isFree(tx, c)
+			if err != nil {
+				return nil, err
+			}
+			free = free && itsFree
+		}
+		if free {
+			continue
+		}
+		for _, c := range group {
+			held[c.Seq] = true
+			if c.Claimed && neverSent(c) {
+				t.release(c)
+			}
+		}
+	}
+	return held, nil
+}
+
+func neverSent(c *journal.Call) bool { return c.Try == 1 && c.Delivery == 0 }
+
+// release takes back what claim and placement said of a call that was never sent.
+func (t *turn) release(c *journal.Call) {
+	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
+	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
+	t.touch(c)
 }
 
 func (t *turn) claim(tx *journal.Tx, op *catalog.Operation, c *journal.Call) error {
@@ -38,9 +81,10 @@ func (t *turn) claim(tx *journal.Tx, op *catalog.Operation, c *journal.Call) err
 		t.touch(c)
 		return nil
 	}
-	free, err := t.isFree(tx, c)
-	if err != nil || !free {
-		return err
+	earlier := t.lastOn(c.Resource(), c.Seq)
+	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
+		t.hold(c, fmt.Sprintf("waits for call %d, %s", earlier.Seq, describe(earlier)))
+		return nil
 	}
 	have, err := tx.Resource(c.Resource())
 	if err != nil {
@@ -49,10 +93,10 @@ func (t *turn) claim(tx *journal.Tx, op *catalog.Operation, c *journal.Call) err
 	if op.Effect == catalog.Find {
 		return t.find(c, have)
 	}
-	if err := t.claimNamed(tx, op, c); err != nil || c.State != writ.CallPlanned {
+	if waits, err := t.claimNamed(tx, op, c); waits || err != nil || c.State != writ.CallPlanned {
 		return err
 	}
-	return t.claimResource(op, c, have)
+	return t.claimResource(op, c, have, earlier)
 }
 
 // isFree reports whether no other run still has an open call on the resource; if one has, the call waits.
@@ -84,11 +128,16 @@ func (t *turn) succeed(c *journal.Call, values map[string]any) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already.
-func (t *turn) claimNamed(tx *journal.Tx, op *catalog.Operation, c *journal.Call) error {
+// claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
+// reports whether the call must wait, because one of them is being removed.
+func (t *turn) claimNamed(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
+			if removes(maker) {
+				t.hold(c, fmt.Sprintf("waits for call %d, %s", maker.Seq, describe(maker)))
+				return true, nil
+			}
 			if !slices.Contains(c.After, maker.Seq) {
 				c.After = append(c.After, maker.Seq)
 				slices.Sort(c.After)
@@ -97,46 +146,49 @@ func (t *turn) claimNamed(tx *journal.Tx, op *catalog.Operation, c *journal.Call
 		}
 		have, err := tx.Resource(id)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if have == nil {
-			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id, t.run.ProjectName).
+			return false, t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id, t.run.ProjectName).
 				WithHint("make it first, in this script or in an earlier one"))
 		}
 		if c.Node != "" && c.Node != have.Node {
-			return t.fail(c, writ.CallFailed, t.apart(c, id, have.Node))
+			return false, t.fail(c, writ.CallFailed, t.apart(c, id, have.Node))
 		}
 		t.pin(c, have.Node)
 	}
-	return nil
+	return false, nil
 }
 
-// claimResource decides what the call is to its resource, given what exists and what earlier calls of the run do.
-func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource) error {
-	earlier := t.lastOn(c.Resource(), c.Seq)
+// claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
+func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
+	var before writ.Capacity // what the resource has when it is this call's turn
+	if have != nil {
+		before = have.Need
+	}
 	c.Orders = nil
 	for _, e := range t.calls[:c.Seq-1] {
 		if e.Resource() == c.Resource() && !e.State.Ended() {
 			c.Orders = append(c.Orders, e.Seq)
+			before = before.Plus(e.Need)
 		}
 	}
 	switch {
-	case earlier != nil && !removes(earlier): // it is being made or changed by this run
-		c.UID = earlier.UID
+	case earlier != nil: // it is being made or changed by this run
+		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
-		if have != nil {
-			c.Need = grows(op, c, have.Need)
-		} else if op.Effect != catalog.Make {
-			c.Need = grows(op, c, earlier.Need)
-		}
-	case have != nil && earlier == nil:
+	case have != nil:
 		if op.Effect != catalog.Look && have.Deployment != t.run.Deployment && !c.Options.Adopt {
 			return t.fail(c, writ.CallFailed, t.notOwner(have))
 		}
-		c.UID, c.Need = have.UID, grows(op, c, have.Need)
+		if n, ok := t.s.fleet.get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
+			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, t.s.fleet.name(have.Node)).
+				WithHint("use another name"))
+		}
+		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
-		c.UID, c.Need = writ.UID(writ.NewUUID()), grows(op, c, writ.Capacity{})
+		c.UID, c.Need = writ.UID(writ.NewUUID()), grows(op, c, before)
 	case op.Effect == catalog.Remove: // to delete what is not there is success, as long as no earlier call may still make it
 		c.Change = writ.ChangeUnchanged
 		return t.succeed(c, map[string]any{"name": c.Name, "uid": "", "simulated": false})
@@ -145,11 +197,12 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 			WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
 	}
 	c.Claimed, c.Reason, c.RetryAt = true, "", time.Time{}
+	t.claimed[c.Seq] = true
 	t.touch(c)
 	return nil
 }
 
-// lastOn returns the last call before seq that makes, changes or removes a resource and has not failed.
+// lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
 func (t *turn) lastOn(id writ.ResourceID, seq int) *journal.Call {
 	for i := seq - 2; i >= 0; i-- {
 		c := t.calls[i]

@@ -92,10 +92,15 @@ func refuse(w wish, s seat) (reason string, later bool) {
 	if s.Scheduling != writ.SchedulingOpen && !w.stays {
 		return "is " + string(s.Scheduling), true
 	}
-	if !s.free.Holds(w.need) {
+	if !fits(w.need, s.free) {
 		return fmt.Sprintf("has %s left, %s are needed", amount(s.free), amount(w.need)), false
 	}
 	return "", false
+}
+
+// fits reports whether free holds need. What needs nothing of a kind fits even where there is less than nothing of it.
+func fits(need, free writ.Capacity) bool {
+	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) && need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
 func amount(c writ.Capacity) string {
@@ -105,16 +110,22 @@ func amount(c writ.Capacity) string {
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
 // something of theirs exists already they go there.
 func (t *turn) placeCalls(tx *journal.Tx) error {
-	groups := t.groups()
-	if len(groups) == 0 {
+	if len(t.groups()) == 0 {
 		return nil
 	}
 	seats, err := t.seats(tx)
 	if err != nil {
 		return err
 	}
-	for _, group := range groups {
-		if err := t.placeGroup(group, seats); err != nil {
+	for again := true; again; { // a call that finds no place takes those that need it along, and the rest of its group may do without
+		again = false
+		for _, group := range t.groups() {
+			if err := t.placeGroup(group, seats); err != nil {
+				return err
+			}
+			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
+		}
+		if err := t.cascade(tx); err != nil {
 			return err
 		}
 	}
@@ -142,9 +153,16 @@ func (t *turn) seats(tx *journal.Tx) ([]seat, error) {
 	return seats, nil
 }
 
-// groups returns the calls that have to be placed, those together that must be on one node. A group that another run still holds up
+// groups returns the calls that have to be placed, those together that must be on one node. A group with a call that is not claimed yet
 // is left out.
 func (t *turn) groups() [][]*journal.Call {
+	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
+		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
+	})
+}
+
+// connected returns the calls that wait to be sent, those together that must be on one node.
+func (t *turn) connected() [][]*journal.Call {
 	parent := make(map[int]int)
 	find := func(seq int) int {
 		for parent[seq] != seq {
@@ -175,12 +193,9 @@ func (t *turn) groups() [][]*journal.Call {
 		}
 		byRoot[root] = append(byRoot[root], c)
 	}
-	var groups [][]*journal.Call
-	for _, root := range roots {
-		group := byRoot[root]
-		if !slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed }) {
-			groups = append(groups, group)
-		}
+	groups := make([][]*journal.Call, len(roots))
+	for i, root := range roots {
+		groups[i] = byRoot[root]
 	}
 	return groups
 }
@@ -197,7 +212,9 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
 		w.modules = append(w.modules, op.Module)
-		w.need = w.need.Plus(c.Need)
+		if c.Node == "" || t.claimed[c.Seq] { // what was placed before is reserved already
+			w.need = w.need.Plus(c.Need)
+		}
 		maps.Copy(w.labels, c.Options.Labels)
 		if c.Options.Node != "" {
 			w.node = c.Options.Node
@@ -212,7 +229,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		}
 	}
 	if !homeless {
-		return nil
+		return t.checkGrowth(group, seats)
 	}
 	if pinned != "" {
 		if w.node != "" && w.node != string(pinned) && w.node != t.s.fleet.name(pinned) {
@@ -226,6 +243,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		switch {
 		case v.node != "":
 			t.pin(c, v.node)
+			delete(t.claimed, c.Seq)
 			c.Reason, c.RetryAt = "", time.Time{}
 			t.touch(c)
 		case v.later:
@@ -241,6 +259,27 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 			seats[i].free = seats[i].free.Minus(w.need)
 			seats[i].open += len(group)
 		}
+	}
+	return nil
+}
+
+// checkGrowth fails the calls that want more of the node that has their resource than it has left.
+func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
+	for _, c := range group {
+		i := slices.IndexFunc(seats, func(s seat) bool { return s.ID == c.Node })
+		if !t.claimed[c.Seq] || i < 0 {
+			continue
+		}
+		delete(t.claimed, c.Seq)
+		free := &seats[i].free
+		if !fits(c.Need, *free) {
+			err := writ.Errorf(writ.CodeNoCapacity, "%s has %s left, %s more are needed", c.NodeName, amount(*free), amount(c.Need))
+			if err := t.fail(c, writ.CallFailed, err); err != nil {
+				return err
+			}
+			continue
+		}
+		*free = free.Minus(c.Need)
 	}
 	return nil
 }

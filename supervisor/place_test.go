@@ -39,6 +39,7 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"Silent", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
 		{"Faulty", small, []seat{node("a", func(s *seat) { s.Fault = "disk full" })}, verdict{later: true, why: "a: takes no work: disk full"}},
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
+		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
 		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs, 8192 MiB, 100 GiB left, 9 CPUs, 0 MiB, 0 GiB are needed"}},
 		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
 		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},

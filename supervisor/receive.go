@@ -157,16 +157,14 @@ func (t *turn) lose(node writ.NodeID) error {
 			continue
 		}
 		switch {
-		case c.State.Sent() && c.Options.OnLoss != "wait":
+		case !c.State.Ended() && !neverSent(c) && c.Options.OnLoss != "wait":
 			err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation).
 				WithHint("if it comes back, look at the resource; with on_loss: \"wait\" the script waits for it")
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err
 			}
-		case c.State == writ.CallPlanned && c.Delivery == 0 && c.Try == 1:
-			c.Node, c.NodeName, c.Ready, c.Claimed = "", "", false, false
-			c.RetryAt = t.now
-			t.touch(c)
+		case c.State == writ.CallPlanned && neverSent(c):
+			t.release(c)
 		}
 	}
 	return nil

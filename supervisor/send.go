@@ -63,9 +63,18 @@ func (t *turn) met(c *journal.Call) bool {
 // sendTo sends calls to one node. Older calls of other runs that wait for room there go first.
 func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, ok := t.s.fleet.get(node)
-	if !ok || member.Liveness != writ.LivenessReady {
+	why := ""
+	switch {
+	case !ok || member.Liveness != writ.LivenessReady:
+		why = "is " + string(member.Liveness)
+	case member.Admission != writ.AdmissionApproved:
+		why = "is " + string(member.Admission)
+	case member.Fault != "":
+		why = "takes no work: " + member.Fault
+	}
+	if why != "" {
 		for _, c := range calls {
-			t.hold(c, "waits for node "+c.NodeName+", which is "+string(member.Liveness))
+			t.hold(c, "waits for node "+c.NodeName+", which "+why)
 		}
 		return nil
 	}

@@ -28,6 +28,7 @@ type turn struct {
 	genuine map[int]bool    // indexes of mail.results that answer a job which was sent
 
 	touched  map[int]bool // seqs of calls to be written
+	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
 	runDirty bool         // the run is to be written
 	runMoved bool         // and told of: its state, or what is shown of it, changed
 	settled  []settlement // results that ended a call or try
@@ -102,7 +103,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 	}
 	t := &turn{
 		s: s, now: tx.Now, run: run,
-		genuine: make(map[int]bool), touched: make(map[int]bool),
+		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]bool), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}

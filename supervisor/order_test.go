@@ -1,0 +1,138 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+func TestACallThatFindsNoPlaceTakesThoseAlongThatNeedIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.join("n2")
+		time.Sleep(2 * time.Second)
+		s.wantState(s.submit(`
+volume := import("volume")
+volume.create("a", {size_gib: 1}, {node: "n1"})
+volume.create("b", {size_gib: 1}, {node: "n2"})
+`), writ.RunSucceeded)
+		began := time.Now()
+		run, calls := s.wantState(s.submit(`
+volume := import("volume")
+machine := import("machine")
+m := machine.create("m", {cpus: 1, memory_mib: 512, disks: [volume.get("a"), volume.get("b")]})
+machine.start(m)
+`), writ.RunFailed)
+		if run.Failure.Code != writ.CodeResourceConflict || calls[3].Error.Code != writ.CodeDependencyFailed {
+			t.Errorf("failure %+v, then %+v", run.Failure, calls[3].Error)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestCallsOnOneResourceTakeEffectInTheOrderOfTheScript(t *testing.T) {
+	for _, tt := range []struct{ name, script, want string }{
+		{"GetAfterCreate", `a := volume.create("v", {size_gib: 1}); b := volume.get("v"); run.output({same: a.uid == b.uid})`, "map[same:true]"},
+		{"GetAfterDelete", `volume.create("v", {size_gib: 1}); volume.delete("v"); e := volume.get("v").err; run.output({code: e.code})`, "map[code:RESOURCE_UNKNOWN]"},
+		{"CreateAfterDelete", `a := volume.create("v", {size_gib: 900}); volume.delete("v"); b := volume.create("v", {size_gib: 900}); run.output({same: a.uid == b.uid})`, "map[same:false]"},
+		{"DeleteTwice", `volume.create("v", {size_gib: 1}); volume.delete("v"); e := volume.delete("v").err; run.output({failed: !!e})`, "map[failed:false]"},
+		{"Grow", `volume.create("v", {size_gib: 300}); volume.create("v", {size_gib: 600}); e := volume.resize("v", {size_gib: 900}).err; run.output({failed: !!e})`, "map[failed:false]"},
+		{"GrowTooMuch", `volume.create("v", {size_gib: 300}).uid; e := volume.resize("v", {size_gib: 1001}).err; run.output({code: e.code})`, "map[code:NO_CAPACITY]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				s.join("n1", slowly(time.Second)) // 1000 GiB
+				time.Sleep(2 * time.Second)
+				script := "volume := import(\"volume\")\nrun := import(\"run\")\n" + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"
+				run, calls := s.wantState(s.submit(script), writ.RunSucceeded)
+				if got := fmt.Sprint(run.Output); got != tt.want {
+					t.Errorf("output = %s, want %s", got, tt.want)
+					for _, c := range calls {
+						t.Logf("%s %s: %s %v %s", c.Operation, c.Name, c.State, c.Error, c.Reason)
+					}
+				}
+			})
+		})
+	}
+}
+
+// slowThings makes jobs on resources take a while, and others a seventh of it.
+func slowThings(d time.Duration) func(n *testNode) {
+	return func(n *testNode) {
+		n.act = func(ctx context.Context, job writ.Job) writ.Result {
+			if job.Name != "" {
+				time.Sleep(d)
+			} else {
+				time.Sleep(d / 7)
+			}
+			return succeed(ctx, job)
+		}
+	}
+}
+
+func TestRunsThatWantTheSameThingsDoNotHoldEachOtherUp(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowThings(700*time.Millisecond))
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		const restless = `
+volume := import("volume")
+machine := import("machine")
+node := import("node")
+root := volume.create("web-0", {size_gib: 10})
+machine.create("web-0", {cpus: 2, memory_mib: 512, disks: [root]})
+for i := 0; i < 8; i++ { node.ping().err }
+`
+		// The first has both. The last looks more often than the second until the volume is free, and the second comes first after that.
+		ids := []writ.RunID{s.submit(webScript), s.submit(webScript), s.submit(restless)}
+		for _, id := range ids {
+			s.wantState(id, writ.RunSucceeded)
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestWhatIsReservedAlreadyIsNotCountedTwice(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowThings(5*time.Second)) // 1000 GiB
+		time.Sleep(2 * time.Second)
+		s.wantState(s.submit(`
+image := import("image")
+volume := import("volume")
+machine := import("machine")
+node := import("node")
+i := image.fetch("i", {url: "https://images.example/i.raw", sha256: "`+strings.Repeat("0", 64)+`", format: "raw"})
+v := volume.create("v", {size_gib: 600, image: i})
+node.ping().err
+machine.create("m", {cpus: 1, memory_mib: 512, disks: [v]})
+`), writ.RunSucceeded)
+	})
+}
+
+func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+		n.mu.Lock()
+		n.fault = "disk full"
+		n.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		id := s.submit("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: 2})\n") // bound to the node
+		time.Sleep(10 * time.Second)
+		if _, calls := s.look(id); calls[0].State != writ.CallPlanned || !strings.Contains(calls[0].Reason, "disk full") {
+			t.Errorf("the call is %s: %q", calls[0].State, calls[0].Reason)
+		}
+		n.mu.Lock()
+		n.fault = ""
+		n.mu.Unlock()
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
