@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
@@ -19,11 +21,11 @@ import (
 // app is one use of the command line.
 type app struct {
 	*terminal.Terminal
-	flags globalFlags
+	flags clientFlags
 }
 
-// globalFlags are those that most commands share.
-type globalFlags struct {
+// clientFlags are those of commands that talk to a cluster.
+type clientFlags struct {
 	config  string
 	context string
 	servers []string
@@ -74,7 +76,9 @@ in the middle can make it act.`,
 			return a.fillFlags(cmd)
 		},
 	}
-	a.addGlobalFlags(root)
+	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml or name")
+	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
+	complete(root, "output", terminal.FormatNames()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return writ.Errorf(writ.CodeUsage, "%v", err).WithHint("%s --help", cmd.CommandPath())
 	})
@@ -83,12 +87,28 @@ in the middle can make it act.`,
 		&cobra.Group{ID: groupAdmin, Title: "Administration"},
 		&cobra.Group{ID: groupDaemons, Title: "Daemons"},
 	)
-	addTo(root, groupEveryday, a.checkCommand(), a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand(), a.explainCommand())
-	addTo(root, groupAdmin, a.initCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.userCommand(), a.projectCommand(),
-		a.resourceCommand(), a.contextCommand(), a.doctorCommand())
+	addTo(root, groupEveryday, a.checkCommand(), a.explainCommand())
+	addTo(root, groupEveryday, a.clients(a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand())...)
+	addTo(root, groupAdmin, a.initCommand())
+	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.userCommand(), a.projectCommand(),
+		a.resourceCommand(), a.contextCommand(), a.doctorCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand())
 	root.AddCommand(a.versionCommand())
+	unwrap(root)
 	return root
+}
+
+// unwrap joins the lines of each paragraph of the long texts, which are wrapped here for those who read the source and anew for those
+// who read the help.
+func unwrap(c *cobra.Command) {
+	paragraphs := strings.Split(c.Long, "\n\n")
+	for i, p := range paragraphs {
+		paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
+	}
+	c.Long = strings.Join(paragraphs, "\n\n")
+	for _, sub := range c.Commands() {
+		unwrap(sub)
+	}
 }
 
 const (
@@ -104,20 +124,24 @@ func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-func (a *app) addGlobalFlags(root *cobra.Command) {
-	f := root.PersistentFlags()
-	f.StringVar(&a.flags.config, "config", config.DefaultPath(), "file with contexts")
-	f.StringVar(&a.flags.context, "context", "", "context to use, instead of the current one")
-	f.StringSliceVar(&a.flags.servers, "server", nil, "URLs of coordinators, tried in this order")
-	f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to believe in")
-	f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
-	f.StringVar(&a.flags.key, "key", "", "SSH key to sign with: a file, \"agent\" or \"agent:SHA256:…\"")
-	f.VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml or name")
-	f.BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
-	for _, name := range []string{"config", "context", "server", "cluster", "project", "key"} {
-		fromEnvironment(f, name)
+// clients gives commands that talk to a cluster the flags that say which one, and who is talking.
+func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		f := c.PersistentFlags()
+		f.StringVar(&a.flags.config, "config", config.DefaultPath(), "file with contexts")
+		f.StringVar(&a.flags.context, "context", "", "context to use, instead of the current one")
+		f.StringSliceVar(&a.flags.servers, "server", nil, "addresses of coordinators, tried in this order")
+		f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to believe in")
+		f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
+		fromEnvironment(f, "config", "context", "server", "cluster", "project")
+		a.keyFlag(f)
 	}
-	complete(root, "output", terminal.FormatNames()...)
+	return commands
+}
+
+func (a *app) keyFlag(f *pflag.FlagSet) {
+	f.StringVar(&a.flags.key, "key", "", "key to sign with: a file of ssh-keygen, \"agent\" or \"agent:SHA256:…\"")
+	fromEnvironment(f, "key")
 }
 
 // complete offers fixed values for a flag to the completion of shells.

@@ -99,7 +99,7 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
-	f.StringSliceVar(&coordinators, "coordinator", nil, "URLs of other coordinators of the cluster")
+	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.BoolVar(&insecure, "insecure-listen", false, "listen where others can read everything: reading needs no login yet")
 	fromEnvironment(f, "listen", "public-url")
 	return c
@@ -107,7 +107,7 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 
 func (a *app) supervisorCommand() *cobra.Command {
 	var s daemon.Supervisor
-	var listen, join string
+	var listen, join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
@@ -117,7 +117,7 @@ with the coordinator and waits until a root operator has added it with "writ dc 
 It keeps a link to the coordinators; while they are away the work that is here goes on.`,
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
-		s.Cluster, s.Version, s.Log = writ.ClusterID(a.flags.cluster), version(), log
+		s.Cluster, s.Version, s.Log = writ.ClusterID(cluster), version(), log
 		if err := needRedis(s.Redis); err != nil {
 			return err
 		}
@@ -134,19 +134,20 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f := c.Flags()
 	dataFlag(c, &s.Data)
 	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
-	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "URLs of coordinators")
-	f.StringVar(&join, "join", "", "token of `writ dc add`; @FILE reads it from a file")
-	f.StringVar(&s.Redis, "redis", "", "URL of the datacenter's Redis")
+	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
+	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file")
+	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
+	f.StringVar(&s.Redis, "redis", "", "address of the datacenter's Redis")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
-	fromEnvironment(f, "dc", "coordinator", "join", "redis", "listen")
+	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis", "listen")
 	return c
 }
 
 func (a *app) runnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversAuto}
-	var join string
+	var join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it takes sealed jobs, verifies them and acts",
@@ -156,7 +157,7 @@ somebody approves it.
 Real drivers are used wherever this version and this host have them, simulated ones elsewhere; which, and why, is logged.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
-		r.Cluster, r.Version, r.Log = writ.ClusterID(a.flags.cluster), version(), log
+		r.Cluster, r.Version, r.Log = writ.ClusterID(cluster), version(), log
 		if r.Supervisor == "" {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
 		}
@@ -179,16 +180,17 @@ Real drivers are used wherever this version and this host have them, simulated o
 	f := c.Flags()
 	dataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", hostName(), "what the node wants to be called")
-	f.StringVar(&r.Supervisor, "supervisor", "", "URL of the supervisor's door for nodes")
-	f.StringVar(&join, "join", "", "token of `writ token create`; @FILE reads it from a file")
-	f.StringVar(&r.Redis, "redis", "", "URL of the datacenter's Redis")
+	f.StringVar(&r.Supervisor, "supervisor", "", "address of the supervisor's door for nodes")
+	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file")
+	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
+	f.StringVar(&r.Redis, "redis", "", "address of the datacenter's Redis")
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
-	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "CPUs to offer; measured if 0")
+	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "number of CPUs to offer; measured if 0")
 	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
 	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
 	driverFlags(c, &r.Drivers, &r.Speed)
 	f.DurationVar(&r.Poll, "poll", 20*time.Millisecond, "mean pause between two looks into an empty queue")
-	fromEnvironment(f, "name", "supervisor", "join", "redis", "slots")
+	fromEnvironment(f, "name", "supervisor", "join", "cluster", "redis", "slots")
 	return c
 }
 

@@ -36,11 +36,15 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 // fillFlags gives the flags that the command line does not set the values of the environment, and a daemon's then those of its
 // configuration file.
 func (a *app) fillFlags(cmd *cobra.Command) error {
-	// A command may shadow a global flag by one of its own; the global one still has its environment variable.
-	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.Root().PersistentFlags()} {
-		if err := fillFromEnvironment(flags); err != nil {
-			return err
+	err := fillFromEnvironment(cmd.Flags())
+	// A command may shadow an inherited flag by one of its own; the inherited one still has its environment variable.
+	cmd.VisitParents(func(parent *cobra.Command) {
+		if err == nil {
+			err = fillFromEnvironment(parent.PersistentFlags())
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if file := cmd.LocalNonPersistentFlags().Lookup(settingsFlag); file != nil && file.Value.String() != "" {
 		return fillFromFile(cmd, file.Value.String())
@@ -70,7 +74,7 @@ const settingsFlag = "config"
 
 // settingsFile adds the flag to a daemon.
 func settingsFile(cmd *cobra.Command) {
-	cmd.Flags().String(settingsFlag, "", "YAML file with the values of flags that are not given")
+	cmd.Flags().String(settingsFlag, "", "file (YAML) with the values of flags that are not given")
 }
 
 // fillFromFile sets the flags that nobody has set from a YAML file whose keys are their names.

@@ -59,8 +59,9 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 	}
 	f := c.Flags()
 	dataFlag(c, &data)
+	a.keyFlag(f)
 	f.StringVar(&name, "name", userName(), "your name in the roster")
-	f.StringVar(&server, "coordinator", config.DefaultServer, "URL where the coordinator will be")
+	f.StringVar(&server, "coordinator", config.DefaultServer, "address where the coordinator will be")
 	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
 	return c
 }

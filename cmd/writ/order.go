@@ -40,7 +40,7 @@ const defaultDeadline = time.Hour
 func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
-	f.StringVar(&o.paramsFile, "params", "", "YAML or JSON file with parameters")
+	f.StringVar(&o.paramsFile, "params", "", "file (YAML or JSON) with parameters")
 	f.StringVar(&o.datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes, and the revision it was planned against: NAME@BASE")
