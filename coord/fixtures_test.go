@@ -267,7 +267,7 @@ func wantProblem(t testing.TB, what string, status int, body string, code writ.C
 		t.Errorf("%s: status %d with %q, which is no problem", what, status, body)
 		return
 	}
-	if problem.Code != code || status != code.Info().Status || problem.Status != status || problem.RequestID == "" || problem.Type != "urn:writ:code:"+string(code) {
+	if problem.Code != code || status != code.Info().Status || problem.Status != status || problem.RequestID == "" || problem.Hint == "" || problem.Type != "urn:writ:code:"+string(code) {
 		t.Errorf("%s: status %d, %+v; want %s", what, status, problem, code)
 	}
 }

@@ -25,7 +25,7 @@ func (r *Roster) Allows(principal string, action Action, project writ.ProjectID,
 func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, userVerified bool) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.Operators, principal) {
-			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal)
+			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal).WithHint("the roster names those who are")
 		}
 		return nil
 	}
@@ -65,5 +65,5 @@ func unknownSigner(format string, args ...any) *writ.Error {
 }
 
 func revokedSigner(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignerRevoked, format, args...)
+	return writ.Errorf(writ.CodeSignerRevoked, format, args...).WithHint("sign with another key; if this one was not stolen, ask a root operator")
 }

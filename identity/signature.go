@@ -165,7 +165,8 @@ func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 	}
 	format := plainKey(key).Type()
 	if value.Format != format {
-		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the key is an %s, its signature says %q", format, value.Format)
+		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the key is an %s, its signature says %q", format, value.Format).
+			WithHint("sign again and do not edit the signature")
 	}
 	if format == ssh.KeyAlgoED25519 && len(value.Rest) > 0 {
 		return nil, malformedSignature("bytes follow the signature inside the SSH signature")

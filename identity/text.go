@@ -51,7 +51,7 @@ var (
 func ValidPrincipal(s string) bool { return principalPattern.MatchString(s) }
 
 func malformed(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodePayloadMalformed, format, args...)
+	return writ.Errorf(writ.CodePayloadMalformed, format, args...).WithHint("make the text with writ and do not edit it")
 }
 
 // textWriter writes the header lines of a signed text and keeps the first complaint. It is the only place that judges values, because
@@ -78,7 +78,8 @@ func (w *textWriter) line(key, value string) {
 		w.fail(key, "there is no value")
 	case len(key)+len(": ")+len(value) > most:
 		if w.err == nil {
-			w.err = writ.Errorf(writ.CodeTooLarge, "%s: the line has %d bytes, %d are possible", key, len(value), most)
+			w.err = writ.Errorf(writ.CodeTooLarge, "%s: the line has %d bytes, %d are possible", key, len(value), most).
+				WithHint("put large data into images or volumes")
 		}
 	case !utf8.ValidString(value):
 		w.fail(key, "not UTF-8")
@@ -252,11 +253,10 @@ func same(have, want []byte) error {
 	h, w := strings.Split(string(have), "\n"), strings.Split(string(want), "\n")
 	for i := range min(len(h), len(w)) {
 		if h[i] != w[i] {
-			return malformed("line %d is %q, writ writes %q", i+1, clip(h[i]), clip(w[i])).
-				WithHint("make the text with writ and do not edit it")
+			return malformed("line %d is %q, writ writes %q", i+1, clip(h[i]), clip(w[i]))
 		}
 	}
-	return malformed("the text has %d lines, writ writes %d", len(h), len(w)).WithHint("make the text with writ and do not edit it")
+	return malformed("the text has %d lines, writ writes %d", len(h), len(w))
 }
 
 // clip shortens what a stranger wrote for a message.

@@ -74,7 +74,8 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, err
 	}
 	if project := v.Roster.Project(p.Project); project == nil || project.Name != p.ProjectName {
-		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName, p.Project)
+		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName, p.Project).
+			WithHint("`writ project list` shows them; sign it again with one of them")
 	}
 	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
 		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q", p.Engine, v.Engines).
@@ -87,7 +88,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, err
 	}
 	if end := m.at.Add(p.Deadline); m.later && m.now.After(end.Add(Skew)) {
-		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end))
+		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end)).WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(ScriptNamespace, "", "")
 	action := rule.Action
@@ -222,7 +223,7 @@ func checkCertificate(cert *ssh.Certificate, at time.Time) error {
 	case cert.ValidBefore-cert.ValidAfter > uint64(maxCertificateLife/time.Second): // huge also if the one is before the other
 		return unknownSigner("the certificate is valid for more than %s", maxCertificateLife)
 	case at.Unix() < int64(cert.ValidAfter):
-		return writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet")
+		return writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")
 	case at.Unix() >= int64(cert.ValidBefore):
 		return writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
 	}
@@ -258,20 +259,25 @@ func nameOf(p *Principal) string {
 // addressed checks that a text is meant for this verifier, and that the verifier is fit to judge it.
 func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, m moment) error {
 	if cluster != v.Roster.Cluster {
-		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster)
+		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).
+			WithHint("hand it in at its own cluster, or sign it again for this one")
 	}
 	if v.Datacenter != "" && datacenter != v.Datacenter {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", orDash(string(datacenter)), v.Datacenter)
+		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", orDash(string(datacenter)), v.Datacenter).
+			WithHint("sign it again for this one")
 	}
 	d := v.Roster.Datacenter(datacenter)
 	if d == nil {
-		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", orDash(string(datacenter)))
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", orDash(string(datacenter))).
+			WithHint("`writ dc list` shows them; sign it again for one of them")
 	}
 	if !d.Enabled && !m.later {
-		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name)
+		return writ.Errorf(writ.CodeDatacenterAway, "the datacenter %s is disabled in the roster", d.Name).
+			WithHint("sign it again for another one, or wait until a root operator enables it")
 	}
 	if v.Roster.Version < roster {
-		return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version)
+		return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version).
+			WithHint("hand the newer roster in here too, or wait until it has come")
 	}
 	if m.at.After(v.Roster.Expires) {
 		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, formatTime(v.Roster.Expires)).
@@ -284,7 +290,8 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 func inTime(created, expires time.Time, m moment) error {
 	switch {
 	case m.at.After(m.now.Add(Skew)):
-		return writ.Errorf(writ.CodeNotYetValid, "the run was accepted in the future, at %s", formatTime(m.at))
+		return writ.Errorf(writ.CodeNotYetValid, "the run was accepted in the future, at %s", formatTime(m.at)).
+			WithHint("set the clock of this machine and of its supervisor")
 	case m.at.Before(created.Add(-Skew)):
 		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).
 			WithHint("set the clock of the machine that signs")

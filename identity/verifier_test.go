@@ -170,6 +170,9 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 			}
 			_, err := s.v.Submission(signed)
 			wantCode(t, err, tt.want)
+			if writ.AsError(err).Hint == "" {
+				t.Errorf("error %v without a hint", err)
+			}
 		})
 	}
 }

@@ -11,17 +11,22 @@ import (
 	"writ"
 )
 
-// ProblemOf describes an error to a client. What is not meant for people becomes INTERNAL and keeps its text to itself.
+// ProblemOf describes an error to a client. What is not meant for people becomes INTERNAL and keeps its text to itself. Each problem has
+// a hint: where the error has none it leads to what there is to know about the code.
 func ProblemOf(err error, requestID string) Problem {
 	e := writ.AsError(err)
 	info := e.Code.Info()
+	hint := e.Hint
+	if hint == "" {
+		hint = fmt.Sprintf("`writ explain %s` tells more", e.Code)
+	}
 	return Problem{
 		Type:      "urn:writ:code:" + string(e.Code),
 		Title:     info.Explain,
 		Status:    info.Status,
 		Detail:    e.Message,
 		Code:      e.Code,
-		Hint:      e.Hint,
+		Hint:      hint,
 		Retryable: info.Retryable,
 		RequestID: requestID,
 	}

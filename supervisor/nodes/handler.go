@@ -127,10 +127,13 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, context.Canceled) {
 		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", e.Code, "err", err)
 	}
-	info := e.Code.Info()
+	info, hint := e.Code.Info(), e.Hint
+	if hint == "" {
+		hint = fmt.Sprintf("`writ explain %s` tells more", e.Code)
+	}
 	writeJSON(w, "application/problem+json", info.Status, problem{
 		Type: "urn:writ:code:" + string(e.Code), Title: info.Explain, Status: info.Status,
-		Detail: e.Message, Code: e.Code, Hint: e.Hint, RequestID: id,
+		Detail: e.Message, Code: e.Code, Hint: hint, RequestID: id,
 	})
 }
 
