@@ -19,30 +19,28 @@ import (
 
 const (
 	greetingLife = time.Minute
-	maxGreetings = 1000
+	maxGreetings = 10_000
 )
 
-// greetings remembers the nonces that joiners were answered with, each for one claim within a minute.
+// greetings remembers the nonces that joiners were answered with, each for one claim within a minute. When there are too many the
+// oldest is forgotten: a stranger who says hello all the time cannot keep others out, because a joiner claims within milliseconds.
 type greetings struct {
-	mu   sync.Mutex
-	made map[string]time.Time
+	mu    sync.Mutex
+	made  map[string]time.Time
+	order []string // of made, oldest first
 }
 
 func newGreetings() *greetings { return &greetings{made: make(map[string]time.Time)} }
 
-func (g *greetings) add(nonce []byte, now time.Time) error {
+func (g *greetings) add(nonce []byte, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for n, at := range g.made {
-		if now.Sub(at) > greetingLife {
-			delete(g.made, n)
-		}
+	if len(g.order) >= maxGreetings {
+		delete(g.made, g.order[0])
+		g.order = slices.Delete(g.order, 0, 1)
 	}
-	if len(g.made) >= maxGreetings {
-		return writ.Errorf(writ.CodeRateLimited, "too many nodes want to join at once")
-	}
+	g.order = append(g.order, string(nonce))
 	g.made[string(nonce)] = now
-	return nil
 }
 
 func (g *greetings) valid(nonce []byte, now time.Time) bool {
@@ -66,9 +64,7 @@ func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof,
 	}
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
-	if err := s.greeted.add(nonce, time.Now()); err != nil {
-		return nodes.Proof{}, err
-	}
+	s.greeted.add(nonce, time.Now())
 	return nodes.Proof{Rosters: rosters, Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce))}, nil
 }
 
