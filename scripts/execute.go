@@ -250,7 +250,7 @@ func (p *pass) unasked() error {
 
 // failure says why and where a script failed.
 func failure(err error) *writ.Failure {
-	cause, trace := unwind(err)
+	trace, cause := unwind(err)
 	f := &writ.Failure{Error: writ.Error{Code: writ.CodeScriptFailed, Message: cause.Error()}}
 	if known, ok := errors.AsType[*writ.Error](cause); ok {
 		f.Error = writ.Error{Code: known.Code, Message: known.Message, Hint: known.Hint}

@@ -50,9 +50,9 @@ func sourcePos(fn reflect.Value, ip int64) parser.Pos {
 
 // unwind takes an error of the VM apart: what went wrong, and where, innermost first. The VM wraps the cause once per frame, each time
 // with a line "at file:line:column" behind it.
-func unwind(err error) (cause error, trace []string) {
+func unwind(err error) (trace []string, cause error) {
 	if c, ok := errors.AsType[*crash](err); ok {
-		return errors.New(crashText(c)), c.frames
+		return c.frames, errors.New(crashText(c))
 	}
 	const prefix, separator = "Runtime Error: ", "\n\tat "
 	for e := err; e != nil; e = errors.Unwrap(e) {
@@ -71,7 +71,7 @@ func unwind(err error) (cause error, trace []string) {
 		err = inner
 	}
 	slices.Reverse(trace)
-	return err, trace[:min(len(trace), maxTrace)]
+	return trace[:min(len(trace), maxTrace)], err
 }
 
 // crashText says what a panic of the VM means to an author.
