@@ -2,12 +2,46 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"writ"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
+
+// TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone.
+func TestJoiningWithoutTokens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	t.Parallel()
+	s := newSite(t)
+	broker := testenv.Redis(t).URL
+	cluster := string(s.client.Context.Cluster)
+	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	supervisor := s.start("dc1", "waiting until the roster names this supervisor", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.url,
+		"--redis", broker, "--listen", door, "--cluster", cluster)
+	s.writ("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub")
+	s.await(supervisor, "is listening for nodes")
+	if _, said, code := s.try("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub"); code != writ.ExitConflict {
+		t.Errorf("again: exit %d\n%s", code, said)
+	}
+
+	node := s.start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+door, "--redis", broker,
+		"--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
+	s.until("the node is listed as pending", func(ctx context.Context) bool {
+		nodes, err := s.client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
+		return err == nil && len(nodes) == 1
+	})
+	s.writ("node", "approve", "n1", "--reason", "seen in the rack")
+	s.await(node, "msg=serving")
+	s.script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
+	if out := s.writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
+		t.Errorf("it says %q", out)
+	}
+}
 
 // TestTwoDatacenters has scripts go where they are addressed, and a script for one that is down wait for it.
 func TestTwoDatacenters(t *testing.T) {

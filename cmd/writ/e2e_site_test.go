@@ -173,17 +173,23 @@ func (s *site) start(name, until string, args ...string) *proc {
 			s.t.Logf("%s said:\n%s", name, p.said())
 		}
 	})
+	s.await(p, until)
+	return p
+}
+
+// await waits until a process has said something.
+func (s *site) await(p *proc, until string) {
+	s.t.Helper()
 	late := time.After(patience)
 	for !strings.Contains(p.said(), until) {
 		select {
 		case <-p.changed:
 		case <-p.ended:
-			s.t.Fatalf("%s ended: %v\n%s", name, p.err, p.said())
+			s.t.Fatalf("%v ended: %v\n%s", p.cmd.Args[1:], p.err, p.said())
 		case <-late:
-			s.t.Fatalf("%s does not say %q:\n%s", name, until, p.said())
+			s.t.Fatalf("%v does not say %q:\n%s", p.cmd.Args[1:], until, p.said())
 		}
 	}
-	return p
 }
 
 // kill ends a process with SIGKILL.

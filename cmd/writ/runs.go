@@ -326,7 +326,7 @@ func (a *app) runLogsCommand() *cobra.Command {
 			if follow {
 				return a.followLogs(cmd.Context(), c, id)
 			}
-			lines, err := readLogs(cmd.Context(), c, id)
+			lines, err := c.Logs(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -335,25 +335,6 @@ func (a *app) runLogsCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
 	return c
-}
-
-// readLogs asks the datacenter for all lines that there are.
-func readLogs(ctx context.Context, c *client.Client, id writ.RunID) ([]writ.LogLine, error) {
-	all := []writ.LogLine{}
-	for {
-		after := 0
-		if len(all) > 0 {
-			after = all[len(all)-1].Ordinal
-		}
-		page, err := api.Answer[api.LogPage](c.API.ListLogs(ctx, id, &api.ListLogsParams{After: after, Limit: client.PageSize}))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		if len(page.Items) < client.PageSize {
-			return all, nil
-		}
-	}
 }
 
 func logTexts(lines []writ.LogLine) (texts []string) {
@@ -391,7 +372,7 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 		}
 		fmt.Fprint(a.Out, logText([]writ.LogLine{l}, a.Format == terminal.Wide))
 	}
-	lines, err := readLogs(ctx, c, id) // events are not kept for ever
+	lines, err := c.Logs(ctx, id) // events are not kept for ever
 	if err != nil && !writ.AsError(err).Retryable() {
 		return err
 	}

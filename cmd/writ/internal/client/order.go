@@ -120,5 +120,9 @@ func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([
 	for _, m := range o.Script.Bundle.Modules {
 		p.Modules = append(p.Modules, identity.File(m))
 	}
-	return p.Text()
+	text, err := p.Text()
+	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodePayloadMalformed {
+		return nil, writ.Errorf(writ.CodeUsage, "%s", e.Message) // nobody's forgery, but what this person asks for
+	}
+	return text, err
 }

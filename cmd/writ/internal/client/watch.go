@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"writ"
@@ -75,6 +76,25 @@ func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) 
 	})
 }
 
+// Logs returns all lines that the script of a run wrote so far. Its datacenter has them, so they are out of reach while it is away.
+func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
+	all := []writ.LogLine{}
+	for {
+		params := &api.ListLogsParams{Limit: PageSize}
+		if len(all) > 0 {
+			params.After = all[len(all)-1].Ordinal
+		}
+		page, err := api.Answer[api.LogPage](c.API.ListLogs(ctx, id, params))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if len(page.Items) < PageSize {
+			return all, nil
+		}
+	}
+}
+
 // Nodes returns all nodes that params select.
 func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
 	params.Limit = PageSize
@@ -104,14 +124,25 @@ func All[T any](page func(cursor string) (items []T, next string, err error)) ([
 	}
 }
 
-// replay tells how a run that has ended is now: events are not kept for ever.
+// replay tells how a run that has ended is now: events are not kept for ever, and a quick run has ended before anybody asked for them.
 func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	calls, err := c.Calls(ctx, run.ID)
 	if err != nil {
 		return err
 	}
+	var events []api.Event
 	for _, call := range calls {
-		w.Event(api.Event{Topic: api.TopicCall, Datacenter: run.Datacenter, Time: run.Ended, Call: &call})
+		events = append(events, api.Event{Topic: api.TopicCall, Datacenter: run.Datacenter, Time: call.Ended, Call: &call})
+	}
+	asking, stop := context.WithTimeout(ctx, dialTime)
+	defer stop()
+	lines, _ := c.Logs(asking, run.ID) // an end is an end also while the datacenter, which has the lines, is away
+	for _, line := range lines {
+		events = append(events, api.Event{Topic: api.TopicLog, Datacenter: run.Datacenter, Time: line.Time, Log: &line})
+	}
+	slices.SortStableFunc(events, func(a, b api.Event) int { return a.Time.Compare(b.Time) })
+	for _, e := range events {
+		w.Event(e)
 	}
 	w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: run.Ended, Run: &run})
 	return nil

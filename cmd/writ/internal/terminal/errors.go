@@ -60,7 +60,7 @@ func (t *Terminal) Fail(err error) {
 	e := forPeople(err)
 	if t.Format == JSON {
 		if text, err := json.Marshal(e); err == nil {
-			fmt.Fprintf(t.Err, "%s\n", text)
+			fmt.Fprintf(t.Err, "%s\n", harmless(text))
 			return
 		}
 	}

@@ -1,11 +1,13 @@
 package terminal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/oasdiff/yaml"
 
@@ -85,14 +87,38 @@ func (t *Terminal) Print(v View) error {
 
 // PrintJSON writes a value as JSON, indented.
 func (t *Terminal) PrintJSON(v any) error {
-	e := json.NewEncoder(t.Out)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	err := e.Encode(v)
+	if err == nil {
+		_, err = t.Out.Write(harmless(text.Bytes()))
+	}
+	if err != nil {
 		return fmt.Errorf("print as JSON: %w", err)
 	}
 	return nil
 }
+
+// harmless escapes the characters of a JSON text that could take over the terminal that shows it and that package json leaves alone: DEL,
+// the second block of control characters, and those that change the direction of text. They can only stand inside of strings.
+func harmless(text []byte) []byte {
+	if !bytes.ContainsFunc(text, isRisky) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if isRisky(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+func isRisky(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || isBidi(r) }
 
 // Structured reports whether the output is for programs: then a command prints whole values and no running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }
@@ -171,4 +197,11 @@ func BadFormat(f Format, possible ...string) error {
 }
 
 // PrintLine writes a value as one line of JSON, for streams of them.
-func (t *Terminal) PrintLine(v any) error { return json.NewEncoder(t.Out).Encode(v) }
+func (t *Terminal) PrintLine(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print as JSON: %w", err)
+	}
+	_, err = t.Out.Write(append(harmless(text), '\n'))
+	return err
+}

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,6 +66,28 @@ func TestEachFormatOfAList(t *testing.T) {
 		if diff := cmp.Diff(want, out()); diff != "" {
 			t.Errorf("%s:\n%s", format, diff)
 		}
+	}
+}
+
+// Package json lets these pass, and a terminal obeys them.
+func TestJSONTakesNoTerminalOver(t *testing.T) {
+	term, out, errs := newTest(t)
+	term.Format = JSON
+	evil := "\u009b31m\u007f\u202e\x1b[2Jä"
+	if err := errors.Join(term.PrintJSON(evil), term.PrintLine(evil)); err != nil {
+		t.Fatal(err)
+	}
+	term.Fail(errors.New(evil))
+	want := `"\u009b31m\u007f\u202e\u001b[2Jä"` + "\n"
+	if got := out(); got != want+want {
+		t.Errorf("%q, want twice %q", got, want)
+	}
+	if got := errs(); strings.ContainsAny(got, "\u009b\u007f\u202e\x1b") || !strings.Contains(got, `\u009b31m`) {
+		t.Errorf("error %q", got)
+	}
+	var back string
+	if err := json.Unmarshal([]byte(want), &back); err != nil || back != evil {
+		t.Errorf("%q, %v, want %q", back, err, evil)
 	}
 }
 

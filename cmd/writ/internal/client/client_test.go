@@ -1,0 +1,270 @@
+package client
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/seal"
+)
+
+// town is a cluster with a founder and three datacenters.
+type town struct {
+	alice   *Person
+	signed  [][]byte
+	sites   map[string]ed25519.PrivateKey
+	cluster writ.ClusterID
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	private, public := newKey(t, "", "")
+	key := &Key{Signer: identity.NewSigner(private)}
+	roster, first, err := Found(key, "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &town{cluster: identity.ClusterOf(public), sites: map[string]ed25519.PrivateKey{}, signed: [][]byte{first}}
+	w.alice = &Person{Key: key, Name: "alice", Roster: roster}
+	w.amend(t, func(next *identity.Roster) error {
+		for _, d := range []writ.Datacenter{
+			{Name: "graz", Region: "eu"},
+			{Name: "linz", Region: "eu", Labels: map[string]string{"tier": "edge"}},
+			{Name: "lima", Region: "sa", Labels: map[string]string{"tier": "edge"}},
+		} {
+			_, w.sites[d.Name], err = ed25519.GenerateKey(nil)
+			if err != nil {
+				return err
+			}
+			if err := AddDatacenter(next, d, w.sites[d.Name].Public().(ed25519.PublicKey)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w
+}
+
+func (w *town) amend(t *testing.T, change func(next *identity.Roster) error) {
+	t.Helper()
+	signed, err := Successor(w.alice.Roster, w.alice, time.Now(), change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.signed = append(w.signed, signed)
+	if w.alice.Roster, err = identity.VerifyRosters(w.cluster, w.signed, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// health is what a coordinator says of the datacenters: those that are named are connected.
+func (w *town) health(connected ...string) []api.Datacenter {
+	var all []api.Datacenter
+	for _, d := range w.alice.Roster.Datacenters {
+		health := api.DatacenterHealthAway
+		if slices.Contains(connected, d.Name) {
+			health = api.DatacenterHealthHealthy
+		}
+		all = append(all, api.Datacenter{ID: d.ID, Name: d.Name, Health: health})
+	}
+	return all
+}
+
+func TestDatacenterIsChosenAndExplained(t *testing.T) {
+	w := newTown(t)
+	queues := []api.DatacenterQueues{{
+		Datacenter: w.alice.Roster.DatacenterNamed("graz").ID,
+		Queues:     []writ.QueueDepth{{Planned: 1, Queued: 2}, {Running: 4}},
+	}}
+	for _, tt := range []struct {
+		what      string
+		labels    map[string]string
+		connected []string
+		want      string // "" for DATACENTER_UNAVAILABLE
+		explain   []string
+	}{
+		{"the least busy one", nil, []string{"graz", "linz"}, "linz", []string{
+			"linz (eu): healthy, 0 open calls: chosen", "not graz (eu): healthy, but 7 open calls", "not lima: it is not connected"}},
+		{"by region", map[string]string{"region": "sa"}, []string{"graz", "linz", "lima"}, "lima", []string{
+			"lima (sa): healthy, 0 open calls: chosen", `not linz: region is "eu", not "sa"`, `not graz: region is "eu", not "sa"`}},
+		{"by a label that some lack", map[string]string{"tier": "edge"}, []string{"graz", "linz"}, "linz", []string{
+			"linz (eu): healthy, 0 open calls: chosen", "not lima: it is not connected", `not graz: tier is "", not "edge"`}},
+		{"none is connected", nil, nil, "", nil},
+		{"none has the label", map[string]string{"tier": "core"}, []string{"graz", "linz", "lima"}, "", nil},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			choice, err := choose(w.alice.Roster, tt.labels, w.health(tt.connected...), queues)
+			if tt.want == "" {
+				if writ.CodeOf(err) != writ.CodeDatacenterAway {
+					t.Errorf("%v, want DATACENTER_UNAVAILABLE", err)
+				}
+				return
+			}
+			if err != nil || choice.Datacenter.Name != tt.want {
+				t.Fatalf("%s, %v; want %s", choice.Datacenter.Name, err, tt.want)
+			}
+			if diff := cmp.Diff(tt.explain, choice.Explain()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
+	w := newTown(t)
+	lie := []api.Datacenter{{ID: writ.DatacenterID(writ.NewUUID()), Name: "graz", Health: api.DatacenterHealthHealthy}}
+	if choice, err := choose(w.alice.Roster, nil, lie, nil); err == nil {
+		t.Errorf("%s was chosen", choice.Datacenter.Name)
+	}
+}
+
+func TestOnlyTheSealOfTheDatacenterProvesHowARunEnded(t *testing.T) {
+	w := newTown(t)
+	graz := w.alice.Roster.DatacenterNamed("graz")
+	payload := writ.DigestOf([]byte("a payload"))
+	summary := writ.Summary{
+		Run: writ.RunIDOf(payload), Datacenter: graz.ID, Payload: payload, State: writ.RunSucceeded, Output: map[string]any{"n": int64(1) << 60},
+	}
+	sealed := func(key ed25519.PrivateKey, kind seal.Kind, s ...any) []byte {
+		b, err := seal.Seal(kind, key, s...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	run := api.Run{ID: summary.Run, Datacenter: graz.ID, State: api.RunStateSucceeded, Summary: sealed(w.sites["graz"], seal.Summary, summary)}
+	got, err := Outcome(w.alice.Roster, run)
+	if diff := cmp.Diff(summary, got); diff != "" || err != nil {
+		t.Fatalf("%v %s", err, diff)
+	}
+
+	other, later := summary, summary
+	other.Run = writ.RunIDOf(writ.DigestOf([]byte("another payload")))
+	later.State = writ.RunFailed
+	elsewhere := summary
+	elsewhere.Datacenter = w.alice.Roster.DatacenterNamed("linz").ID
+	for what, change := range map[string]func(r *api.Run){
+		"nothing sealed":                     func(r *api.Run) { r.Summary = nil },
+		"the seal of another datacenter":     func(r *api.Run) { r.Summary = sealed(w.sites["linz"], seal.Summary, summary) },
+		"a seal of another kind":             func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Result, summary) },
+		"a changed byte":                     func(r *api.Run) { r.Summary = slices.Clone(r.Summary); r.Summary[len(r.Summary)/2] ^= 1 },
+		"the summary of another run":         func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, other) },
+		"a run of another payload":           func(r *api.Run) { r.ID, r.Summary = other.Run, sealed(w.sites["graz"], seal.Summary, other) },
+		"a summary about another datacenter": func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, elsewhere) },
+		"two summaries":                      func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, summary, later) },
+		"another end than the sealed one":    func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, later) },
+		"a datacenter that nobody knows":     func(r *api.Run) { r.Datacenter = writ.DatacenterID(writ.NewUUID()) },
+	} {
+		lie := run
+		change(&lie)
+		if got, err := Outcome(w.alice.Roster, lie); err == nil {
+			t.Errorf("%s: believed: %+v", what, got)
+		}
+	}
+}
+
+// coordinator answers GET /v1/roster with the versions after the one that was asked for.
+func coordinator(t *testing.T, version int, signed ...[]byte) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := api.Rosters{Version: version, Signed: signed}
+		if r.URL.Query().Get("after") != "0" {
+			answer.Signed = nil
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // a client that is gone notices
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
+	w := newTown(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	here := coordinator(t, 2, w.signed...)
+	c, err := New(config.Context{Servers: []string{gone.URL, here.URL}, Cluster: w.cluster}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Roster(t.Context()); err != nil || r.Version != 2 {
+		t.Errorf("%v, %v", r, err)
+	}
+	here.Close()
+	_, err = c.Roster(t.Context())
+	if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), gone.URL) || !strings.Contains(err.Error(), here.URL) {
+		t.Errorf("all gone: %v, want UNREACHABLE and both addresses", err)
+	}
+}
+
+func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
+	w, dir := newTown(t), t.TempDir()
+	ask := func(version int, signed ...[]byte) (*identity.Roster, error) {
+		c, err := New(config.Context{Servers: []string{coordinator(t, version, signed...).URL}, Cluster: w.cluster}, dir, Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Roster(t.Context())
+	}
+	if r, err := ask(2, w.signed...); err != nil || r.Version != 2 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if _, err := ask(1, w.signed[0]); writ.CodeOf(err) != writ.CodeRosterTooOld {
+		t.Errorf("%v, want ROSTER_TOO_OLD", err)
+	}
+}
+
+func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
+	w := newTown(t)
+	private, public := newKey(t, "", "")
+	w.amend(t, func(next *identity.Roster) error {
+		return AddPrincipal(next, "bob", identity.Person, public, Grant{Roles: []identity.Role{identity.Admin}, Projects: []writ.ProjectID{AllProjects}})
+	})
+	bob := &Person{Key: &Key{Signer: identity.NewSigner(private)}, Name: "bob"}
+	addProject := func(next *identity.Roster) error { return AddProject(next, "web", "acme") }
+	if _, err := Successor(w.alice.Roster, bob, time.Now(), addProject); writ.CodeOf(err) != writ.CodeRoleMissing {
+		t.Errorf("by bob: %v, want ROLE_MISSING", err)
+	}
+	w.amend(t, addProject)
+	if signed, err := Successor(w.alice.Roster, w.alice, time.Now(), addProject); signed != nil || err != nil {
+		t.Errorf("what is there already made a new version: %v", err)
+	}
+	if p, err := Project(w.alice.Roster, "web"); err != nil || p.Tenant == "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	w.amend(t, func(next *identity.Roster) error { return AddProject(next, "web", "other") })
+	if _, err := Project(w.alice.Roster, "web"); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("two projects of one name: %v, want CONFLICT", err)
+	}
+}
+
+func TestGrantAddsWhatIsMissing(t *testing.T) {
+	w := newTown(t)
+	_, public := newKey(t, "", "")
+	project := w.alice.Roster.Projects[0].ID
+	grant := Grant{Roles: []identity.Role{identity.Deployer}, Projects: []writ.ProjectID{project}}
+	w.amend(t, func(next *identity.Roster) error { return AddPrincipal(next, "bob", identity.Person, public, grant) })
+	may := func(a identity.Action) bool { return w.alice.Roster.Allows("bob", a, project, time.Now()) == nil }
+	if !may(identity.ActionSubmit) || may(identity.ActionDestroy) {
+		t.Error("a deployer submits and does not destroy")
+	}
+	grant.Destructive = true
+	w.amend(t, func(next *identity.Roster) error { return AddPrincipal(next, "bob", identity.Person, nil, grant) })
+	if !may(identity.ActionDestroy) {
+		t.Error("now he may")
+	}
+	if n := len(w.alice.Roster.Principal("bob").Keys); n != 1 {
+		t.Errorf("%d keys", n)
+	}
+}

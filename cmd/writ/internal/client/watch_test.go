@@ -1,0 +1,93 @@
+package client
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// A run may end between handing it in and the first look at it.
+func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
+	id, began := writ.RunIDOf(writ.Digest{1}), time.Now().UTC()
+	after := func(d time.Duration) time.Time { return began.Add(d * time.Second) }
+	run := api.Run{ID: id, State: api.RunStateSucceeded, Accepted: began, Ended: after(9)}
+	calls := api.CallPage{Items: []writ.Call{{Run: id, Seq: 1, Ended: after(4)}, {Run: id, Seq: 2, Ended: after(2)}}}
+	logs := api.LogPage{Items: []writ.LogLine{{Run: id, Ordinal: 1, Text: "begin", Time: after(1)}, {Run: id, Ordinal: 2, Text: "middle", Time: after(3)}}}
+	for name, tt := range map[string]struct {
+		away bool
+		want []string
+	}{
+		"with its datacenter":    {false, []string{"begin", "2", "middle", "1", "succeeded"}},
+		"without its datacenter": {true, []string{"2", "1", "succeeded"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var answer any = run
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/calls"):
+					answer = calls
+				case strings.HasSuffix(r.URL.Path, "/logs") && tt.away:
+					w.Header().Set("Content-Type", api.ProblemType)
+					w.WriteHeader(http.StatusServiceUnavailable)
+					answer = api.ProblemOf(writ.Errorf(writ.CodeDatacenterAway, "it is away"), "1")
+				case strings.HasSuffix(r.URL.Path, "/logs"):
+					answer = logs
+				}
+				_ = json.NewEncoder(w).Encode(answer)
+			}))
+			defer coordinator.Close()
+			c, err := New(config.Context{Servers: []string{coordinator.URL}}, t.TempDir(), Keys{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			_, err = c.Watch(t.Context(), id, Watcher{Event: func(e api.Event) {
+				switch {
+				case e.Log != nil:
+					told = append(told, e.Log.Text)
+				case e.Call != nil:
+					told = append(told, callNumber(e.Call))
+				case e.Run != nil:
+					told = append(told, string(e.Run.State))
+				}
+			}})
+			if diff := cmp.Diff(tt.want, told); diff != "" || err != nil {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func callNumber(c *writ.Call) string { return string(rune('0' + c.Seq)) }
+
+func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
+	roster := &identity.Roster{Cluster: writ.ClusterID(strings.Repeat("a", 64)), Version: 1}
+	good := Order{
+		Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), Datacenter: writ.DatacenterID(writ.NewUUID()),
+		Project: identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: "shop"}, Expires: time.Minute, Deadline: time.Hour, MaxCalls: 1,
+	}
+	if _, err := good.Payload(roster, "alice", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(o *Order){
+		"expires":   func(o *Order) { o.Expires = 48 * time.Hour },
+		"deadline":  func(o *Order) { o.Deadline = 0 },
+		"max-calls": func(o *Order) { o.MaxCalls = -1 },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := bad.Payload(roster, "alice", time.Now()); writ.CodeOf(err) != writ.CodeUsage || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("%s: %v, want USAGE", name, err)
+		}
+	}
+}
