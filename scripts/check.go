@@ -31,7 +31,10 @@ func Check(bundle Bundle) Report {
 		}
 	}
 	if !a.failed() {
+		before := len(a.list)
+		c.lint(report.Params)
 		if _, err := a.compile(); err != nil {
+			a.list = a.list[:before]
 			a.refused(err)
 		}
 	}

@@ -19,7 +19,8 @@ type CodeInfo struct {
 	Explain  string   `json:"explain"` // what it means and what to do, for `writ explain`
 }
 
-// The codes of diagnostics: 00 the source and its size, 01 operations and their arguments, 02 names and imports, 03 parameters.
+// The codes of diagnostics: 00 the source and its size, 01 operations and their arguments, 02 names and imports, 03 parameters,
+// 04 what is possible and most likely a mistake.
 const (
 	codeSyntax       = "W0001"
 	codeTooBig       = "W0002"
@@ -57,6 +58,18 @@ const (
 	codeParamDefault  = "W0303"
 	codeUnknownParam  = "W0304"
 	codeParamsRead    = "W0305"
+
+	codeUnusedResult   = "W0401"
+	codeUnusedVariable = "W0402"
+	codeUnusedImport   = "W0403"
+	codeUnusedParam    = "W0404"
+	codeMissingKey     = "W0405"
+	codeNeverEqual     = "W0406"
+	codeAlwaysTrue     = "W0407"
+	codeHiddenImport   = "W0408"
+	codeUnreachable    = "W0409"
+	codeLateVariable   = "W0410"
+	codeSameEachRound  = "W0411"
 )
 
 // Codes is the one table of diagnostics.
@@ -132,6 +145,29 @@ var Codes = []CodeInfo{
 		"The script reads a parameter that `params` does not declare."},
 	{codeParamsRead, SeverityWarning, "the declaration is read instead of the values",
 		"`params` is the declaration. The values of this run are in `run.params`."},
+
+	{codeUnusedResult, SeverityWarning, "the result is not used",
+		"The expression changes nothing, so without its result it does nothing. `append` in particular returns the longer list and leaves the old one alone: `list = append(list, x)`."},
+	{codeUnusedVariable, SeverityWarning, "a variable is never read",
+		"Nothing reads the variable. Often a handle was meant to be passed on and is not, so that a dependency is missing. Leave the name out, or let it begin with an underscore if it is only there to be read by people."},
+	{codeUnusedImport, SeverityWarning, "a module is imported and not used",
+		"Remove the import. Modules of your own are not reported, because their bodies are carried out where they are imported."},
+	{codeUnusedParam, SeverityWarning, "a parameter is never read",
+		"The script declares the parameter, and neither it nor its modules read it: whoever gives it a value will wonder. Read it as `run.params.name`, or remove its declaration."},
+	{codeMissingKey, SeverityWarning, "a map has no such key",
+		"The map is written out, nothing is added to it, and it does not have the key. Reading it gives `undefined`, which counts as not given wherever it is passed on."},
+	{codeNeverEqual, SeverityWarning, "a comparison that never changes",
+		"A handle is equal to itself and to nothing else: not to the name of its resource, and not to `undefined`. Compare one of its fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its message."},
+	{codeAlwaysTrue, SeverityWarning, "a handle is always true",
+		"A call returns a handle at once, whatever becomes of the call, so as a condition it is always true. `h.err` waits for the result and is `undefined` if the call succeeded."},
+	{codeHiddenImport, SeverityWarning, "a name hides an imported module",
+		"Inside of this block the module cannot be used any more. Choose another name."},
+	{codeUnreachable, SeverityWarning, "this is never carried out",
+		"`return`, `break`, `continue` and `run.fail` leave the block, so nothing after them in the same block happens."},
+	{codeLateVariable, SeverityWarning, "a function keeps a variable that goes on changing",
+		"All rounds of a loop at the top level share its variables, and those of `for i := …` are shared everywhere. A function that is kept and called later sees the value of the last round. Make it inside of another function that takes the value: `func(i) { return func() { … } }(i)`."},
+	{codeSameEachRound, SeverityWarning, "the same resource in each round",
+		"`create` means \"make it so\": with the same name in each round of a loop there is one resource, not many, and later rounds fail or change it. Make the name out of the loop's variable: `\"web-\" + i`."},
 }
 
 // LookupCode finds a row of Codes.

@@ -199,6 +199,9 @@ func FuzzFormat(f *testing.F) {
 			f.Add(tt.text)
 		}
 	}
+	for _, tt := range lints {
+		f.Add(tt.text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := format(text); err == nil {
 			formatsWell(t, text)

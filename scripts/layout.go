@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -39,11 +40,10 @@ func (w *layoutWriter) top() *writeFrame { return &w.frames[len(w.frames)-1] }
 func (w *layoutWriter) line() *layoutLine { return &w.lines[len(w.lines)-1] }
 
 func (w *layoutWriter) write() []byte {
-	var before, code *piece // code is p, or what the comments from p on are about
+	codes := w.codes()
+	var before *piece
 	for i, p := range w.pieces {
-		if code == nil || !before.comment() {
-			code = w.codeFrom(i)
-		}
+		code := codes[i]
 		if before == nil || w.breaks(before, p) {
 			w.lines = append(w.lines, layoutLine{indent: w.indent(p, code), blank: before != nil && w.parts(before, p, code)})
 			w.bare = true
@@ -57,14 +57,17 @@ func (w *layoutWriter) write() []byte {
 	return w.text()
 }
 
-// codeFrom returns the first piece from the i-th that is no comment, nil if there is none.
-func (w *layoutWriter) codeFrom(i int) *piece {
-	for ; i < len(w.pieces); i++ {
-		if !w.pieces[i].comment() {
-			return w.pieces[i]
+// codes returns for each piece the first one from there that is no comment, nil if there is none.
+func (w *layoutWriter) codes() []*piece {
+	codes := make([]*piece, len(w.pieces))
+	var code *piece
+	for i, p := range slices.Backward(w.pieces) {
+		if !p.comment() {
+			code = p
 		}
+		codes[i] = code
 	}
-	return nil
+	return codes
 }
 
 // put writes a piece at the end of the line.

@@ -13,9 +13,11 @@ import (
 
 // symbol is a variable of a script.
 type symbol struct {
-	fn       *function   // whose variable it is, nil at the top level
-	init     parser.Expr // what it is defined as, nil for parameters and variables of loops
-	assigned bool        // it gets another value later
+	name     *parser.Ident // where it is defined, nil if builtin
+	fn       *function     // whose variable it is, nil at the top level
+	init     parser.Expr   // what it is defined as, nil for parameters and variables of loops
+	hides    *symbol       // what its name means outside of its block, nil if nothing
+	assigned bool          // it gets another value later
 	builtin  bool
 }
 
@@ -102,19 +104,25 @@ func (r *resolver) define(name *parser.Ident, init parser.Expr) {
 	case have != nil:
 		r.at(codeRedeclared, name, "%q is already defined in this block", name.Name).Help = "to change it, use ="
 	}
-	s := &symbol{fn: r.scope.fn, init: init}
+	s := &symbol{name: name, fn: r.scope.fn, init: init, hides: r.find(name.Name)}
 	r.scope.names[name.Name] = s
 	r.symbols[name] = s
 	r.slot()
 }
 
+// find returns the variable of a name, nil if there is none.
+func (r *resolver) find(name string) *symbol {
+	for s := r.scope; s != nil; s = s.outer {
+		if found := s.names[name]; found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
 // lookup finds the variable that a name means here, and notes what functions capture.
 func (r *resolver) lookup(name *parser.Ident) *symbol {
-	for s := r.scope; s != nil; s = s.outer {
-		found := s.names[name.Name]
-		if found == nil {
-			continue
-		}
+	if found := r.find(name.Name); found != nil {
 		r.symbols[name] = found
 		if found.fn != nil {
 			for fn := r.scope.fn; fn != nil && fn != found.fn; fn = fn.outer {

@@ -1,0 +1,431 @@
+package scripts
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ/sal/catalog"
+)
+
+// linter finds what is possible and most likely a mistake. It looks only at scripts without errors, where names mean what they seem to,
+// and says nothing where it cannot be sure.
+//
+// Some traps of Tengo are none here and need no lint: the engine sorts the keys of maps wherever they are walked over or printed, and
+// its append never changes a list that somebody else has.
+type linter struct {
+	*checker
+	main    bool // the unit that is looked at is the script itself
+	defined []*symbol
+	read    map[*symbol]bool
+	loose   map[*symbol]bool // used so that what it holds may be changed
+	fields  []fieldRead
+	all     bool // the parameters are used as a whole, so any of them may be read
+	loops   []loop
+	kept    map[*parser.FuncLit]bool
+}
+
+// fieldRead is a place where a variable is read by a key that is written out.
+type fieldRead struct {
+	of  *symbol
+	key *parser.StringLit
+}
+
+// loop is a loop around what is looked at.
+type loop struct {
+	from, to         parser.Pos
+	initFrom, initTo parser.Pos // of `i := 0`
+	here             bool       // in the function that is looked at
+	ends             bool       // it may be left early
+}
+
+// lint looks at the script and at the modules that came with it.
+func (c *checker) lint(params Params) {
+	l := &linter{checker: c, read: make(map[*symbol]bool), loose: make(map[*symbol]bool), kept: make(map[*parser.FuncLit]bool)}
+	for _, u := range c.units {
+		if u.tree == nil || u.source.Name == "enum" { // is not the author's
+			continue
+		}
+		l.main = u.main
+		l.statements(u.tree.Stmts)
+		l.nodes(u.tree)
+	}
+	l.unusedNames()
+	l.unusedParams(params)
+	l.missingKeys()
+}
+
+// warn reports a node, unless there is more to say already than a report shows.
+func (l *linter) warn(code string, n parser.Node, format string, args ...any) *Diagnostic {
+	if len(l.list) >= maxDiagnostics {
+		return &Diagnostic{}
+	}
+	return l.at(code, n, format, args...)
+}
+
+// nodes looks at n and everything below it.
+func (l *linter) nodes(n parser.Node) {
+	switch n := n.(type) {
+	case *parser.AssignStmt:
+		l.assign(n)
+		return
+	case *parser.IncDecStmt:
+		l.target(n.Expr)
+		return
+	case *parser.BlockStmt:
+		l.statements(n.Stmts)
+	case *parser.IfStmt:
+		l.condition(n.Cond)
+	case *parser.CondExpr:
+		l.condition(n.Cond)
+	case *parser.ForStmt:
+		l.condition(n.Cond)
+		l.forStmt(n)
+		return
+	case *parser.ForInStmt:
+		l.hiding(n.Key)
+		l.hiding(n.Value)
+		l.harmless(n.Iterable)
+		l.inLoop(loop{from: n.Pos(), to: n.End(), ends: leaves(n.Body)}, n.Body)
+		return
+	case *parser.Ident:
+		l.value(n)
+	case *parser.SelectorExpr, *parser.IndexExpr:
+		l.selector(n.(parser.Expr))
+		return
+	case *parser.BinaryExpr:
+		l.binary(n)
+	case *parser.UnaryExpr:
+		if n.Token == token.Not {
+			l.condition(n.Expr)
+		}
+	case *parser.ArrayLit:
+		l.keep(n.Elements...)
+	case *parser.MapElementLit:
+		l.keep(n.Value)
+	case *parser.MapLit:
+		for _, e := range n.Elements {
+			l.keep(e.Value)
+		}
+	case *parser.CallExpr:
+		l.call(n)
+		return
+	case *parser.FuncLit:
+		l.function(n)
+		return
+	}
+	children(n, l.nodes)
+}
+
+// statements looks at a list of statements: what is without effect, and what is never reached.
+func (l *linter) statements(list []parser.Stmt) {
+	list = slices.DeleteFunc(slices.Clone(list), func(s parser.Stmt) bool {
+		_, empty := s.(*parser.EmptyStmt)
+		return empty
+	})
+	for i, s := range list {
+		if e, ok := s.(*parser.ExprStmt); ok {
+			l.unusedResult(e.Expr)
+		}
+		if last := l.leave(s); last != "" && i+1 < len(list) {
+			l.warn(codeUnreachable, list[i+1], "nothing after %s is carried out", last)
+			return
+		}
+	}
+}
+
+// leave returns what a statement that always leaves its block does, "" if it is none.
+func (l *linter) leave(s parser.Stmt) string {
+	switch s := s.(type) {
+	case *parser.ReturnStmt:
+		return "return"
+	case *parser.BranchStmt:
+		return s.Token.String()
+	case *parser.ExportStmt:
+		if !l.main {
+			return "export"
+		}
+	case *parser.ExprStmt:
+		if call, ok := s.Expr.(*parser.CallExpr); ok {
+			if base, key := selected(call.Func); key != nil && key.Value == "fail" && l.module(base) == "run" {
+				return "run.fail"
+			}
+		}
+	}
+	return ""
+}
+
+func (l *linter) assign(s *parser.AssignStmt) {
+	name, isName := s.LHS[0].(*parser.Ident)
+	if s.Token == token.Define && isName {
+		if symbol := l.symbols[name]; symbol != nil {
+			l.defined = append(l.defined, symbol)
+			l.hiding(name)
+			if l.isParams(name) {
+				return // another name for them; what counts is where it is used
+			}
+		}
+	} else {
+		if !isName || l.outlives(l.symbols[name]) {
+			l.keep(s.RHS[0])
+		}
+		l.target(s.LHS[0])
+	}
+	l.nodes(s.RHS[0])
+}
+
+// outlives reports whether a variable is there before the innermost loop begins.
+func (l *linter) outlives(s *symbol) bool {
+	return s != nil && s.name != nil && len(l.loops) > 0 && s.name.Pos() < l.loops[len(l.loops)-1].from
+}
+
+// target looks at what is assigned to. That alone does not read a variable, but changes what it holds.
+func (l *linter) target(e parser.Expr) {
+	if _, ok := e.(*parser.Ident); ok {
+		return
+	}
+	for {
+		switch b := e.(type) {
+		case *parser.SelectorExpr:
+			e = b.Expr
+			continue
+		case *parser.IndexExpr:
+			l.nodes(b.Index)
+			e = b.Expr
+			continue
+		}
+		break
+	}
+	l.nodes(e)
+}
+
+// value notes that a variable is used in a way that says nothing about what becomes of its value.
+func (l *linter) value(name *parser.Ident) {
+	if s := l.symbols[name]; s != nil && s.name != name {
+		l.read[s], l.loose[s] = true, true
+	}
+	l.all = l.all || l.isParams(name)
+}
+
+// harmless looks at an expression whose value is only read.
+func (l *linter) harmless(e parser.Expr) {
+	name, ok := e.(*parser.Ident)
+	if !ok || l.isParams(e) {
+		l.nodes(e)
+		return
+	}
+	l.read[l.symbols[name]] = true
+}
+
+// selector looks at x.key and x[key].
+func (l *linter) selector(e parser.Expr) {
+	base, key := selected(e)
+	if key == nil {
+		l.nodes(e.(*parser.IndexExpr).Index)
+	}
+	switch {
+	case l.isParams(e):
+		l.all = true
+	case key != nil && l.isParams(base): // checker.reads has it
+		if name, ok := base.(*parser.Ident); ok {
+			l.read[l.symbols[name]] = true
+			return
+		}
+		base, _ = selected(base)
+	}
+	if name, ok := base.(*parser.Ident); ok && key != nil {
+		if s := l.symbols[name]; s != nil {
+			l.fields = append(l.fields, fieldRead{s, key})
+		}
+	}
+	l.harmless(base)
+}
+
+func (l *linter) call(n *parser.CallExpr) {
+	l.sameEachRound(n)
+	l.nodes(n.Func)
+	name, _ := n.Func.(*parser.Ident)
+	builtin := ""
+	if name != nil && l.symbols[name] != nil && l.symbols[name].builtin {
+		builtin = name.Name
+	}
+	if builtin == "append" {
+		l.keep(n.Args...)
+	}
+	visit := l.nodes
+	if base, key := selected(n.Func); key != nil && l.module(base) != "" && l.module(base) != "enum" ||
+		slices.Contains([]string{"len", "copy", "string", "format", "type_name"}, builtin) {
+		visit = func(n parser.Node) { l.harmless(n.(parser.Expr)) }
+	}
+	for _, arg := range n.Args {
+		visit(arg)
+	}
+}
+
+// unusedResult reports an expression that stands alone and does nothing.
+func (l *linter) unusedResult(e parser.Expr) {
+	if call, ok := e.(*parser.CallExpr); ok {
+		if name := l.pure(call); name != "" {
+			l.warn(codeUnusedResult, e, "the result of %s is not used", name)
+		}
+		return
+	}
+	if !l.acts(e) {
+		l.warn(codeUnusedResult, e, "this changes nothing and its result is not used")
+	}
+}
+
+// pure returns the name of the function that is called if it does nothing but give a result, "" otherwise.
+func (l *linter) pure(call *parser.CallExpr) string {
+	if name, ok := call.Func.(*parser.Ident); ok {
+		s := l.symbols[name]
+		if s != nil && s.builtin && name.Name != "delete" && name.Name != "splice" {
+			return name.Name
+		}
+		return ""
+	}
+	base, key := selected(call.Func)
+	if key == nil {
+		return ""
+	}
+	module := l.module(base)
+	if m, ok := goModules[module][key.Value]; ok && m.call != nil && module != "run" {
+		return module + "." + key.Value
+	}
+	return ""
+}
+
+// acts reports whether evaluating e may do anything: call, wait for a field, import.
+func (l *linter) acts(e parser.Node) bool {
+	switch e := e.(type) {
+	case *parser.SelectorExpr, *parser.IndexExpr, *parser.ImportExpr, *parser.BadExpr:
+		return true
+	case *parser.CallExpr:
+		if l.pure(e) == "" {
+			return true
+		}
+	case *parser.FuncLit:
+		return false
+	}
+	found := false
+	children(e, func(n parser.Node) { found = found || l.acts(n) })
+	return found
+}
+
+// binary reports comparisons of handles that give the same in every run.
+func (l *linter) binary(n *parser.BinaryExpr) {
+	switch n.Token {
+	case token.LAnd, token.LOr:
+		l.condition(n.LHS)
+	case token.Equal, token.NotEqual:
+		l.compared(n, n.LHS, n.RHS)
+		l.compared(n, n.RHS, n.LHS)
+	}
+}
+
+func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
+	if !literal(with) {
+		return
+	}
+	always := "never"
+	if n.Token == token.NotEqual {
+		always = "always"
+	}
+	if op := l.handle(e); op != nil {
+		d := l.warn(codeNeverEqual, n, "a handle is no value that can be written out: this is %s true", always)
+		if _, isUndefined := with.(*parser.UndefinedLit); isUndefined {
+			d.Help = "compare its field err"
+		} else {
+			d.Help = "compare a field of it"
+		}
+		return
+	}
+	base, key := selected(e)
+	if _, isUndefined := with.(*parser.UndefinedLit); key != nil && key.Value == fieldErr && l.handle(base) != nil && !isUndefined {
+		l.warn(codeNeverEqual, n, "err is undefined or a map: this is %s true", always).Help = "compare err.code or err.message"
+	}
+}
+
+// condition reports handles that are used as if they could be false.
+func (l *linter) condition(e parser.Expr) {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		l.condition(e.Expr)
+	case *parser.BinaryExpr:
+		if e.Token == token.LAnd || e.Token == token.LOr {
+			l.condition(e.LHS)
+			l.condition(e.RHS)
+		}
+	case *parser.Ident, *parser.CallExpr:
+		if l.handle(e) != nil {
+			l.warn(codeAlwaysTrue, e, "a handle is always true").Help = "read its field err"
+		}
+	}
+}
+
+// hiding reports a variable whose name was that of a module.
+func (l *linter) hiding(name *parser.Ident) {
+	s := l.symbols[name]
+	if s == nil || s.hides == nil {
+		return
+	}
+	outer, ok := s.hides.init.(*parser.ImportExpr)
+	if !ok {
+		return
+	}
+	if inner, ok := s.init.(*parser.ImportExpr); ok && inner.ModuleName == outer.ModuleName {
+		return
+	}
+	l.warn(codeHiddenImport, name, "%q hides the module that is imported under this name", name.Name)
+}
+
+// unusedNames reports variables and modules that nothing reads.
+func (l *linter) unusedNames() {
+	for _, s := range l.defined {
+		if l.read[s] || strings.HasPrefix(s.name.Name, "_") || s == l.paramsSymbol {
+			continue
+		}
+		i, isImport := s.init.(*parser.ImportExpr)
+		switch {
+		case !isImport:
+			l.warn(codeUnusedVariable, s.name, "nothing reads %q", s.name.Name)
+		case builtinModule(i.ModuleName):
+			l.warn(codeUnusedImport, s.name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
+		}
+	}
+}
+
+// unusedParams reports parameters that nothing reads, where all that is read can be seen.
+func (l *linter) unusedParams(params Params) {
+	if l.all || l.paramsSymbol == nil {
+		return
+	}
+	literal, ok := l.paramsSymbol.init.(*parser.MapLit)
+	if !ok {
+		return
+	}
+	for _, e := range literal.Elements {
+		_, declared := params.Named(e.Key)
+		if declared && !slices.ContainsFunc(l.reads, func(r paramRead) bool { return r.name == e.Key }) {
+			l.add(codeUnusedParam, e.KeyPos, keyWidth(e), "nothing reads the parameter %q", e.Key).Help = "read it as run.params." + e.Key
+		}
+	}
+}
+
+// missingKeys reports what is read from maps that are written out and do not have it.
+func (l *linter) missingKeys() {
+	for _, f := range l.fields {
+		literal, ok := f.of.init.(*parser.MapLit)
+		if !ok || f.of.assigned || l.loose[f.of] || f.of == l.paramsSymbol || elementNamed(literal, f.key.Value) != nil {
+			continue
+		}
+		keys := make([]string, len(literal.Elements))
+		for i, e := range literal.Elements {
+			keys[i] = e.Key
+		}
+		l.warn(codeMissingKey, f.key, "%s has no key %q, so this is undefined", f.of.name.Name, f.key.Value).
+			meant(catalog.Closest(f.key.Value, keys))
+	}
+}

@@ -1,0 +1,115 @@
+package scripts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/scripts"
+)
+
+var lints = []struct {
+	text string
+	want []string
+}{
+	// Results.
+	{"a := [1]\nappend(a, 2)\nlen(a)\na\na == [2]\n-1\n[len(a)]", []string{"W0401 2:1", "W0401 3:1", "W0401 4:1", "W0401 5:1", "W0401 6:1", "W0401 7:1"}},
+	{"t := import(\"text\"); t.trim_space(\" a\"); func() {}", []string{"W0401 1:22", "W0401 1:42"}},
+	{use + "a := [3]\nsplice(a, 0, 1)\nb := {c: 1}\ndelete(b, \"c\")\nh := v.get(\"a\")\nh.size_gib\nv.get(\"b\").err == undefined\nm.get(\"m\").err ? r.log(1) : n.ping()\nimport(\"enum\")", nil},
+
+	// Names.
+	{"a := 1\nb := 2\nb = 3\nc := 4\nc++\nc += 1\n_d := 5\ne := {}\ne.f = 1\ng := func(x, y) { z := 1 }\nfor i, j in [1] {}",
+		[]string{"W0402 1:1", "W0402 2:1", "W0402 4:1", "W0402 10:1", "W0402 10:19"}},
+	{use + "a := v.create(\"a\", {size_gib: 1})\nm.create(\"m\", {cpus: 1, memory_mib: 64}); n.ping(); r.log(1)", []string{"W0402 2:1"}},
+	{use + "r.log(1)\nx := import(\"text\")\nf := func() { y := import(\"hex\") }\nf()", []string{"W0403 1:1", "W0403 1:25", "W0403 1:48", "W0403 3:1", "W0403 4:15"}},
+	{use + "m.get(\"a\"); v.get(\"a\"); n.ping(); r.log(1)\nf := func(v) { m := 1; return m + v }\nfor n in [1] { f(n) }\ng := func() { r := import(\"run\"); r.log(1) }\ng()",
+		[]string{"W0408 3:11", "W0408 3:16", "W0408 4:5"}},
+
+	// Parameters.
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}, b: {type: \"int\"}, c: {type: \"int\"}, d: {type: \"int\"}}\np := r.params\nr.log(p.a, p[\"b\"], r.params.c)", []string{"W0404 2:66"}},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nr.output(r.params)", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\np := r.params\nfor k, v in p { r.log(k, v) }", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\np := r.params\nr.log(p[\"a\" + \"\"])", nil},
+	{"params := {a: {type: \"int\"}}", []string{"W0404 1:12"}},
+
+	// Maps.
+	{use + "a := {size: 1, \"name\": 2}\nr.log(a.sise, a[\"size\"], a.name, a[\"x\"], len(a)); for k, w in a { r.log(k, w) }; v.get(\"v\"); m.get(\"a\"); n.ping()",
+		[]string{"W0405 3:9", "W0405 3:36"}},
+	{"r := import(\"run\")\na := {}\na.x = 1\nb := {}\nf := func(m) { m.x = 1 }\nf(b)\nc := {}\nd := [c]\nd[0].x = 1\ne := {}\ne = {x: 1}\nr.log(a.x, b.x, c.x, e.x)", nil},
+
+	// Handles.
+	{use + "a := v.get(\"a\")\nr.log(a == \"a\", \"a\" != a, a == undefined, a.err == \"FAILED\", v.get(\"b\") == 1); m.get(\"a\"); n.ping()",
+		[]string{"W0406 3:7", "W0406 3:17", "W0406 3:27", "W0406 3:43", "W0406 3:62"}},
+	{use + "a := v.get(\"a\")\nr.log(a == v.get(\"a\"), a.name == \"a\", a.err == undefined, a.err.code == \"X\"); m.get(\"a\"); n.ping()", nil},
+	{use + "a := v.get(\"a\")\nif a { r.log(1) }\nfor !a { r.log((a) && 1, a ? 1 : 2, n.ping() || 3) }\nif a.err { m.get(\"a\") }",
+		[]string{"W0407 3:4", "W0407 4:6", "W0407 4:17", "W0407 4:26", "W0407 4:37"}},
+
+	// The order of things.
+	{"r := import(\"run\")\nf := func(x) {\n\tif x { return 1; r.log(1); r.log(2) }\n\tfor { break; r.log(3) }\n\tfor { continue\n r.log(4) }\n\tr.fail(\"no\")\n\t{}\n}\nf(1)\nr.fail(\"x\")",
+		[]string{"W0409 3:19", "W0409 4:15", "W0409 6:2", "W0409 8:2"}},
+
+	// Loops.
+	{"fs := []\nfor i := 0; i < 2; i++ { j := i; fs = append(fs, func() { return i + i + j }) }\nfor k in [1] { fs = append(fs, [func() { return k }]) }\nfor x in [1] { fs[0] = func() { c := 1; return c + x } }\nfs[0]()",
+		[]string{"W0410 2:66", "W0410 2:74", "W0410 3:49", "W0410 4:52"}},
+	{"g := func() {\n\tfs := []\n\tfor i := 0; i < 2; i++ { j := i; fs = append(fs, func() { return i + j }) }\n\treturn fs\n}\ng()", []string{"W0410 3:67"}},
+	{"e := import(\"enum\")\nfs := []\nfor i in [1] {\n\te.each([1], func(k, v) { fs = append(fs, k + v + i) })\n\tf := func() { return i }\n\tf()\n\tfs = append(fs, func(i) { return func() { return i } }(i))\n}", nil},
+	{use + "for i := 0; i < 3; i++ { v.create(\"a\", {size_gib: 1}); m.create(\"a\" + i, {cpus: 1, memory_mib: 64}); n.ping(); v.get(\"a\") }\nr.log(1)", []string{"W0411 2:35"}},
+	{use + "for i := 0; i < 3; i++ { if v.create(\"a\", {size_gib: i}).err == undefined { break } }\nfor { f := func() { v.create(\"a\", {size_gib: 1}) }; f(); n.ping(); m.get(\"m\"); r.log(1) }", nil},
+}
+
+func TestLintsFindLikelyMistakes(t *testing.T) {
+	for _, tt := range lints {
+		r := scripts.Check(bundleOf(tt.text))
+		if diff := cmp.Diff(tt.want, findings(r)); diff != "" {
+			t.Errorf("%s\n(-want +got):\n%s\n%s", tt.text, diff, r)
+		}
+		if !r.OK() || r.Err() != nil {
+			t.Errorf("%s\na lint stops the script: %v", tt.text, r.Err())
+		}
+	}
+}
+
+func TestLintsAreSilentBesideErrors(t *testing.T) {
+	if got := findings(scripts.Check(bundleOf("count := 1\nx := conut\n"))); !slices.Equal(got, []string{"W0201 2:6"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestLintsLookIntoModules(t *testing.T) {
+	r := scripts.Check(scripts.Bundle{
+		Main: scripts.Source{Name: "main.tengo", Text: []byte("setup := import(\"lib/setup@1\")\ne := import(\"enum\")\nparams := {a: {type: \"int\", default: 1}}\ne.all([], func(k, v) { return k + v })\n")},
+		Modules: []scripts.Source{
+			{Name: "lib/setup@1", Text: []byte("r := import(\"run\")\nx := 1\nexport r.params.a\nr.log(2)\n")},
+		},
+	})
+	var got []string
+	for _, d := range r.Diagnostics {
+		got = append(got, d.Code+" "+d.Position())
+	}
+	if diff := cmp.Diff([]string{"W0402 lib/setup@1:2:1", "W0409 lib/setup@1:4:1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What the lints promise is what the engine does.
+func TestTheTrapsThatLintsNameAreReal(t *testing.T) {
+	for text, want := range map[string]any{
+		"fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; v := fs[0]()":                          int64(2),
+		"fs := []; for i in [0, 1] { fs = append(fs, func() { return i }) }; v := fs[0]()":                                 int64(1),
+		"fs := []; for i in [0, 1] { j := i; fs = append(fs, func() { return j }) }; v := fs[0]()":                         int64(1),
+		"v := func() { fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; return fs[0]() }()":      int64(2),
+		"v := func() { fs := []; for i in [0, 1] { j := i; fs = append(fs, func() { return i + j }) }; return fs[0]() }()": int64(0),
+		"fs := []; for i in [0, 1] { fs = append(fs, func(i) { return func() { return i } }(i)) }; v := fs[0]()":           int64(0),
+		"a := append([1], 2); b := append(a, 3); append(a, 4); v := b[2]":                                                  int64(3),
+		"h := import(\"volume\").get(\"a\"); v := h == \"a\" || h == undefined || !h":                                      false,
+		"a := {}; v := a.b == undefined": true,
+	} {
+		text = strings.Join([]string{"run := import(\"run\")", text, "run.output({v: v})"}, "\n")
+		o, _ := play(t, compile(t, bundleOf(text)), scripts.Inputs{Allow: []string{"volume.get"}, MaxCalls: 100}, nil)
+		if o.Status != scripts.Completed || o.Output["v"] != want {
+			t.Errorf("%s\n%+v, want %v", text, o, want)
+		}
+	}
+}

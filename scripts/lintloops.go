@@ -1,0 +1,113 @@
+package scripts
+
+import (
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ/sal/catalog"
+)
+
+func (l *linter) forStmt(n *parser.ForStmt) {
+	around := loop{from: n.Pos(), to: n.End(), ends: leaves(n.Body)}
+	if n.Init != nil {
+		around.initFrom, around.initTo = n.Init.Pos(), n.Init.End()
+		l.nodes(n.Init)
+	}
+	var inside []parser.Node
+	if n.Cond != nil {
+		inside = append(inside, n.Cond)
+	}
+	if n.Post != nil {
+		inside = append(inside, n.Post)
+	}
+	l.inLoop(around, append(inside, n.Body)...)
+}
+
+// inLoop looks at what a loop does in each round.
+func (l *linter) inLoop(around loop, inside ...parser.Node) {
+	around.here = true
+	l.loops = append(l.loops, around)
+	for _, n := range inside {
+		l.nodes(n)
+	}
+	l.loops = l.loops[:len(l.loops)-1]
+}
+
+// function looks at a function. Loops around it are not its own.
+func (l *linter) function(n *parser.FuncLit) {
+	for _, p := range n.Type.Params.List {
+		l.hiding(p)
+	}
+	if l.kept[n] && len(l.loops) > 0 {
+		l.lateVariables(n, n.Body, make(map[*symbol]bool))
+	}
+	outer := l.loops
+	l.loops = slices.Clone(outer)
+	for i := range l.loops {
+		l.loops[i].here = false
+	}
+	l.nodes(n.Body)
+	l.loops = outer
+}
+
+// keep notes which of some expressions are functions that are put where they may be called in a later round.
+func (l *linter) keep(list ...parser.Expr) {
+	for _, e := range list {
+		if f, ok := e.(*parser.FuncLit); ok {
+			l.kept[f] = true
+		}
+	}
+}
+
+// lateVariables reports the variables of loops that a function keeps, each once.
+func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, said map[*symbol]bool) {
+	if name, ok := n.(*parser.Ident); ok {
+		if s := l.symbols[name]; s != nil && s.name != nil && !said[s] && l.shared(s) {
+			said[s] = true
+			l.warn(codeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
+		}
+	}
+	children(n, func(c parser.Node) { l.lateVariables(f, c, said) })
+}
+
+// shared reports whether all rounds of a loop have one variable: at the top level that is so for all that are defined inside, in
+// functions for that of `i := 0` only.
+func (l *linter) shared(s *symbol) bool {
+	if _, constant := literalValue(s.init); constant && s.init != nil && !s.assigned {
+		return false
+	}
+	pos := s.name.Pos()
+	return slices.ContainsFunc(l.loops, func(o loop) bool {
+		return o.initFrom <= pos && pos < o.initTo || s.fn == nil && o.from <= pos && pos < o.to
+	})
+}
+
+// sameEachRound reports a resource that is made again and again under one name. A loop that may be left early may try until it works.
+func (l *linter) sameEachRound(n *parser.CallExpr) {
+	op := l.operation(n.Func)
+	if op == nil || !op.Named() || op.Effect != catalog.Make || len(n.Args) == 0 {
+		return
+	}
+	name, ok := n.Args[0].(*parser.StringLit)
+	again := slices.ContainsFunc(l.loops, func(o loop) bool { return o.here })
+	if ok && again && !slices.ContainsFunc(l.loops, func(o loop) bool { return o.here && o.ends }) {
+		l.warn(codeSameEachRound, name, "each round makes the same %s", op.Kind)
+	}
+}
+
+// leaves reports whether the body of a loop has a way out besides its end.
+func leaves(n parser.Node) bool {
+	switch n := n.(type) {
+	case *parser.ReturnStmt:
+		return true
+	case *parser.BranchStmt:
+		return n.Token == token.Break
+	case *parser.FuncLit:
+		return false
+	}
+	found := false
+	children(n, func(c parser.Node) { found = found || leaves(c) })
+	return found
+}
