@@ -45,10 +45,32 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(a.Err)
-	failed := fang.Execute(ctx, root,
+	root.Version = version()
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_ = a.page(ctx, out, append(strings.Fields(cmd.CommandPath())[1:], "--help")...) // what failed was shown
+	})
+	root.AddCommand(&cobra.Command{
+		Use: "man", Short: "Print the manual page", Hidden: true, Args: exactly(),
+		RunE: func(*cobra.Command, []string) error { return a.page(ctx, out, "man") },
+	})
+	failed := root.ExecuteContext(ctx)
+	if failed != nil {
+		a.Fail(failed)
+	}
+	return terminal.ExitCode(failed)
+}
+
+// page lets fang write a page of help, or the manual, about a tree of its own. Fang does not carry commands out: before it shows an error
+// it asks the terminal for its background, which takes seconds where nothing answers, eats what was typed ahead, and stops a process in
+// the background.
+func (a *app) page(ctx context.Context, out io.Writer, args ...string) error {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(a.Err)
+	return fang.Execute(ctx, root,
 		fang.WithVersion(version()),
 		fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) { a.Fail(err) }))
-	return terminal.ExitCode(failed)
 }
 
 // root returns the whole tree of commands.
