@@ -17,7 +17,20 @@ import (
 // Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
 // Submit returns. The same submission again gets the same run and has no other effect.
 func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
-	verified, err := s.verifier().Submission(signed)
+	for {
+		run, err := s.submit(ctx, s.verifier(), signed)
+		if !errors.Is(err, errRosterChanged) {
+			return run, err
+		}
+	}
+}
+
+// errRosterChanged says that a submission was judged by a roster which is not the newest any more.
+var errRosterChanged = errors.New("the roster has changed meanwhile")
+
+// submit decides on a submission by one roster.
+func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, signed []byte) (writ.Run, error) {
+	verified, err := verifier.Submission(signed)
 	if err != nil {
 		return s.known(ctx, signed, err)
 	}
@@ -28,6 +41,13 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 	run := s.newRun(verified)
 	added := false
 	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		newest, err := tx.RosterVersion()
+		if err != nil {
+			return err
+		}
+		if newest != verifier.Roster.Version { // who adopted it did not see this run among the open ones
+			return errRosterChanged
+		}
 		run.Accepted = tx.Now
 		run.Deadline = tx.Now.Add(p.Deadline)
 		if added, err = tx.AddRun(run, signed); err != nil || !added {
@@ -160,23 +180,4 @@ func bundleOf(p *identity.Payload) scripts.Bundle {
 		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
 	}
 	return b
-}
-
-// wakeDeployment lets the next run of the same deployment begin.
-func (s *Supervisor) wakeDeployment(ctx context.Context, ended *journal.Run) error {
-	if ended.Deployment == "" {
-		return nil
-	}
-	var next []writ.RunID
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		next, err = tx.RunsAfter(ended.Project, ended.Deployment)
-		return err
-	})
-	for _, id := range next {
-		s.turns.post(id, mail{})
-	}
-	if err != nil {
-		return errors.Join(errors.New("wake the next run of the deployment"), err)
-	}
-	return nil
 }

@@ -76,14 +76,15 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 		return false
 	}
 	digest := writ.DigestOf(m.Body)
+	stays := false
 	for i, r := range results {
 		a := arrival{result: r, node: m.Stream.Node, sealed: m.Body, digest: digest}
 		if i == len(results)-1 {
 			a.message = m // acknowledged with its last result; the node sends again what gets lost with the others
 		}
-		s.turns.post(r.Run, mail{results: []arrival{a}})
+		stays = s.turns.postResult(a)
 	}
-	return len(results) > 0
+	return stays
 }
 
 // hearBeat takes a beat: jobs that began, and a node that does not know our epoch or roster yet.

@@ -69,8 +69,10 @@ func (f *fleet) put(n journal.Node) {
 		f.nodes[n.ID] = &member{Node: n, silent: silentAfter}
 		return
 	}
-	n.Liveness, n.Fault, n.LastBeat = m.Liveness, m.Fault, m.LastBeat
-	m.Node = n
+	if n.Decisions < m.Decisions {
+		return
+	}
+	m.Decisions, m.Admission, m.Scheduling = n.Decisions, n.Admission, n.Scheduling // the rest is what the node says of itself
 }
 
 // get returns a node, the zero value and false if there is none.
@@ -143,6 +145,19 @@ func (f *fleet) serving() []writ.NodeID {
 	return ids
 }
 
+// draining returns the nodes that are to become drained.
+func (f *fleet) draining() []writ.NodeID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []writ.NodeID
+	for id, m := range f.nodes {
+		if m.Scheduling == writ.SchedulingDraining {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // key finds the key of an approved node for opening a seal.
 func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error) {
 	return func(id seal.KeyID) (ed25519.PublicKey, error) {
@@ -186,17 +201,18 @@ func newer(b, a writ.Beat) bool {
 }
 
 // tick lets time pass for all nodes, as far as the queue works. It returns the nodes that are lost since.
-func (f *fleet) tick(passed time.Duration, queueWorks bool) (lost []writ.NodeID) {
+func (f *fleet) tick(now time.Time, passed time.Duration, queueWorks bool) (lost []writ.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
 		if queueWorks {
-			m.silent += passed
+			m.silent += min(passed, now.Sub(m.LastBeat)) // monotonic; a late look is no node's silence
 		}
 		switch {
 		case m.silent >= lostAfter:
 			if m.Liveness != writ.LivenessLost {
 				lost = append(lost, id)
+				m.active = nil // when it is back it learns what was given up
 			}
 			m.Liveness = writ.LivenessLost
 		case m.silent >= silentAfter:

@@ -31,6 +31,9 @@ func (t *turn) receive(m mail) error {
 		}
 	}
 	for _, a := range m.started {
+		if t.run.State.Ended() { // given up while the node was away
+			t.cancels[a.node] = true
+		}
 		if c := t.open(a.key); c != nil && c.Node == a.node && c.State == writ.CallQueued {
 			c.Started = t.now
 			if err := t.move(c, writ.CallRunning); err != nil {
@@ -49,6 +52,9 @@ func (t *turn) receive(m mail) error {
 		}
 	}
 	if m.stop != nil {
+		if m.done != nil && t.run.State.Ended() {
+			return writ.Errorf(writ.CodeConflict, "run %s is %s already", t.run.ID, t.run.State)
+		}
 		t.halt(*m.stop)
 	}
 	for _, key := range m.taken {
@@ -149,6 +155,9 @@ func (t *turn) overdue(key writ.JobKey) error {
 	return t.fail(c, writ.CallExpired, err)
 }
 
+// waitsForNode is the reason of calls that are out at a lost node and may wait for it.
+const waitsForNode = "its node is lost; the script said that it waits"
+
 // lose gives up what a lost node had: jobs that were sent to it end, unless the script said that it waits; what was never sent may
 // go elsewhere.
 func (t *turn) lose(node writ.NodeID) error {
@@ -165,25 +174,40 @@ func (t *turn) lose(node writ.NodeID) error {
 			}
 		case c.State == writ.CallPlanned && neverSent(c):
 			t.release(c)
+		case c.State.Sent():
+			c.Reason = waitsForNode
+			t.touch(c)
 		}
 	}
 	return nil
 }
 
-// halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop.
+// halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
+// already, because its script failed, does not wait for its calls any longer.
 func (t *turn) halt(why stop) {
-	if t.run.State.Ended() || t.run.Stop != nil {
+	switch {
+	case t.run.State.Ended():
+		return
+	case t.run.Stop == nil:
+		t.run.Stop, t.run.StopState, t.run.StopBy = why.err, why.state, why.by
+	case why.by.Before(t.run.StopBy):
+		t.run.StopBy = why.by
+	default:
 		return
 	}
-	t.run.Stop, t.run.StopState, t.run.StopBy = why.err, why.state, why.by
 	t.run.Reason = "ending: " + why.err.Message
 	t.runDirty, t.runMoved = true, true
 	for _, c := range t.calls {
 		if c.State.Sent() {
-			t.cancels[c.Node] = true
-			t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
+			t.callBack(c)
 		}
 	}
+}
+
+// callBack has a call that is out taken back, and its node told to stop.
+func (t *turn) callBack(c *journal.Call) {
+	t.cancels[c.Node] = true
+	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
 }
 
 // stoppedCall is the state of calls that the end of their run ends.

@@ -85,35 +85,20 @@ func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
 
 // adopt puts a verified roster into force. Open runs whose signer lost the right are cancelled.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
-	var open []*journal.Run
-	payloads := make(map[writ.RunID][]byte)
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	var open []writ.RunID
+	err := s.Journal.Write(ctx, func(tx *journal.Tx) (err error) {
 		if err := tx.AddRoster(roster.Version, text); err != nil {
 			return err
 		}
-		ids, err := tx.OpenRuns()
-		if err != nil {
-			return err
-		}
-		open = open[:0]
-		for _, id := range ids {
-			run, err := tx.Run(id)
-			if err != nil {
-				return err
-			}
-			if payloads[id], err = tx.Payload(run.Payload); err != nil {
-				return err
-			}
-			open = append(open, run)
-		}
-		return nil
+		open, err = tx.OpenRuns()
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
-	s.cancelRevoked(open, payloads)
+	s.cancelRevoked(ctx, open)
 	if s.fleet != nil {
 		for _, node := range s.fleet.serving() {
 			s.control(ctx, writ.Control{Node: node, Roster: roster.Version})
@@ -122,14 +107,30 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	return nil
 }
 
-// cancelRevoked cancels the runs whose signer may not have them run any more.
-func (s *Supervisor) cancelRevoked(open []*journal.Run, payloads map[writ.RunID][]byte) {
-	for _, run := range open {
-		_, err := s.verifier().SubmissionAt(payloads[run.ID], run.Accepted)
+// cancelRevoked cancels those of the runs whose signer may not have them run any more. It is asked again when a supervisor begins, so that a
+// crash after the adoption of a roster saves no run.
+func (s *Supervisor) cancelRevoked(ctx context.Context, open []writ.RunID) {
+	for _, id := range open {
+		var run *journal.Run
+		var signed []byte
+		err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+			if run, err = tx.Run(id); err != nil || run == nil {
+				return err
+			}
+			signed, err = tx.Payload(run.Payload)
+			return err
+		})
+		if err != nil || run == nil {
+			if ctx.Err() == nil {
+				s.Log.Error("whether a run may go on cannot be read", "run", id, "err", err)
+			}
+			continue
+		}
+		_, err = s.verifier().SubmissionAt(signed, run.Accepted)
 		switch writ.CodeOf(err) {
 		case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 			why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-			s.turns.post(run.ID, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
+			s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
 		}
 	}
 }

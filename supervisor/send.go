@@ -114,14 +114,18 @@ func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
 	if err := c.Move(writ.CallQueued); err != nil {
 		return err
 	}
-	c.Queued, c.Reason = t.now, ""
+	c.Queued = t.now
 	return t.addDelivery(tx, c)
 }
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more.
 func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 	c := t.open(lost.key)
-	if c == nil || c.Delivery != lost.delivery || t.run.Stop != nil && t.run.StopState != writ.RunFailed {
+	if c == nil || c.Delivery != lost.delivery {
+		return nil
+	}
+	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
+		t.callBack(c)
 		return nil
 	}
 	if c.State == writ.CallRunning {
@@ -143,6 +147,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call) error {
 		timeout = time.Duration(c.Options.Timeout) * time.Millisecond
 	}
 	c.Delivery++
+	c.Reason = ""
 	c.StartBy = earlier(t.now.Add(startWithin), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)

@@ -266,6 +266,13 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 	if err := t.moveRun(state); err != nil {
 		return err
 	}
+	if run.Deployment != "" {
+		next, err := tx.RunsAfter(run.Project, run.Deployment)
+		if err != nil {
+			return err
+		}
+		t.others = append(t.others, next...)
+	}
 	results, err := tx.ResultsDigest(run.ID)
 	if err != nil {
 		return err
@@ -308,7 +315,7 @@ func (t *turn) keep(tx *journal.Tx) error {
 }
 
 // afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.
-func (t *turn) afterCommit(ctx context.Context, m mail) error {
+func (t *turn) afterCommit(ctx context.Context, m mail) {
 	s := t.s
 	s.send(ctx, t.outgoing)
 	s.acknowledge(ctx, m.results)
@@ -325,9 +332,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) error {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
-		return s.wakeDeployment(ctx, t.run)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/sqldb"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -33,6 +34,10 @@ func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementA
 		answer, err = s.decideNode(ctx, verified)
 	default:
 		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision, statement.Kind())
+	}
+	if sqldb.IsDuplicate(err) { // it came twice at the same time, and the other was faster
+		known, err := s.answered(ctx, verified.Digest)
+		return orZero(known), err
 	}
 	if err == nil {
 		s.Log.Info("statement carried out", "caller", verified.Signer, "subject", statement.Subject, "decision", statement.Decision)
@@ -72,14 +77,10 @@ func record(tx *journal.Tx, v *identity.VerifiedStatement, answer link.Statement
 
 func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := writ.RunID(v.Statement.ID())
-	run, err := s.stored(ctx, id)
-	if err != nil {
+	if _, err := s.stored(ctx, id); err != nil {
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s is being cancelled", id)}
-	if run.State.Ended() {
-		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "run %s is %s already", id, run.State)
-	}
 	why := writ.Errorf(writ.CodeRunCancelled, "cancelled by %s", v.Signer)
 	if v.Statement.Reason != "" {
 		why.Message += ": " + v.Statement.Reason
@@ -115,24 +116,40 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 
 // decideNode changes the admission or scheduling of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	n := s.fleet.record(writ.NodeID(v.Statement.ID()))
-	if n == nil {
-		return link.StatementAnswer{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).WithHint("`writ node list` shows them")
-	}
-	if err := applyDecision(n, v.Statement.Decision); err != nil {
-		return link.StatementAnswer{}, err
-	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)}
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) error {
-		if err := tx.PutNode(n); err != nil {
+	var answer link.StatementAnswer
+	err := s.changeNode(ctx, writ.NodeID(v.Statement.ID()), func(tx *journal.Tx, n *journal.Node) error {
+		if n == nil {
+			return writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).WithHint("`writ node list` shows them")
+		}
+		if err := applyDecision(n, v.Statement.Decision); err != nil {
 			return err
 		}
+		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)}
 		return record(tx, v, answer)
+	})
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	return answer, nil
+}
+
+// changeNode lets change decide about a node, nil if there is none, as the journal has it.
+func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func(tx *journal.Tx, n *journal.Node) error) error {
+	var n *journal.Node
+	err := s.Journal.Write(ctx, func(tx *journal.Tx) (err error) {
+		if n, err = tx.Node(id); err != nil {
+			return err
+		}
+		if err := change(tx, n); err != nil {
+			return err
+		}
+		n.Decisions++
+		return tx.PutNode(n)
 	})
 	if err == nil {
 		s.fleet.put(*n)
 	}
-	return answer, err
+	return err
 }
 
 // applyDecision moves a node as a decision says. What it is already is success.

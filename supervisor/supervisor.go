@@ -116,5 +116,6 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 	if len(open) > 0 {
 		s.Log.Info("open runs go on", "runs", len(open), "calls_sent_again", len(sent), "epoch", s.epoch)
 	}
+	s.cancelRevoked(ctx, open)
 	return nil
 }

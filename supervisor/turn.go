@@ -38,7 +38,7 @@ type turn struct {
 	cancels  map[writ.NodeID]bool       // nodes to tell that the run is cancelled
 	withdraw map[writ.NodeID][]sending  // tasks to take back
 	rooms    map[writ.NodeID]bool       // nodes where room appeared
-	others   []writ.RunID               // runs whose calls may be sent now
+	others   []writ.RunID               // runs that may go on now
 }
 
 // settlement is a result that the run took, and the call as it was answered.
@@ -84,7 +84,8 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 	if err != nil {
 		return err
 	}
-	return written.afterCommit(ctx, m)
+	written.afterCommit(ctx, m)
+	return nil
 }
 
 // load reads a run, nil if it is unknown.

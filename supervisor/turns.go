@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -65,6 +66,21 @@ func (m *mail) add(n mail) {
 	}
 }
 
+// compact drops what is said twice: while a run cannot be written, the same is noticed every second.
+func (m *mail) compact() {
+	m.started, m.again, m.overdue = unique(m.started), unique(m.again), unique(m.overdue)
+	m.lost, m.taken = unique(m.lost), unique(m.taken)
+}
+
+func unique[T comparable](list []T) []T {
+	seen := make(map[T]bool, len(list))
+	return slices.DeleteFunc(list, func(v T) bool {
+		known := seen[v]
+		seen[v] = true
+		return known
+	})
+}
+
 // turns gives each run its mail, one turn at a time: mail that comes in during a turn waits for the next one and comes together.
 type turns struct {
 	take func(ctx context.Context, run writ.RunID, m mail) error
@@ -81,10 +97,31 @@ type turns struct {
 type box struct {
 	busy  bool
 	mails []mail
+	held  map[resultID]bool // in mails, or in the turn under way
 }
+
+// resultID tells results apart: nodes send them again until they are acknowledged.
+type resultID struct {
+	active
+	job writ.Digest
+}
+
+func (a *arrival) id() resultID { return resultID{active{a.result.JobKey, a.node}, a.result.Job} }
 
 func newTurns(take func(ctx context.Context, run writ.RunID, m mail) error, log *slog.Logger) *turns {
 	return &turns{take: take, log: log, boxes: make(map[writ.RunID]*box), wake: make(chan struct{}, 1), stalled: make(map[writ.RunID]bool)}
+}
+
+// postResult gives a result to a run. It reports false if the run has it already and could not write it yet: then nothing is kept.
+func (t *turns) postResult(a arrival) bool {
+	t.mu.Lock()
+	b := t.boxes[a.result.Run]
+	known := b != nil && b.held[a.id()]
+	t.mu.Unlock()
+	if !known {
+		t.post(a.result.Run, mail{results: []arrival{a}})
+	}
+	return !known
 }
 
 // post gives mail to a run, which gets a turn for it. An empty mail is a plain wake-up.
@@ -93,10 +130,13 @@ func (t *turns) post(run writ.RunID, m mail) {
 	defer t.mu.Unlock()
 	b := t.boxes[run]
 	if b == nil {
-		b = &box{}
+		b = &box{held: make(map[resultID]bool)}
 		t.boxes[run] = b
 	}
 	b.mails = append(b.mails, m)
+	for i := range m.results {
+		b.held[m.results[i].id()] = true
+	}
 	if !b.busy && !t.stalled[run] && len(b.mails) == 1 {
 		t.ready = append(t.ready, run)
 		t.signal()
@@ -182,9 +222,13 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 		if ctx.Err() == nil {
 			t.log.Warn("a run cannot advance; it is tried again", "run", run, "err", failed)
 		}
+		all.compact()
 		b.mails = append([]mail{all}, b.mails...)
 		t.stalled[run] = true
 		return
+	}
+	for i := range all.results {
+		delete(b.held, all.results[i].id())
 	}
 	switch {
 	case len(b.mails) > 0:

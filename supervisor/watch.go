@@ -24,6 +24,7 @@ const (
 type watcher struct {
 	s       *Supervisor
 	last    time.Time
+	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
 }
 
@@ -52,11 +53,12 @@ func (w *watcher) look(ctx context.Context) error {
 	s.turns.retry()
 
 	flushed, queueErr := w.generation(ctx)
-	lost := s.fleet.tick(passed, queueErr == nil)
+	w.lost = append(w.lost, s.fleet.tick(now, passed, queueErr == nil)...)
 	var sent []*journal.Call
 	var due []writ.JobKey
 	var overdue []writ.RunID
 	var used map[writ.NodeID]writ.Capacity
+	var empty []writ.NodeID // that are being drained
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		if sent, err = tx.SentCalls(); err != nil {
 			return err
@@ -67,14 +69,26 @@ func (w *watcher) look(ctx context.Context) error {
 		if overdue, err = tx.DueRuns(now); err != nil {
 			return err
 		}
+		for _, node := range s.fleet.draining() {
+			runs, err := tx.RunsOn(node)
+			if err != nil {
+				return err
+			}
+			if len(runs) == 0 {
+				empty = append(empty, node)
+			}
+		}
 		used, err = tx.Used()
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	if err := w.finishDrain(ctx, empty); err != nil {
+		return err
+	}
 	w.endOverdue(overdue, sent, now)
-	if err := w.giveUp(ctx, lost); err != nil {
+	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
 	if queueErr == nil {
@@ -93,6 +107,23 @@ func (w *watcher) look(ctx context.Context) error {
 		s.offer(ctx, node)
 	}
 	return w.announce(ctx, used)
+}
+
+// finishDrain lets nodes be drained on which nothing runs any more.
+func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
+	for _, node := range empty {
+		err := w.s.changeNode(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
+			runs, err := tx.RunsOn(node)
+			if err == nil && len(runs) == 0 && n.Scheduling == writ.SchedulingDraining {
+				n.Scheduling = writ.SchedulingDrained
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // generation reports whether the queue has lost everything since the last look. The mark makes the round trip through the very
@@ -115,15 +146,16 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		w.s.turns.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
 	}
 	for _, c := range sent {
-		if now.After(c.EndBy.Add(endGrace)) {
+		if now.After(c.EndBy.Add(endGrace)) && c.Reason != waitsForNode {
 			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
 		}
 	}
 }
 
 // giveUp tells every run with open calls on a lost node.
-func (w *watcher) giveUp(ctx context.Context, lost []writ.NodeID) error {
-	for _, node := range lost {
+func (w *watcher) giveUp(ctx context.Context) error {
+	for len(w.lost) > 0 {
+		node := w.lost[0]
 		w.s.Log.Error("node is lost", "node", w.s.fleet.name(node))
 		var runs []writ.RunID
 		err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -136,6 +168,7 @@ func (w *watcher) giveUp(ctx context.Context, lost []writ.NodeID) error {
 		for _, id := range runs {
 			w.s.turns.post(id, mail{lost: []writ.NodeID{node}})
 		}
+		w.lost = w.lost[1:]
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ type Node struct {
 	writ.Node
 	PublicKey []byte `json:"public_key"` // ed25519, 32 bytes
 	AgeKey    string `json:"age_key,omitempty"`
+	Decisions int    `json:"decisions,omitempty"` // how many were made about it: of two records the one with more is newer
 }
 
 // PutNode keeps a node, new or changed. Name and key are unique in the datacenter; a second node with either is an error that
@@ -29,6 +30,11 @@ func (tx *Tx) PutNode(n *Node) error {
 	return tx.exec(`INSERT INTO nodes (id, name, key_id, body) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, body = excluded.body`,
 		string(n.ID), n.Name, string(seal.IDOf(n.PublicKey)), body)
+}
+
+// Node returns a node, nil if there is none.
+func (tx *Tx) Node(id writ.NodeID) (*Node, error) {
+	return get[Node](tx, `SELECT body FROM nodes WHERE id = $1`, string(id))
 }
 
 // Nodes returns all nodes, by name. Removed ones stay, so that no id is ever used again.
@@ -75,6 +81,12 @@ func (tx *Tx) SpendToken(id string, key seal.KeyID) (bool, error) {
 // AddRoster keeps a roster version as it was signed.
 func (tx *Tx) AddRoster(version int, signed []byte) error {
 	return tx.exec(`INSERT INTO rosters (version, signed) VALUES ($1, $2)`, version, signed)
+}
+
+// RosterVersion returns the newest roster version, 0 if there is none.
+func (tx *Tx) RosterVersion() (version int, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&version)
+	return version, err
 }
 
 // Rosters returns the signed rosters after a version, oldest first.

@@ -1,0 +1,280 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// blockWrites keeps the journal's writer busy until the test lets it go.
+func (s *site) blockWrites() (release func()) {
+	gate := make(chan struct{})
+	done := make(chan error)
+	go func() {
+		done <- s.journal.Write(s.t.Context(), func(*journal.Tx) error { <-gate; return nil })
+	}()
+	synctest.Wait()
+	return func() {
+		close(gate)
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+func (s *site) cancel(id writ.RunID) (link.StatementAnswer, error) {
+	return s.Decide(s.t.Context(), s.sign(s.statement("run/"+string(id), "cancel")))
+}
+
+func (s *site) decide(node writ.NodeID, decision string) {
+	s.t.Helper()
+	if _, err := s.Decide(s.t.Context(), s.sign(s.statement("node/"+string(node), decision))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestACancelThatComesTooLateSaysSo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(2*time.Second))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		release := s.blockWrites()
+		time.Sleep(5 * time.Second) // the result is there and waits to be written
+		answered := make(chan error)
+		go func() {
+			_, err := s.cancel(id)
+			answered <- err
+		}()
+		synctest.Wait()
+		release()
+		if err := <-answered; writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("cancel = %v", err)
+		}
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
+func TestAFailingRunCanBeCutShort(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(9*time.Minute))
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+volume := import("volume")
+run := import("run")
+volume.create("v", {size_gib: 1})
+run.now().unix_ms
+run.fail("enough")
+`)
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		if _, err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(id, writ.RunFailed)
+		if took := time.Since(began); took > 35*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestTheSameStatementTwiceAtOnceHasOneAnswer(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		signed := s.sign(s.statement("node/"+string(n.id), "cordon"))
+		release := s.blockWrites()
+		var answers [2]link.StatementAnswer
+		var errs [2]error
+		var group sync.WaitGroup
+		for i := range answers {
+			group.Go(func() { answers[i], errs[i] = s.Decide(t.Context(), signed) })
+		}
+		synctest.Wait()
+		release()
+		group.Wait()
+		if err := errors.Join(errs[:]...); err != nil || answers[0] != answers[1] {
+			t.Errorf("answers %+v, %v", answers, err)
+		}
+	})
+}
+
+func TestAWordToStopThatGotLostIsSaidAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(9*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.queue.Cut(true)
+		if _, err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		s.halt()
+		s.queue.Cut(false)
+		s.start()
+		select {
+		case <-n.stopped:
+		case <-time.After(20 * time.Second):
+			t.Error("the node was not told to stop")
+		}
+		s.wantState(id, writ.RunCancelled)
+	})
+}
+
+func TestANodeThatReturnsLearnsWhatWasGivenUp(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(9*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		n.setSilent(true)
+		s.wantState(id, writ.RunFailed)
+		n.setSilent(false)
+		select {
+		case <-n.stopped:
+		case <-time.After(20 * time.Second):
+			t.Error("the node was not told to stop")
+		}
+	})
+}
+
+func TestACallMayWaitForALostNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(10*time.Minute))
+		id := s.submit(`
+volume := import("volume")
+volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
+`)
+		s.awaitCall(id, 1, writ.CallRunning)
+		n.setSilent(true) // past the call's end-by
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(1)
+	})
+}
+
+func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(20*time.Second))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.decide(n.id, "drain")
+		scheduling := func() (state writ.Scheduling) {
+			err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+				n, err := tx.Node(n.id)
+				state = n.Scheduling
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return state
+		}
+		time.Sleep(5 * time.Second)
+		if got := scheduling(); got != writ.SchedulingDraining {
+			t.Errorf("while it works the node is %s", got)
+		}
+		s.wantState(id, writ.RunSucceeded)
+		time.Sleep(3 * time.Second)
+		if got := scheduling(); got != writ.SchedulingDrained {
+			t.Errorf("after that the node is %s", got)
+		}
+		s.decide(n.id, "uncordon")
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+	})
+}
+
+func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := &testNode{site: s, name: "n1", key: newKey(t)}
+		welcome, err := n.claim(identity.Token{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := s.blockWrites()
+		var group sync.WaitGroup
+		for _, decision := range []string{"approve", "cordon"} {
+			signed := s.sign(s.statement("node/"+string(welcome.Node), decision))
+			group.Go(func() {
+				if _, err := s.Decide(t.Context(), signed); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		group.Wait()
+		err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			n, err := tx.Node(welcome.Node)
+			if n.Admission != writ.AdmissionApproved || n.Scheduling != writ.SchedulingCordoned {
+				t.Errorf("the node is %s and %s", n.Admission, n.Scheduling)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// revoke signs a roster in which alice, who is the root, keeps her key but may not deploy any more.
+func (s *site) revoke() {
+	s.t.Helper()
+	next, err := s.roster.Successor(time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var kept []identity.Binding
+	for _, b := range next.Bindings {
+		if b.Role != identity.Deployer && b.Role != identity.Admin {
+			kept = append(kept, b)
+		}
+	}
+	next.Bindings = kept
+	s.adopt(next)
+}
+
+func TestARevokedSignerDoesNotSlipThroughWhileTheRosterIsAdopted(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		signed := s.signPayload(s.payload(oneVolume))
+		s.revoke()
+		release := s.blockWrites()
+		adopted := make(chan error)
+		go func() {
+			_, err := s.AdoptRosters(context.Background(), s.rosters)
+			adopted <- err
+		}()
+		synctest.Wait()
+		submitted := make(chan error)
+		go func() {
+			_, err := s.Submit(context.Background(), signed)
+			submitted <- err
+		}()
+		synctest.Wait()
+		release()
+		if err := <-adopted; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-submitted; writ.CodeOf(err) != writ.CodeRoleMissing {
+			t.Errorf("Submit = %v", err)
+		}
+	})
+}
+
+func TestARosterThatWasAdoptedBeforeACrashStillCancels(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		id := s.submit(oneVolume)
+		s.revoke()
+		s.halt()
+		s.start() // adopts it before anything runs
+		s.halt()
+		s.start()
+		run, _ := s.wantState(id, writ.RunCancelled)
+		if run.Failure.Code != writ.CodeSignerRevoked {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+	})
+}
