@@ -20,9 +20,11 @@ import (
 const (
 	greetingLife = time.Minute
 	maxGreetings = 10_000
+	// maxPending bounds the nodes that wait for a statement: anybody who reaches the door can make one.
+	maxPending = 100
 )
 
-// greetings remembers the nonces that joiners were answered with, each for one claim within a minute. When there are too many the
+// greetings remembers the nonces that joiners were answered with, for the claims of the next minute. When there are too many the
 // oldest is forgotten: a stranger who says hello all the time cannot keep others out, because a joiner claims within milliseconds.
 type greetings struct {
 	mu    sync.Mutex
@@ -131,6 +133,10 @@ func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token
 			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent,
 		},
 		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey,
+	}
+	if token.ID == "" && s.fleet.count(writ.AdmissionPending) >= maxPending {
+		return nodes.Welcome{}, writ.Errorf(writ.CodeRateLimited, "%d nodes wait to be approved already", maxPending).
+			WithHint("join with a token, or have waiting ones rejected")
 	}
 	err := s.Journal.Write(ctx, func(tx *journal.Tx) error {
 		n.Joined = tx.Now

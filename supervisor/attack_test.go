@@ -3,11 +3,13 @@ package supervisor_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/seal"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -182,6 +184,19 @@ func TestLateWordsBringNothingBack(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		s.wantResources()
+	})
+}
+
+func TestStrangersCannotFillTheJournalWithNodes(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		var err error
+		for i := 0; i < 101 && err == nil; i++ {
+			_, err = (&testNode{site: s, name: fmt.Sprintf("stranger-%d", i), key: newKey(t)}).claim(identity.Token{})
+		}
+		if writ.CodeOf(err) != writ.CodeRateLimited {
+			t.Errorf("the hundred and first stranger: %v", err)
+		}
+		s.join("n1") // with a token
 	})
 }
 

@@ -145,6 +145,18 @@ func (f *fleet) serving() []writ.NodeID {
 	return ids
 }
 
+// count returns how many nodes stand so.
+func (f *fleet) count(admission writ.Admission) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if m.Admission == admission {
+			n++
+		}
+	}
+	return n
+}
+
 // draining returns the nodes that are to become drained.
 func (f *fleet) draining() []writ.NodeID {
 	f.mu.Lock()

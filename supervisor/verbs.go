@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -101,15 +100,10 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 	}
 }
 
-// decode reads the params of a verb strictly.
-func decode[T any](params json.RawMessage) (T, error) {
-	var p T
-	d := json.NewDecoder(bytes.NewReader(params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return p, writ.Errorf(writ.CodeBadRequest, "the parameters of the request cannot be read: %v", err)
-	}
-	return p, nil
+// decode reads the params of a verb.
+func decode[T any](params json.RawMessage) (p T, err error) {
+	err = link.Decode(params, &p)
+	return p, err
 }
 
 func (s *Supervisor) logs(ctx context.Context, p link.Logs) (lines []writ.LogLine, err error) {
