@@ -234,8 +234,19 @@ m.create("web", {
 })
 x := machine
 `)}})
+	warned := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "careless.tengo", Text: []byte(use + `
+params := {count: {type: "int", default: 2}}
+root := v.create("root", {size_gib: 1})
+for i := 0; i < 2; i++ {
+	h := m.create("web", {cpus: 2, memory_mib: 2048})
+	if h {
+		n.ping()
+	}
+}
+r.log(root == "root", root.name)
+`)}})
 	const golden = "testdata/diagnostics.txt"
-	got := r.String()
+	got := r.String() + "\n" + warned.String()
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,35 +22,52 @@ type checked struct {
 	scripts.Report
 }
 
+// unsaved is the name of a script that is read from the standard input and has none.
+const unsaved = "stdin.tengo"
+
 func (a *app) checkCommand() *cobra.Command {
-	return &cobra.Command{
+	var stdin, strict bool
+	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check scripts before they are signed",
 		Long: `Checks scripts without running anything: everything that is wrong is said at once, each with its place. It also tells what a
 script is: its parameters and the operations that its signature will allow.
 
+Warnings (W04xx among them) are said of what is possible and most likely a mistake; without --strict they change nothing.
 In GitHub Actions it annotates the files besides.`,
-		Example: "  writ check web.tengo\n  writ check -o json *.tengo",
+		Example: "  writ check web.tengo\n  writ check -o json *.tengo\n  writ check --stdin -o json web.tengo < unsaved",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exactly("FILE")(cmd, args)
+			switch {
+			case stdin && len(args) == 0:
+				args = []string{unsaved}
+			case stdin || len(args) == 0:
+				if err := exactly("FILE")(cmd, args); err != nil {
+					return err
+				}
 			}
-			return a.check(args)
+			return a.check(args, stdin, strict)
 		},
 	}
+	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from the standard input; FILE only says its name and where its modules are")
+	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
+	return cmd
 }
 
-func (a *app) check(paths []string) error {
+func (a *app) check(paths []string, stdin, strict bool) error {
 	all := []checked{}
-	mistakes := 0
+	mistakes, warnings := 0, 0
 	for _, path := range paths {
-		s, err := client.ReadScript(path)
+		s, err := a.scriptToCheck(path, stdin)
 		if err != nil {
 			return err
 		}
-		all = append(all, checked{path, s.Report.OK(), s.Report})
-		mistakes += s.Report.Errors()
+		errors := s.Report.Errors()
+		mistakes += errors
+		if strict {
+			warnings += len(s.Report.Diagnostics) + s.Report.More - errors
+		}
+		all = append(all, checked{path, s.Report.OK() && (!strict || len(s.Report.Diagnostics) == 0), s.Report})
 	}
 	err := a.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
 		var b strings.Builder
@@ -63,11 +82,38 @@ func (a *app) check(paths []string) error {
 	if os.Getenv("GITHUB_ACTIONS") == "true" {
 		a.annotate(all)
 	}
+	var found []string
 	if mistakes > 0 {
-		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", count(mistakes, "error"), strings.Join(badNames(all), ", ")).
+		found = append(found, count(mistakes, "error"))
+	}
+	if warnings > 0 {
+		found = append(found, count(warnings, "warning"))
+	}
+	if len(found) > 0 {
+		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "), strings.Join(badNames(all), ", ")).
 			WithHint("`writ explain CODE` tells more about each")
 	}
 	return nil
+}
+
+func (a *app) scriptToCheck(path string, stdin bool) (client.Script, error) {
+	if !stdin {
+		return client.ReadScript(path)
+	}
+	text, err := a.readStdin()
+	if err != nil {
+		return client.Script{}, err
+	}
+	return client.ReadScriptAs(path, text)
+}
+
+// readStdin reads a source from the standard input. What is too big is refused by whoever gets it, with a better message.
+func (a *app) readStdin() ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(a.In, scripts.MaxSource+1))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the standard input: %v", err)
+	}
+	return text, nil
 }
 
 func okNames(all []checked) (names []string) {
@@ -147,13 +193,26 @@ func describe(p scripts.Param) string {
 
 // annotate writes the diagnostics in the form that GitHub shows beside the lines of a file.
 func (a *app) annotate(all []checked) {
-	escape := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
-			fmt.Fprintf(a.Err, "::%s file=%s,line=%d,col=%d,title=%s::%s\n",
-				d.Severity, escape.Replace(c.File), d.Line, d.Column, d.Code, escape.Replace(d.Message))
+			text := d.Message
+			if d.Help != "" {
+				text += " (" + d.Help + ")"
+			}
+			fmt.Fprintf(a.Err, "::%s file=%s,line=%d,col=%d,endColumn=%d,title=%s::%s\n", d.Severity,
+				property.Replace(c.path(d)), d.Line, d.Column, d.Column+d.Width, property.Replace(d.Code), message.Replace(text))
 		}
 	}
+}
+
+// path returns the file that a diagnostic is about: the script, or a module beside it.
+func (c checked) path(d scripts.Diagnostic) string {
+	if d.File == filepath.Base(c.File) {
+		return c.File
+	}
+	return filepath.Join(filepath.Dir(c.File), d.File+".tengo")
 }
 
 // count writes a number with its noun.

@@ -31,6 +31,11 @@ func ReadScript(path string) (Script, error) {
 	if err != nil {
 		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
 	}
+	return ReadScriptAs(path, text)
+}
+
+// ReadScriptAs checks a text as if it were in the file, which need not exist: an editor has not saved it yet.
+func ReadScriptAs(path string, text []byte) (Script, error) {
 	beside, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/scripts"
+)
+
+// formatting is what a person wants of `writ fmt`; the zero value prints.
+type formatting struct {
+	diff, list, write bool
+}
+
+func (a *app) fmtCommand() *cobra.Command {
+	var f formatting
+	cmd := &cobra.Command{
+		Use:   "fmt FILE…",
+		Short: "Bring scripts into the one layout",
+		Long: `Prints scripts in the one layout that scripts have: tabs, one statement per line, one space where there is any. Comments and the
+meaning stay. A file that is - is the standard input.
+
+It ends with 0; with 1 if -d or -l found a script that is not formatted; with 2 if one cannot be read.`,
+		Example: "  writ fmt -w *.tengo\n  writ fmt -l .ci/*.tengo\n  writ fmt - < web.tengo",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly("FILE")(cmd, args)
+			}
+			return a.format(args, f)
+		},
+	}
+	cmd.Flags().BoolVarP(&f.diff, "diff", "d", false, "print what would change instead")
+	cmd.Flags().BoolVarP(&f.list, "list", "l", false, "print the names of files that would change instead")
+	cmd.Flags().BoolVarP(&f.write, "write", "w", false, "write files instead of printing")
+	return cmd
+}
+
+// format formats each file. One that cannot be read does not keep the others from it.
+func (a *app) format(paths []string, f formatting) error {
+	changes := false
+	var failed []error
+	for _, path := range paths {
+		changed, err := a.formatFile(path, f)
+		changes = changes || changed
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		for _, err := range failed[:len(failed)-1] {
+			a.Fail(err)
+		}
+		return failed[len(failed)-1]
+	}
+	if changes && (f.diff || f.list) && !f.write {
+		return &terminal.ExitError{Exit: writ.ExitFailed}
+	}
+	return nil
+}
+
+// formatFile reports whether the file is not as it should be.
+func (a *app) formatFile(path string, f formatting) (changed bool, err error) {
+	text, err := a.readSource(path)
+	if err != nil {
+		return false, err
+	}
+	formatted, err := scripts.Format(scripts.Source{Name: path, Text: text})
+	if err != nil {
+		return false, err
+	}
+	changed = !bytes.Equal(text, formatted)
+	switch {
+	case f.write && path == "-":
+		return changed, writ.Errorf(writ.CodeUsage, "the standard input cannot be written").WithHint("leave -w out")
+	case f.write && changed:
+		if err := replaceFile(path, formatted); err != nil {
+			return changed, writ.Errorf(writ.CodeUsage, "cannot write the script: %v", err)
+		}
+	case !f.write && !f.diff && !f.list:
+		_, err = a.Out.Write(formatted)
+	}
+	if changed && f.list {
+		_, err = fmt.Fprintln(a.Out, terminal.Clean(path))
+	}
+	if changed && f.diff {
+		name := terminal.Clean(path)
+		_, err = io.WriteString(a.Out, terminal.CleanLines(string(diff.Diff(name, text, name+" (formatted)", formatted))))
+	}
+	return changed, err
+}
+
+func (a *app) readSource(path string) ([]byte, error) {
+	if path == "-" {
+		return a.readStdin()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, scripts.MaxSource+1))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+	}
+	return text, nil
+}
+
+// replaceFile gives a file a new content, completely or not at all. It keeps its mode, and stays where a link to it points.
+func replaceFile(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // in vain once it is renamed
+	_, err = temp.Write(text)
+	if err := errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
