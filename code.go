@@ -34,13 +34,14 @@ const (
 
 // The codes. Each has one row in Codes.
 const (
-	CodeInternal    Code = "INTERNAL"
-	CodeBadRequest  Code = "BAD_REQUEST"
-	CodeUsage       Code = "USAGE"
-	CodeNotFound    Code = "NOT_FOUND"
-	CodeConflict    Code = "CONFLICT"
-	CodeTimeout     Code = "TIMEOUT"
-	CodeUnreachable Code = "UNREACHABLE"
+	CodeInternal         Code = "INTERNAL"
+	CodeBadRequest       Code = "BAD_REQUEST"
+	CodeUsage            Code = "USAGE"
+	CodeMethodNotAllowed Code = "METHOD_NOT_ALLOWED"
+	CodeNotFound         Code = "NOT_FOUND"
+	CodeConflict         Code = "CONFLICT"
+	CodeTimeout          Code = "TIMEOUT"
+	CodeUnreachable      Code = "UNREACHABLE"
 
 	CodeTooLarge            Code = "TOO_LARGE"
 	CodePayloadMalformed    Code = "PAYLOAD_MALFORMED"
@@ -117,6 +118,7 @@ type CodeInfo struct {
 var Codes = []CodeInfo{
 	{CodeInternal, Internal, false, 500, ExitFailed, "Something broke inside writ. The log of the process that answered has the details under the request id."},
 	{CodeBadRequest, Invalid, false, 400, ExitUsage, "The request does not have the form that the API describes; the message names the place."},
+	{CodeMethodNotAllowed, Invalid, false, 405, ExitUsage, "The address does not take this HTTP method; the header Allow names those that it takes."},
 	{CodeUsage, Invalid, false, 400, ExitUsage, "The command line cannot be understood. `--help` shows what the command takes."},
 	{CodeNotFound, NotFound, false, 404, ExitNotFound, "There is nothing under this name or id."},
 	{CodeConflict, Conflict, false, 409, ExitConflict, "What you changed has changed meanwhile. Look at it again, then decide."},

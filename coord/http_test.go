@@ -150,7 +150,7 @@ func TestInventedMethodsMakeNoMetrics(t *testing.T) {
 		status, body := p.read(p.request(method, "/v1/runs", func(*http.Request) {}))
 		wantProblem(t, method, status, body, writ.CodeBadRequest)
 	}
-	if _, text := p.get("/metrics"); strings.Contains(text, "BREW") || !strings.Contains(text, `writ_http_requests_total{method="other",route="none",status="400"} 2`) {
+	if _, text := p.get("/metrics"); strings.Contains(text, "BREW") || !strings.Contains(text, `writ_http_requests_total{method="other",route="none",status="405"} 2`) {
 		t.Errorf("the metrics:\n%s", text)
 	}
 }
@@ -513,3 +513,28 @@ type answer struct {
 func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(int)             {}
 func (a *answer) Write(b []byte) (int, error) { a.body = append(a.body, b...); return len(b), nil }
+
+func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
+	p := start(t, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.PublicURL+"/v1/runs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := p.client.Client.(*http.Client)
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET" {
+		t.Errorf("DELETE: %s, Allow %q", response.Status, response.Header.Get("Allow"))
+	}
+	response, err = client.Head(p.PublicURL + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("HEAD /healthz: %s", response.Status)
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"writ"
 	"writ/coord/api"
@@ -17,12 +19,14 @@ import (
 // asked first stands here.
 func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
 	r := chi.NewRouter()
-	r.Use(c.observe, c.guard, c.sameOrigin, c.strictRegistration)
+	var router chi.Routes = r
+	r.Use(c.observe, c.guard, c.sameOrigin, c.strictRegistration, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
+		w.Header().Set("Allow", allowed(router, r.URL.Path))
+		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
 	})
 	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{unknownParameters}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
@@ -35,6 +39,17 @@ func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
 	r.Get(link.Path, c.links.ServeHTTP)
 	pages.Register(r)
 	return r
+}
+
+// allowed lists the methods that an address takes, as the header Allow does.
+func allowed(routes chi.Routes, path string) string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if routes.Match(chi.NewRouteContext(), method, path) {
+			methods = append(methods, method)
+		}
+	}
+	return strings.Join(methods, ", ")
 }
 
 // registrationsPath is where supervisors ask for a place in the roster.

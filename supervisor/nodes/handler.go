@@ -65,7 +65,7 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 		h.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "%s does not take %s", r.URL.Path, r.Method))
+		h.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s does not take %s", r.URL.Path, r.Method))
 	})
 	return r
 }

@@ -139,7 +139,7 @@ func TestBadRequestsAreProblems(t *testing.T) {
 		{"NoDigest", "GET", "/v1/payloads/abc", "", 400},
 		{"NoVersion", "GET", "/v1/rosters?after=-1", "", 400},
 		{"NoSuchPath", "GET", "/v1/admin", "", 404},
-		{"WrongMethod", "GET", "/v1/join/hello", "", 400},
+		{"WrongMethod", "GET", "/v1/join/hello", "", 405},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			request, err := http.NewRequestWithContext(t.Context(), tt.method, c.URL+tt.path, strings.NewReader(tt.body))
