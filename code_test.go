@@ -33,7 +33,7 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 	upperSnake := regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
 	exits := []int{writ.ExitFailed, writ.ExitUsage, writ.ExitDenied, writ.ExitNotFound, writ.ExitConflict, writ.ExitTimeout, writ.ExitUnreachable}
 	statuses := map[writ.Kind][]int{
-		writ.Invalid:     {400, 413, 422, 501},
+		writ.Invalid:     {400, 405, 413, 422, 501},
 		writ.Denied:      {403},
 		writ.NotFound:    {404, 422},
 		writ.Conflict:    {409},

@@ -91,7 +91,7 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		wantProblem(t, path, status, body, want)
 	}
 	status, body := p.post("/v1/runs", nil)
-	wantProblem(t, "POST /v1/runs", status, body, writ.CodeBadRequest)
+	wantProblem(t, "POST /v1/runs", status, body, writ.CodeMethodNotAllowed)
 	good, err := json.Marshal(api.NewRegistration{Name: "north", Key: make([]byte, 32), Nonce: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestInventedMethodsMakeNoMetrics(t *testing.T) {
 	p := start(t, nil)
 	for _, method := range []string{"BREW", "WHEN"} {
 		status, body := p.read(p.request(method, "/v1/runs", func(*http.Request) {}))
-		wantProblem(t, method, status, body, writ.CodeBadRequest)
+		wantProblem(t, method, status, body, writ.CodeMethodNotAllowed)
 	}
 	if _, text := p.get("/metrics"); strings.Contains(text, "BREW") || !strings.Contains(text, `writ_http_requests_total{method="other",route="none",status="405"} 2`) {
 		t.Errorf("the metrics:\n%s", text)
