@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"writ/runner/queue/redisqueue"
 	"writ/scripts/evaluator"
 )
 
@@ -13,5 +14,6 @@ func main() {
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
 	}
+	redisqueue.Silence() // what it would write beside the log is in the errors that are logged
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }
