@@ -228,15 +228,24 @@ func (a *app) examineKey(c *client.Client, roster *identity.Roster) finding {
 
 func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 
-// examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would.
+// examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would, and says what confines it.
 func examineEvaluator(ctx context.Context) finding {
-	f := finding{Check: "script sandbox", State: healthy, Detail: "a confined child evaluated a script"}
+	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux, where nothing keeps a process from limiting itself"}
 	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler))
 	defer func() { _ = end() }() // the children are gone with this process at the latest
-	bundle := scripts.Bundle{Main: scripts.Source{Name: "doctor.tengo", Text: []byte("a := 1 + 1\n")}}
-	if _, err := evaluator.Pass(ctx, bundle, scripts.Inputs{}, nil); err != nil {
-		f.State, f.Detail = ill, "a supervisor cannot evaluate scripts here: "+err.Error()
-		f.Fix = "a Linux kernel 6.2 or newer with Landlock and seccomp; without them run supervisors elsewhere"
+	layers, err := evaluator.Confinement(ctx)
+	if err == nil {
+		bundle := scripts.Bundle{Main: scripts.Source{Name: "doctor.tengo", Text: []byte("a := 1 + 1\n")}}
+		_, err = evaluator.Pass(ctx, bundle, scripts.Inputs{}, nil)
+	}
+	if err != nil {
+		f.Detail = "a supervisor cannot evaluate scripts here: " + err.Error()
+		return f
+	}
+	f.State, f.Detail, f.Fix = healthy, "a script was evaluated; what held it: "+strings.Join(layers.Held(), ", "), ""
+	if missing := layers.Missing(); len(missing) > 0 {
+		f.State, f.Detail = doubtful, f.Detail+"; missing: "+strings.Join(missing, "; ")
+		f.Fix = "boot a kernel with Landlock (5.13 or newer, in its lsm= list) and seccomp, and let containers use both"
 	}
 	return f
 }

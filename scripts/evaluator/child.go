@@ -21,11 +21,31 @@ type child struct {
 	in       *os.File // requests go in here
 	out      *os.File // answers come out here
 	deaths   *os.File // what it writes when it dies
+	layers   Layers   // what confines it, as it says
 	programs map[writ.Digest]bool
 }
 
-// startChild starts a process. Its files are pipes, so that every wait can have an end.
-func startChild(executable string) (*child, error) {
+// startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can have an end.
+func startChild(ctx context.Context, executable string) (*child, error) {
+	c, err := launch(executable)
+	if err != nil {
+		return nil, err
+	}
+	w := c.watch(ctx)
+	defer context.AfterFunc(ctx, w.wake)()
+	var g greeting
+	if err := w.readFrame(&g); err != nil {
+		words := c.end()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("start a child: %w (%s) %s", err, c.cmd.ProcessState, words)
+	}
+	c.layers = g.Layers
+	return c, nil
+}
+
+func launch(executable string) (*child, error) {
 	var ends [3][2]*os.File // each with the end to read and the one to write
 	closeAll := func() {
 		for _, pair := range ends {
@@ -96,28 +116,16 @@ func (c *child) ask(ctx context.Context, r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1}
-	defer context.AfterFunc(ctx, watch.wake)()
-	if err := watch.write(frame); errors.Is(err, syscall.EPIPE) {
+	w := c.watch(ctx)
+	defer context.AfterFunc(ctx, w.wake)()
+	if err := w.write(frame); errors.Is(err, syscall.EPIPE) {
 		return nil, errGone
 	} else if err != nil {
 		return nil, err
 	}
-	var head [frameHead]byte
-	if err := watch.read(head[:]); err != nil {
-		return nil, err
-	}
-	size, err := frameSize(head[:])
-	if err != nil {
-		return nil, err
-	}
-	body := make([]byte, size)
-	if err := watch.read(body); err != nil {
-		return nil, err
-	}
 	var a answer
-	if err := cbor.Unmarshal(body, &a); err != nil {
-		return nil, fmt.Errorf("read frame: %w", err)
+	if err := w.readFrame(&a); err != nil {
+		return nil, err
 	}
 	return &a, nil
 }
@@ -139,6 +147,10 @@ type watch struct {
 	child *child
 	began time.Time
 	cpu   time.Duration // that the child had used when it was first looked at, -1 before
+}
+
+func (c *child) watch(ctx context.Context) *watch {
+	return &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1}
 }
 
 // wake makes a wait look at ctx.
@@ -196,6 +208,25 @@ func (w *watch) read(buf []byte) error {
 		if err := w.judge(err); err != nil {
 			return fmt.Errorf("read frame: %w", err)
 		}
+	}
+	return nil
+}
+
+func (w *watch) readFrame(v any) error {
+	var head [frameHead]byte
+	if err := w.read(head[:]); err != nil {
+		return err
+	}
+	size, err := frameSize(head[:])
+	if err != nil {
+		return err
+	}
+	body := make([]byte, size)
+	if err := w.read(body); err != nil {
+		return err
+	}
+	if err := cbor.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("read frame: %w", err)
 	}
 	return nil
 }

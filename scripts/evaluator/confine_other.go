@@ -10,7 +10,7 @@ import (
 )
 
 // confine refuses: the limits of a child are never optional, and elsewhere than on Linux there are none that hold.
-func confine() error { return errors.New("children are confined on Linux only") }
+func confine() (Layers, error) { return nil, errors.New("children are confined on Linux only") }
 
 func cpuUsed() time.Duration { return 0 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,13 +30,20 @@ func TestMain(m *testing.M) {
 		os.Exit(evaluator.Main())
 	case len(os.Args) == 2 && os.Args[1] == "glutton":
 		os.Exit(glutton())
+	case len(os.Args) == 3 && os.Args[1] == "intruder":
+		os.Exit(intrude(os.Args[2], true))
+	case len(os.Args) == 3 && os.Args[1] == "visitor":
+		os.Exit(intrude(os.Args[2], false))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(builtHere)
+		os.Exit(code)
+	}))
 }
 
 // glutton is a child that takes memory until it is stopped.
 func glutton() int {
-	if err := evaluator.Confine(); err != nil {
+	if _, err := evaluator.Confine(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -46,29 +54,38 @@ func glutton() int {
 	return len(all) >> 20
 }
 
+// builtHere is the directory of a binary that was built for these tests, if one was.
+var builtHere string
+
+// plainChild is this test binary, built without the race detector: one that has it does not start under the limit on memory.
 var plainChild = sync.OnceValues(func() (string, error) {
 	if !raceEnabled {
 		return os.Executable()
 	}
-	dir, err := os.MkdirTemp("", "evaluator")
-	if err != nil {
+	var err error
+	if builtHere, err = os.MkdirTemp("", "evaluator"); err != nil {
 		return "", err
 	}
-	binary := filepath.Join(dir, "child")
-	out, err := exec.Command("go", "build", "-o", binary, "./internal/child").CombinedOutput()
+	binary := filepath.Join(builtHere, "child")
+	out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return binary, nil
 })
 
-func newPool(t testing.TB, size int) *evaluator.Pool {
+func childBinary(t testing.TB) string {
 	t.Helper()
 	binary, err := plainChild()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &evaluator.Pool{Executable: binary, Size: size}
+	return binary
+}
+
+func newPool(t testing.TB, size int) *evaluator.Pool {
+	t.Helper()
+	p := &evaluator.Pool{Executable: childBinary(t), Size: size}
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -198,16 +215,39 @@ func TestChildThatDiedIdleCostsNothing(t *testing.T) {
 }
 
 func TestChildStopsAtItsMemory(t *testing.T) {
-	if raceEnabled {
-		t.Skip("a binary with the race detector does not start under the limit")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(self, "glutton").CombinedOutput()
+	out, err := exec.Command(childBinary(t), "glutton").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "out of memory") && !strings.Contains(string(out), "cannot allocate") {
 		t.Errorf("a child that takes 1 GiB: %v\n%.300s", err, out)
+	}
+}
+
+func TestPoolSaysOnceWhatConfinesItsChildren(t *testing.T) {
+	var text strings.Builder
+	pool := newMoodyPool(t)
+	pool.Log = slog.New(slog.NewTextHandler(&text, nil))
+	layers, err := pool.Confinement(t.Context())
+	want := evaluator.Layers{{Name: "air", Detail: "thin"}, {Name: "wall", Missing: "nobody built it"}}
+	if diff := cmp.Diff(want, layers); diff != "" || err != nil {
+		t.Errorf("Confinement (-want +got), %v:\n%s", err, diff)
+	}
+	if n := len(pool.Idle()); n != 1 {
+		t.Errorf("%d children wait for work, want the one that was asked", n)
+	}
+	_, _ = pool.Pass(t.Context(), bundle("// please die"), everything, nil)
+	finish(t, pool, bundle(facts)) // in another child
+	if n := strings.Count(text.String(), "nobody built it"); n != 1 || !strings.Contains(text.String(), "air (thin)") {
+		t.Errorf("the log speaks %d times of what is missing, want once, and what is not:\n%s", n, &text)
+	}
+}
+
+func TestHostWhereNoChildLivesIsNotTheScriptsFault(t *testing.T) {
+	pool := &evaluator.Pool{Executable: "/bin/false", Size: 1}
+	_, err := pool.Confinement(t.Context())
+	if err == nil || writ.CodeOf(err) == writ.CodeEvaluatorCrashed {
+		t.Errorf("Confinement = %v (%s)", err, writ.CodeOf(err))
+	}
+	if _, err = pool.Pass(t.Context(), bundle(facts), everything, nil); err == nil || writ.CodeOf(err) == writ.CodeEvaluatorCrashed {
+		t.Errorf("Pass = %v (%s)", err, writ.CodeOf(err))
 	}
 }
 
@@ -265,6 +305,20 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		_ = evaluator.ReadRequest(frame) // must neither panic nor take memory that the frame does not hold
 	})
+}
+
+// BenchmarkStart is the cost of a new child, up to the moment at which it is confined and waits for a pass.
+func BenchmarkStart(b *testing.B) {
+	binary := childBinary(b)
+	for b.Loop() {
+		pool := &evaluator.Pool{Executable: binary, Size: 1}
+		if _, err := pool.Confinement(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if err := pool.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // BenchmarkPass puts a pass in a child beside the same pass in this process, for a small and a middling run.

@@ -10,13 +10,18 @@ import (
 	"writ/scripts"
 )
 
-// A frame is a length of four bytes, big end first, and so many bytes of deterministic CBOR. The parent writes requests, the child
-// answers each with one frame.
+// A frame is a length of four bytes, big end first, and so many bytes of deterministic CBOR. The child greets with one; then the parent
+// writes requests, and the child answers each with one frame.
 
 // maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
 const maxFrame = 16 << 20
 
 const frameHead = 4
+
+// greeting is the first frame of a child, written when it is confined.
+type greeting struct {
+	Layers Layers `json:"layers"`
+}
 
 // request asks for a pass.
 type request struct {

@@ -14,8 +14,9 @@ import (
 )
 
 // Pool evaluates in children of this process: this binary, started again with `evaluator` as its only argument, without environment,
-// with limits on memory, CPU time and files. A script that kills its child costs one pass: that pass is an EVALUATOR_CRASHED error, the
-// child is replaced, and nothing else notices. Children are started when they are needed and kept; Close ends them.
+// with limits on memory, CPU time and files, and behind every other Layer that the kernel has. A script that kills its child costs one
+// pass: that pass is an EVALUATOR_CRASHED error, the child is replaced, and nothing else notices. Children are started when they are
+// needed and kept; Close ends them.
 //
 // Whatever uses a Pool must call Main, and nothing else, when IsChild says so.
 type Pool struct {
@@ -26,8 +27,9 @@ type Pool struct {
 	once  sync.Once
 	slots chan struct{} // one for each child that may be at work
 
-	mu   sync.Mutex
-	idle []*child // the last used last
+	mu     sync.Mutex
+	idle   []*child // the last used last
+	layers Layers   // of the first child; nil before there was one
 }
 
 var _ scripts.Evaluator = (*Pool)(nil)
@@ -42,18 +44,49 @@ func (p *Pool) prepare() {
 	})
 }
 
-// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up.
-func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+// enter waits until another child may be at work, and leave ends that.
+func (p *Pool) enter(ctx context.Context) error {
 	p.prepare()
 	select {
 	case p.slots <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return scripts.Outcome{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	defer func() { <-p.slots }()
+}
+
+func (p *Pool) leave() { <-p.slots }
+
+// Confinement returns what confines children, as the first one said; if there was none yet, one is started. A supervisor asks when it
+// starts, so that a host on which no child can live is known before there is a run. The error says why none can.
+func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	p.mu.Lock()
+	layers := p.layers
+	p.mu.Unlock()
+	if layers == nil {
+		c, err := p.start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.give(c)
+		layers = c.layers
+	}
+	return slices.Clone(layers), nil
+}
+
+// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up.
+func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	if err := p.enter(ctx); err != nil {
+		return scripts.Outcome{}, err
+	}
+	defer p.leave()
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Journal: journal}
 	for {
-		c, fresh, err := p.take(r.Program)
+		c, fresh, err := p.take(ctx, r.Program)
 		if err != nil {
 			return scripts.Outcome{}, err
 		}
@@ -77,18 +110,46 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 }
 
 // take returns a child that has the program, else the one that was used last, else a fresh one.
-func (p *Pool) take(program writ.Digest) (c *child, fresh bool, err error) {
+func (p *Pool) take(ctx context.Context, program writ.Digest) (c *child, fresh bool, err error) {
 	if c := p.kept(program); c != nil {
 		return c, false, nil
 	}
+	c, err = p.start(ctx)
+	return c, true, err
+}
+
+// start starts a child. What confines the first one is told to the log.
+func (p *Pool) start(ctx context.Context) (*child, error) {
 	executable := p.Executable
 	if executable == "" {
+		var err error
 		if executable, err = ownBinary(); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	c, err = startChild(executable)
-	return c, true, err
+	c, err := startChild(ctx, executable)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	first := p.layers == nil
+	p.layers = c.layers
+	p.mu.Unlock()
+	if first {
+		p.tell(c.layers)
+	}
+	return c, nil
+}
+
+func (p *Pool) tell(layers Layers) {
+	if p.Log == nil {
+		return
+	}
+	if missing := layers.Missing(); len(missing) > 0 {
+		p.Log.Warn("scripts are evaluated behind fewer walls than there could be", "held", layers.Held(), "missing", missing)
+		return
+	}
+	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
 func (p *Pool) kept(program writ.Digest) *child {

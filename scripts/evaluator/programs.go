@@ -80,3 +80,6 @@ func (e *InProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scri
 	}
 	return c.pass(ctx, inputs, journal)
 }
+
+// Confinement returns nil: nothing holds a script that is evaluated in this process.
+func (e *InProcess) Confinement(context.Context) (Layers, error) { return nil, nil }

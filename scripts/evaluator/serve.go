@@ -36,19 +36,23 @@ func Main() int {
 	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
 	debug.SetMemoryLimit(maxMemory * 6 / 10)
-	if err := confine(); err != nil {
+	layers, err := confine()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
 		return 1
 	}
-	if err := serve(os.Stdin, os.Stdout, cpuUsed); err != nil {
+	if err := serve(os.Stdin, os.Stdout, layers, cpuUsed); err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator:", err)
 		return 1
 	}
 	return 0
 }
 
-// serve answers requests until in ends. Used says how much CPU time the process has had.
-func serve(in io.Reader, out io.Writer, used func() time.Duration) error {
+// serve greets, then answers requests until in ends. Used says how much CPU time the process has had.
+func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration) error {
+	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
+		return err
+	}
 	var kept programs
 	for {
 		var r request
@@ -62,17 +66,24 @@ func serve(in io.Reader, out io.Writer, used func() time.Duration) error {
 			return err
 		}
 		a.Retire = a.Outcome != nil && used() > retireCPU
-		frame, err := appendFrame(a)
-		if err != nil {
+		if err := writeFrame(out, a); err != nil {
 			return err
-		}
-		if _, err := out.Write(frame); err != nil {
-			return fmt.Errorf("write frame: %w", err)
 		}
 		if a.Retire {
 			return nil
 		}
 	}
+}
+
+func writeFrame(out io.Writer, v any) error {
+	frame, err := appendFrame(v)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(frame); err != nil {
+		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
 }
 
 func answerTo(kept *programs, r *request) (*answer, error) {

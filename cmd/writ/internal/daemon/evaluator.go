@@ -1,16 +1,15 @@
-//go:build !race
-
 package daemon
 
 import (
-	"log/slog"
+	"context"
 
 	"writ/scripts"
 	"writ/scripts/evaluator"
 )
 
-// NewEvaluator returns what evaluates scripts, in children of this process, and what ends the children.
-func NewEvaluator(log *slog.Logger) (scripts.Evaluator, func() error) {
-	pool := &evaluator.Pool{Log: log}
-	return pool, pool.Close
+// Evaluator carries out passes and knows what holds the scripts.
+type Evaluator interface {
+	scripts.Evaluator
+	// Confinement says what confines those that are evaluated; nil means nothing. The error says why none can be.
+	Confinement(ctx context.Context) (evaluator.Layers, error)
 }

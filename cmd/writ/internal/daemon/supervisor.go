@@ -114,6 +114,9 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, queue.Close()) }()
 	evaluator, endChildren := NewEvaluator(s.Log)
 	defer func() { err = errors.Join(err, endChildren()) }()
+	if _, err := evaluator.Confinement(ctx); err != nil { // its log says what it found
+		return fmt.Errorf("make a place to evaluate scripts: %w", err)
+	}
 
 	log := s.Log.With("dc", datacenter.Name)
 	super, err := supervisor.Open(ctx, supervisor.Config{

@@ -1,0 +1,127 @@
+package evaluator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ/scripts/evaluator"
+)
+
+// intrusion is something that a child must not be able to do.
+type intrusion struct {
+	try   func() error
+	want  error // how the kernel refuses it; nil if it ends the process
+	privy bool  // not everybody may do it without walls, or those who do get stuck
+}
+
+// intrude tries one thing, in a thread that was there before the walls and in one that came later, and prints how each attempt ended.
+func intrude(name string, confined bool) int {
+	try := intrusions[name].try
+	ready, walls, ends := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		close(ready)
+		<-walls
+		ends <- try()
+	}()
+	<-ready
+	if confined {
+		if _, err := evaluator.Confine(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	close(walls)
+	tell(<-ends)
+	if confined { // a second time means something else to those who could
+		go func() {
+			runtime.LockOSThread()
+			ends <- try()
+		}()
+		tell(<-ends)
+	}
+	return 0
+}
+
+func tell(err error) {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		err = number
+	}
+	fmt.Println(err)
+}
+
+// runIntruder starts this binary with a file that is none of its business, and returns what it says and how it was killed, 0 if it was
+// not.
+func runIntruder(t *testing.T, kind, name string) (says string, by syscall.Signal) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "inherited")
+	if err := os.WriteFile(file, []byte("a secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = inherited.Close() }()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // an attempt that gets stuck did not get through either, but says so
+	defer stop()
+	cmd := exec.CommandContext(ctx, childBinary(t), kind, name)
+	cmd.Dir = dir
+	cmd.Env = []string{}
+	cmd.ExtraFiles = []*os.File{inherited}
+	out, err := cmd.CombinedOutput()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		by = status.Signal()
+	} else if err != nil {
+		t.Fatalf("%s %q: %v\n%s", kind, name, err, out)
+	}
+	return strings.TrimSpace(string(out)), by
+}
+
+// needLayer skips a test of what this kernel does not have.
+func needLayer(t testing.TB, name string) {
+	t.Helper()
+	layers, err := newPool(t, 1).Confinement(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range layers {
+		if l.Name == name && l.Missing != "" {
+			t.Skipf("%s: %s", name, l.Missing)
+		}
+	}
+}
+
+func TestChildCanDoNothingButCompute(t *testing.T) {
+	needLayer(t, evaluator.LayerSeccomp)
+	for name, i := range intrusions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			says, by := runIntruder(t, "intruder", name)
+			switch {
+			case i.want == nil && by != syscall.SIGSYS:
+				t.Errorf("it ended by %v and said %q, want it killed", by, says)
+			case i.want != nil && says != i.want.Error()+"\n"+i.want.Error():
+				t.Errorf("it said %q (%v), want %q twice", says, by, i.want)
+			}
+			if i.privy {
+				return
+			}
+			if says, _ := runIntruder(t, "visitor", name); says == syscall.EPERM.Error() {
+				t.Errorf("a process without walls said %q: the attempt proves nothing", says)
+			}
+		})
+	}
+}
