@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		os.Exit(evaluator.Main())
 	case len(os.Args) == 2 && os.Args[1] == "glutton":
 		os.Exit(glutton())
+	case len(os.Args) == 2 && os.Args[1] == "pauper":
+		os.Exit(pauper())
 	case len(os.Args) == 3 && os.Args[1] == "intruder":
 		os.Exit(intrude(os.Args[2], true))
 	case len(os.Args) == 3 && os.Args[1] == "visitor":

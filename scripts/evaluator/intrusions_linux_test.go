@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unsafe"
 
+	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 
 	"writ/scripts/evaluator"
@@ -107,6 +109,38 @@ var intrusions = map[string]intrusion{
 	}},
 	"bpf":      {privy: true, try: call(unix.SYS_BPF)},
 	"io_uring": {privy: true, try: call(unix.SYS_IO_URING_SETUP, 1)},
+}
+
+// pauper is a child on a kernel that has neither Landlock nor seccomp any more. It prints what it lacks.
+func pauper() int {
+	err := seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: seccomp.Policy{
+		DefaultAction: seccomp.ActionAllow,
+		Syscalls: []seccomp.SyscallGroup{{
+			Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"landlock_create_ruleset", "seccomp"},
+		}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	layers, err := evaluator.Confine()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for _, name := range layers.Missing() {
+		fmt.Println(name)
+	}
+	return 0
+}
+
+func TestChildLivesWithoutWhatItsKernelLacks(t *testing.T) {
+	needLayer(t, evaluator.LayerSeccomp)
+	out, err := exec.Command(childBinary(t), "pauper").CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(lines) != 2 || !strings.HasPrefix(lines[0], evaluator.LayerLandlock+": ") || !strings.HasPrefix(lines[1], evaluator.LayerSeccomp+": ") {
+		t.Errorf("without Landlock and seccomp (%v):\n%s", err, out)
+	}
 }
 
 // TestLivingChildIsConfined looks from outside at a child that waits for a pass, and whose parent has something to inherit.
