@@ -43,6 +43,8 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 // AdoptRosters adopts the rosters that come after the newest one here; others are passed over. It returns the version that is in force
 // then. Rosters before the first one are checked against the pin.
 func (s *Supervisor) AdoptRosters(ctx context.Context, signed [][]byte) (int, error) {
+	s.adopting.Lock() // two coordinators bring the same one at the same time
+	defer s.adopting.Unlock()
 	for _, text := range signed {
 		current := s.roster.Load()
 		if current == nil {

@@ -144,7 +144,15 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 			return err
 		}
 		n.Decisions++
-		return tx.PutNode(n)
+		if err := tx.PutNode(n); err != nil {
+			return err
+		}
+		shown, known := s.fleet.get(id) // what it says of itself is newer there than in the journal
+		if !known {
+			shown = n.Node
+		}
+		shown.Admission, shown.Scheduling = n.Admission, n.Scheduling
+		return tx.AddEvents(writ.Event{Node: &shown})
 	})
 	if err == nil {
 		s.fleet.put(*n)

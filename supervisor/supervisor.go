@@ -12,6 +12,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ type Supervisor struct {
 	Config
 	epoch    int64
 	roster   atomic.Pointer[identity.Roster]
+	adopting sync.Mutex // one roster at a time comes into force
 	fleet    *fleet
 	turns    *turns
 	programs *programs

@@ -628,6 +628,24 @@ func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
 	})
 }
 
+func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "cordon"))); err != nil {
+			t.Fatal(err)
+		}
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := events[len(events)-1].Node
+		if last == nil || last.Scheduling != writ.SchedulingCordoned || last.Liveness != writ.LivenessReady || last.Slots != n.slots {
+			t.Errorf("the last event is %+v", last)
+		}
+	})
+}
+
 func TestARejectedNodeIsToldSo(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := &testNode{site: s, name: "n1", key: newKey(t)}
