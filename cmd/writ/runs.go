@@ -22,6 +22,21 @@ func (a *app) runCommand() *cobra.Command {
 	return family("run", "Look at runs, and cancel them", append([]*cobra.Command{a.runListCommand()}, one...)...)
 }
 
+// onRun is a command on the run that its first argument names, with a client for the cluster.
+func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := runID(args[0])
+		if err != nil {
+			return err
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), c, id)
+	}
+}
+
 func (a *app) runListCommand() *cobra.Command {
 	var states []string
 	var datacenter, signer string
@@ -292,17 +307,9 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Use:   "watch RUN",
 		Short: "Watch a run until it has ended, as submit does",
 		Args:  exactly("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.watch(cmd.Context(), c, id, s.timeout)
-		},
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			return a.watch(ctx, c, id, s.timeout)
+		}),
 	}
 	s.watchFlags(c)
 	return c
@@ -314,24 +321,16 @@ func (a *app) runLogsCommand() *cobra.Command {
 		Use:   "logs RUN",
 		Short: "Print what the script of a run wrote with run.log",
 		Args:  exactly("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			if follow {
-				return a.followLogs(cmd.Context(), c, id)
+				return a.followLogs(ctx, c, id)
 			}
-			lines, err := c.Logs(cmd.Context(), id)
+			lines, err := c.Logs(ctx, id)
 			if err != nil {
 				return err
 			}
 			return a.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
 	return c
@@ -396,21 +395,13 @@ func (a *app) runCancelCommand() *cobra.Command {
 		Use:   "cancel RUN",
 		Short: "Cancel a run: nothing new begins, what runs ends",
 		Args:  exactly("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := runID(args[0])
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			run, err := c.Run(ctx, id)
 			if err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			run, err := c.Run(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			return a.decide(cmd.Context(), c, run.Datacenter, "run/"+string(id), "cancel", reason)
-		},
+			return a.decide(ctx, c, run.Datacenter, "run/"+string(id), "cancel", reason)
+		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
 	return c
