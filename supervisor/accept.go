@@ -110,7 +110,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 		},
 		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
-		Destructive:    p.Destructive, Allow: p.Allow, MaxCalls: p.MaxCalls,
+		Destructive:    p.Destructive, Allow: p.Allow,
 	}
 }
 

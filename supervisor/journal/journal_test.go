@@ -38,7 +38,6 @@ func aRun(name string) *journal.Run {
 			Accepted: time.Date(2026, 11, 21, 10, 0, 0, 123000, time.UTC), Deadline: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC),
 			Output: map[string]any{"n": int64(1), "list": []any{"a", true, nil}},
 		},
-		MaxCalls: 10,
 	}
 }
 

@@ -31,7 +31,6 @@ type Run struct {
 	// From the signed header.
 	Destructive bool     `json:"destructive,omitempty"`
 	Allow       []string `json:"allow"`
-	MaxCalls    int      `json:"max_calls"`
 
 	stored writ.RunState // as the journal has it
 }
