@@ -32,7 +32,10 @@ type PlannedCall struct {
 	Args      map[string]any `json:"args,omitempty"`    // defaults filled in; a handle is {"ref": seq}
 	Options   map[string]any `json:"options,omitempty"` // as the script gave them
 	After     []int          `json:"after,omitempty"`   // the seqs of the handles among the arguments, ascending
-	Position  string         `json:"position"`          // "web.tengo:14:2"
+	// Waits are the calls whose results the script reads after the call before this one and before this one, ascending, each only where it
+	// is read first: a run makes this call in a later pass than what it waits for. The digest does not depend on it.
+	Waits    []int  `json:"waits,omitempty"`
+	Position string `json:"position"` // "web.tengo:14:2"
 }
 
 // Horizon is where a plan ends, because the script decides there by a value that is not known.
