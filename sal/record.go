@@ -21,7 +21,7 @@ type Record[T any] struct {
 	Resource  writ.ResourceID `json:"resource"`
 	UID       writ.UID        `json:"uid"`
 	Operation string          `json:"operation"` // the one that made it
-	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time
+	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time; secrets by name
 	// Generation counts the changes that the driver has finished.
 	Generation int64 `json:"generation"`
 	Own        T     `json:"own"`

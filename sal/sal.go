@@ -46,6 +46,9 @@ type Observation struct {
 // somebody else made meanwhile is not ours. Remove of what is not there is success with ChangeUnchanged; Alter and Look of it are
 // RESOURCE_UNKNOWN, and so is a handle or name among the arguments that leads nowhere. Look returns ChangeNone.
 //
+// A catalog.Text among the arguments may be a secret. Its value is for the tool: a driver reveals it at the place where it hands it over,
+// and neither records, logs, answers nor derives anything from it. Records have its name and version, so another version is a change.
+//
 // Operations on different resources may be called at the same time; the runner serialises those on one resource. When ctx ends the
 // driver stops soon and returns an error; the operation can be called again. Errors are *writ.Error with a code of the table; any
 // other error counts as INTERNAL.

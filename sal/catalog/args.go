@@ -50,10 +50,14 @@ func (f *Field) fill(v any) any {
 }
 
 // ReplaceHandles returns a copy of args in which every handle was given to replace; what that returns takes its place. A handle that is
-// given as a name is left as it is: see Named. Args must fit the schema. The first error of replace ends it.
+// given as a name is left as it is: see Named. A Secret gets the form in which it travels. Args must fit the schema. The first error of
+// replace ends it.
 func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (any, error)) (map[string]any, error) {
-	return s.rewrite(args, func(_ *Field, v any) (any, error) {
-		if _, named := v.(string); named {
+	return s.rewrite(args, func(f *Field, v any) (any, error) {
+		if name, ok := v.(Secret); ok {
+			return name.form(), nil
+		}
+		if _, named := v.(string); named || f.Type != Handle {
 			return v, nil
 		}
 		return replace(v)
@@ -65,7 +69,7 @@ func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (an
 func (s Schema) Named(args map[string]any) []writ.Ref {
 	var refs []writ.Ref
 	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {
-		if name, named := v.(string); named {
+		if name, named := v.(string); named && f.Type == Handle {
 			refs = append(refs, writ.Ref{Kind: f.Kinds[0], Name: name})
 		}
 		return v, nil
@@ -73,7 +77,7 @@ func (s Schema) Named(args map[string]any) []writ.Ref {
 	return refs
 }
 
-// rewrite copies args and passes what handle fields hold through leaf.
+// rewrite copies args and passes through leaf what handle fields hold and those that may be secrets.
 func (s Schema) rewrite(args map[string]any, leaf func(f *Field, v any) (any, error)) (map[string]any, error) {
 	out := maps.Clone(args)
 	for i := range s {
@@ -94,6 +98,14 @@ func (f *Field) rewrite(v any, leaf func(f *Field, v any) (any, error)) (any, er
 	switch f.Type {
 	case Handle:
 		return leaf(f, v)
+	case String:
+		if f.Secret {
+			return leaf(f, v)
+		}
+	case Map:
+		if m, ok := v.(map[string]any); ok && f.Elem.Secret {
+			return f.rewriteMap(m, leaf)
+		}
 	case Object:
 		if m, ok := v.(map[string]any); ok {
 			return f.Fields.rewrite(m, leaf)
@@ -116,9 +128,21 @@ func (f *Field) rewrite(v any, leaf func(f *Field, v any) (any, error)) (any, er
 	return v, nil
 }
 
+func (f *Field) rewriteMap(m map[string]any, leaf func(f *Field, v any) (any, error)) (any, error) {
+	out := make(map[string]any, len(m))
+	for key, e := range m {
+		replaced, err := leaf(f.Elem, e)
+		if err != nil {
+			return nil, err
+		}
+		out[key] = replaced
+	}
+	return out, nil
+}
+
 // Changed names the fields in which two specs of one resource differ, those that may be changed and those that may not, each in the
 // order of the schema. A field that is not given is the same as one that is given its default, or the zero of its type. Handles are
-// the same if kind and name are, and the UIDs if both have one.
+// the same if kind and name are, and the UIDs if both have one; a secret is another one in another version.
 func (s Schema) Changed(old, new map[string]any) (mutable, immutable []string) {
 	for i := range s {
 		f := &s[i]

@@ -151,7 +151,7 @@ func TestDecodeGivesTypedArgumentsWithDefaults(t *testing.T) {
 	want := &ContainerCreate{
 		Image:     writ.Ref{Kind: writ.KindImage, Name: "web"},
 		Command:   []string{"serve", "-v"},
-		Env:       map[string]string{"A": "b"},
+		Env:       map[string]Text{"A": PlainText("b")},
 		CPUs:      1,
 		MemoryMiB: 512,
 		Networks:  []writ.Ref{{Kind: writ.KindNetwork, Name: "front", UID: "u2"}},
@@ -242,6 +242,7 @@ func TestChangedTellsMutableFromImmutable(t *testing.T) {
 		{"empty instead of absent", with("env", map[string]any{}), nil, nil},
 		{"another form of the same handle", with("networks", network("front", "u2")), nil, nil},
 		{"the same image as a handle", with("image", writ.Ref{Kind: writ.KindImage, Name: "web", UID: "u9"}), nil, nil},
+		{"a secret instead of a text", with("env", map[string]any{"A": Secret("a@1").form()}), []string{"env"}, nil},
 		{"another image", with("image", "web-2"), []string{"image"}, nil},
 		{"fewer CPUs", with("cpus", nil), []string{"cpus"}, nil},
 		{"a network of the same name that was made again", with("networks", network("front", "u3")), nil, []string{"networks"}},
@@ -363,6 +364,9 @@ func drawValue(t *rapid.T, f *Field) any {
 		return map[string]any{examples["variable"]: drawValue(t, f.Elem)}
 	case Object:
 		return drawArgs(t, f.Fields)
+	}
+	if f.Hidden || f.Secret && rapid.Bool().Draw(t, "secret") {
+		return Secret(rapid.SampledFrom([]string{"db-password@3", "db-password@4"}).Draw(t, f.Name)).form()
 	}
 	if f.Enum != nil {
 		return rapid.SampledFrom(f.Enum).Draw(t, f.Name)

@@ -18,6 +18,8 @@ const (
 	MissingField Reason = "missing_field" // a required field is not there
 	WrongType    Reason = "wrong_type"
 	WrongValue   Reason = "wrong_value" // the right type, but out of bounds, not in the enum, of the wrong form or kind
+	// SecretMisplaced is a secret for a field that takes none.
+	SecretMisplaced Reason = "secret_misplaced"
 )
 
 // Path leads to a value inside a spec: strings are keys, ints are indexes.
@@ -64,7 +66,7 @@ type Unknown struct{}
 type IsHandle func(v any) (kind writ.ResourceKind, ok bool)
 
 // Check returns everything about args that does not fit the schema, in the order of the schema, unknown fields last; none if args fit. A
-// field whose value is nil counts as not given.
+// field whose value is nil counts as not given. A secret is a Secret.
 func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
 	c := checker{isHandle: isHandle}
 	c.object(s, args, nil)
@@ -73,7 +75,9 @@ func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
 
 type checker struct {
 	isHandle IsHandle
-	known    bool // every value must be known
+	known    bool              // every value must be known, and secrets have their form
+	secrets  map[Secret]string // values that are known here
+	revealed bool              // texts are values of secrets
 	problems []Problem
 }
 
@@ -110,6 +114,10 @@ func inside(at Path) string {
 
 func (c *checker) value(f *Field, v any, at Path) {
 	if _, unknown := v.(Unknown); unknown && !c.known {
+		return
+	}
+	if name, ok := c.named(f, v); ok {
+		c.secret(f, name, at)
 		return
 	}
 	switch f.Type {
@@ -159,6 +167,17 @@ func (c *checker) value(f *Field, v any, at Path) {
 	}
 }
 
+// named returns which secret v is. The form of one counts in jobs only: in a script it is a map like any other.
+func (c *checker) named(f *Field, v any) (Secret, bool) {
+	if name, ok := v.(Secret); ok {
+		return name, true
+	}
+	if !c.known || f.Type != String {
+		return "", false
+	}
+	return secretOf(v)
+}
+
 // element checks a member of a list or map, where nil is not "not given" but a mistake.
 func (c *checker) element(f *Field, v any, at Path) {
 	if v == nil {
@@ -170,6 +189,8 @@ func (c *checker) element(f *Field, v any, at Path) {
 
 func (c *checker) text(f *Field, text string, at Path) {
 	switch {
+	case f.Hidden && !c.revealed:
+		c.add(at, WrongType, "%s must be a secret, not a string in the open", at)
 	case strings.ContainsRune(text, 0):
 		c.add(at, WrongValue, "%s must not contain a zero byte", at)
 	case f.Enum != nil && !slices.Contains(f.Enum, text):
@@ -271,6 +292,8 @@ func (c *checker) described(v any) string {
 	switch v.(type) {
 	case nil:
 		return "undefined"
+	case Secret:
+		return "a secret"
 	case string:
 		return "a string"
 	case bool:

@@ -15,21 +15,21 @@ type Mount struct {
 
 // ContainerCreate are the arguments of container.create.
 type ContainerCreate struct {
-	Image     writ.Ref          `writ:"image,required,mutable,kinds=image,byname" help:"a handle to an image of format oci, or the name of one that the project has on the node"`
-	Command   []string          `writ:"command,mutable,max=256" help:"program and arguments; the image's own if not given"`
-	Env       map[string]string `writ:"env,mutable,keys=variable,max=256" help:"environment besides the image's own"`
-	CPUs      int64             `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs it may use"`
-	MemoryMiB int64             `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
-	Networks  []writ.Ref        `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
-	Volumes   []Mount           `writ:"volumes,max=32" help:"the volumes it sees"`
-	Restart   string            `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
+	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname" help:"a handle to an image of format oci, or the name of one that the project has on the node"`
+	Command   []string        `writ:"command,mutable,max=256" help:"program and arguments; the image's own if not given"`
+	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment besides the image's own"`
+	CPUs      int64           `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs it may use"`
+	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
+	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
+	Volumes   []Mount         `writ:"volumes,max=32" help:"the volumes it sees"`
+	Restart   string          `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
 }
 
 // ContainerExec are the arguments of container.exec.
 type ContainerExec struct {
-	Command []string          `writ:"command,required,min=1,max=256" help:"program and arguments; no shell comes between"`
-	Env     map[string]string `writ:"env,keys=variable,max=256" help:"environment besides the container's own"`
-	Stdin   string            `writ:"stdin,max=65536" help:"what the program reads"`
+	Command []string        `writ:"command,required,min=1,max=256" help:"program and arguments; no shell comes between"`
+	Env     map[string]Text `writ:"env,keys=variable,max=256" help:"environment besides the container's own"`
+	Stdin   Text            `writ:"stdin,max=65536" help:"what the program reads"`
 }
 
 // Container is the result of operations on a container.

@@ -10,9 +10,12 @@ import (
 
 // Decode checks the arguments of a job, fills in defaults, and returns a pointer to the operation's argument struct. A handle is a
 // writ.Ref or its map of kind, name and uid; one that was given by name becomes a writ.Ref without UID. An error is
-// ARGUMENTS_INVALID and names every problem.
-func (o *Operation) Decode(args map[string]any) (any, error) {
-	c := checker{isHandle: isRef, known: true}
+// ARGUMENTS_INVALID and names every problem. Of secrets only the names are known then: see DecodeWith.
+func (o *Operation) Decode(args map[string]any) (any, error) { return o.DecodeWith(args, nil) }
+
+// DecodeWith is Decode where the values of secrets are known; they are checked like any text, and no error shows one.
+func (o *Operation) DecodeWith(args map[string]any, secrets map[Secret]string) (any, error) {
+	c := checker{isHandle: isRef, known: true, secrets: secrets}
 	if c.object(o.Args, args, nil); len(c.problems) > 0 {
 		texts := make([]string, len(c.problems))
 		for i, p := range c.problems {
@@ -21,7 +24,7 @@ func (o *Operation) Decode(args map[string]any) (any, error) {
 		return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", o.Name(), strings.Join(texts, "; "))
 	}
 	to := o.newArgs()
-	o.Args.decode(reflect.ValueOf(to).Elem(), o.Args.Fill(args))
+	o.Args.decode(reflect.ValueOf(to).Elem(), o.Args.Fill(args), secrets)
 	return to, nil
 }
 
@@ -35,15 +38,19 @@ func isRef(v any) (writ.ResourceKind, bool) {
 }
 
 // decode sets the fields of a struct from args that fit.
-func (s Schema) decode(to reflect.Value, args map[string]any) {
+func (s Schema) decode(to reflect.Value, args map[string]any, secrets map[Secret]string) {
 	for i := range s {
 		if v := args[s[i].Name]; v != nil {
-			s[i].decode(to.FieldByIndex(s[i].index), v)
+			s[i].decode(to.FieldByIndex(s[i].index), v, secrets)
 		}
 	}
 }
 
-func (f *Field) decode(to reflect.Value, v any) {
+func (f *Field) decode(to reflect.Value, v any, secrets map[Secret]string) {
+	if f.Secret {
+		to.Set(reflect.ValueOf(textOf(v, secrets)))
+		return
+	}
 	switch f.Type {
 	case Handle:
 		ref, _ := refOf(f, v)
@@ -52,23 +59,24 @@ func (f *Field) decode(to reflect.Value, v any) {
 		list := v.([]any)
 		to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
 		for i, e := range list {
-			f.Elem.decode(to.Index(i), e)
+			f.Elem.decode(to.Index(i), e, secrets)
 		}
 	case Map:
-		m := make(map[string]string, len(v.(map[string]any)))
+		to.Set(reflect.MakeMapWithSize(to.Type(), len(v.(map[string]any))))
 		for key, e := range v.(map[string]any) {
-			m[key] = e.(string)
+			elem := reflect.New(to.Type().Elem()).Elem()
+			f.Elem.decode(elem, e, secrets)
+			to.SetMapIndex(reflect.ValueOf(key), elem)
 		}
-		to.Set(reflect.ValueOf(m))
 	case Object:
-		f.Fields.decode(to, v.(map[string]any))
+		f.Fields.decode(to, v.(map[string]any), secrets)
 	default:
 		to.Set(reflect.ValueOf(v).Convert(to.Type()))
 	}
 }
 
 // Values turns an argument struct, a result struct, or a pointer to one, into the map that travels: the reverse of Decode. A field that
-// is zero is left out unless it is required or has a default. Values panics if v is not an argument or result struct of the catalogue.
+// is zero is left out unless it is required or has a default. Of a secret it is the form. Values panics if v is not an argument or result struct of the catalogue.
 func Values(v any) map[string]any {
 	from := reflect.Indirect(reflect.ValueOf(v))
 	s, ok := byType[from.Type()]
@@ -93,6 +101,9 @@ func (s Schema) values(from reflect.Value) map[string]any {
 }
 
 func (f *Field) value(v reflect.Value) any {
+	if f.Secret {
+		return v.Interface().(Text).form()
+	}
 	switch f.Type {
 	case Handle:
 		ref := v.Interface().(writ.Ref)
@@ -108,8 +119,8 @@ func (f *Field) value(v reflect.Value) any {
 		return list
 	case Map:
 		m := make(map[string]any, v.Len())
-		for key, e := range v.Interface().(map[string]string) {
-			m[key] = e
+		for it := v.MapRange(); it.Next(); {
+			m[it.Key().String()] = f.Elem.value(it.Value())
 		}
 		return m
 	case Object:

@@ -14,6 +14,7 @@ type HeroDBCreate struct {
 	Engines   []string `writ:"engines,enum=herodb|hero_redis|redis-server|valkey-server,max=4" help:"the engines that will do, best first; any that the node has if none is given"`
 	Version   string   `writ:"version,form=version" help:"the engine's version, as far as it is given: 7 fits 7.2.4"`
 	Network   writ.Ref `writ:"network,kinds=network" help:"the network on which it listens; the node's own address if not given"`
+	Password  Text     `writ:"password,mutable,hidden,min=8,max=1024" help:"what clients must give; made up, and never shown, if not given"`
 }
 
 // Backup names a backup of a database.

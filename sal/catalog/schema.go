@@ -42,6 +42,8 @@ type Field struct {
 	Kinds    []writ.ResourceKind // of a Handle
 	ByName   bool                // a Handle that may also be given as the name of a resource of the project
 	Uses     string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
+	Secret   bool                // a String that may be a secret: see Text
+	Hidden   bool                // a String that must be one
 	Key      *Field              // of a Map: its keys, strings
 	Elem     *Field              // of a List or Map
 	Fields   Schema              // of an Object
@@ -72,10 +74,10 @@ func (s Schema) Names() []string {
 var refType = reflect.TypeFor[writ.Ref]()
 
 // schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields of an embedded
-// struct count as its own. Go types are string, bool, int64, writ.Ref, slices of these and of structs, structs, and
-// map[string]string. The options:
+// struct count as its own. Go types are string, Text, bool, int64, writ.Ref, slices of these and of structs, structs,
+// map[string]string and map[string]Text. What may be a secret says so by being a Text. The options:
 //
-//	required  mutable  byname    as in Field
+//	required  mutable  byname  hidden    as in Field
 //	min=N  max=N  default=V      as in Field
 //	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
 //	keys=F                       the form of a map's keys
@@ -129,6 +131,8 @@ func typedField(t reflect.Type) (Field, error) {
 	switch {
 	case t == refType:
 		return Field{Type: Handle}, nil
+	case t == textType:
+		return Field{Type: String, Secret: true}, nil
 	case t.Kind() == reflect.String:
 		return Field{Type: String}, nil
 	case t.Kind() == reflect.Bool:
@@ -142,6 +146,8 @@ func typedField(t reflect.Type) (Field, error) {
 		return Field{Type: List, Elem: &elem}, err
 	case t == reflect.TypeFor[map[string]string]():
 		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String}}, nil
+	case t == reflect.TypeFor[map[string]Text]():
+		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String, Secret: true}}, nil
 	default:
 		return Field{}, fmt.Errorf("no field can be a %s", t)
 	}
@@ -160,6 +166,8 @@ func (f *Field) set(option string) error {
 		f.Mutable = true
 	case "byname":
 		inner.ByName = true
+	case "hidden":
+		inner.Hidden = true
 	case "uses":
 		f.Uses = value
 	case "enum":

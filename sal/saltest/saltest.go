@@ -79,6 +79,7 @@ func Run(t *testing.T, e Exam) {
 	t.Run("WorksOnManyAtOnce", e.worksOnManyAtOnce)
 	t.Run("StopsWhenTheContextEnds", e.stopsWithContext)
 	t.Run("GoesOnAfterACrashAnywhere", e.goesOnAfterCrash)
+	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })
 }
 
 // host is a machine under examination.
@@ -146,14 +147,14 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	if !ok {
 		h.Fatalf("there is no operation %s", s.Operation)
 	}
-	args, err := o.Decode(s.Args)
+	args, err := o.DecodeWith(s.Args, secrets)
 	if err != nil {
 		h.Fatal(err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("exam-%d-1", h.keys), Progress: func(string) {}}
+	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("exam-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
 }
 
 // do carries out a step on a resource of the exam's project and holds its outcome against the catalogue.
@@ -166,6 +167,7 @@ func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.O
 func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h.Helper()
 	outcome, err := h.driver.Do(ctx, r)
+	h.silent("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
 	if err != nil {
 		return outcome, err
 	}

@@ -150,21 +150,32 @@ func useContainer(_ *Driver, request sal.Request, s *state) (map[string]any, err
 	return nil, nil
 }
 
-// execute repeats the command on its output. The command "false" ends with 1, as everywhere.
+// execute repeats the command on its output. Some commands do what they do everywhere: "false" ends with 1, "cat" gives back what it
+// reads, "sha256sum" its digest, and "printenv NAME" a variable.
 func execute(request sal.Request, s *state) (map[string]any, error) {
 	if s.Power != running {
 		return nil, refuse(request, s, "container.start starts it")
 	}
-	command := request.Args.(*catalog.ContainerExec).Command
-	exit := int64(0)
-	if command[0] == "false" {
-		exit = 1
+	args := request.Args.(*catalog.ContainerExec)
+	input, err := args.Stdin.Reveal()
+	if err != nil {
+		return nil, err
 	}
-	return map[string]any{
-		"exit_code": exit,
-		"stdout":    simulatedLine("%s", strings.Join(command, " ")) + "\n",
-		"stderr":    "",
-	}, nil
+	exit, output := int64(0), simulatedLine("%s", strings.Join(args.Command, " "))+"\n"
+	switch args.Command[0] {
+	case "false":
+		exit = 1
+	case "cat":
+		output = input
+	case "sha256sum":
+		output = writ.DigestOf([]byte(input)).String() + "  -\n"
+	case "printenv":
+		if output, err = args.Env[args.Command[len(args.Command)-1]].Reveal(); err != nil {
+			return nil, err
+		}
+		output += "\n"
+	}
+	return map[string]any{"exit_code": exit, "stdout": output, "stderr": ""}, nil
 }
 
 func showContainer(_ *Driver, r *sal.Record[own]) any {

@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	"writ"
@@ -36,13 +37,23 @@ func showNetwork(_ *Driver, r *sal.Record[own]) any {
 
 func makeHeroDB(_ *Driver, request sal.Request, s *state) error {
 	args := request.Args.(*catalog.HeroDBCreate)
-	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1}
+	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1, Given: gives(args.Password)}
 	return nil
 }
 
 func updateHeroDB(request sal.Request, fields []string, s *state) error {
 	args := request.Args.(*catalog.HeroDBCreate)
+	if slices.Contains(fields, "password") {
+		s.Secret++
+		s.Given = gives(args.Password)
+	}
 	return updateSizes(request, fields, s, 0, args.MemoryMiB, args.SizeGiB)
+}
+
+// gives reports whether a password was given: then it is not made up.
+func gives(password catalog.Text) bool {
+	_, given := password.Secret()
+	return given
 }
 
 func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
@@ -56,6 +67,10 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 		s.SizeGiB, s.MemoryMiB, s.Secret = now.SizeGiB, now.MemoryMiB, now.Secret // a backup keeps data, nothing else
 		return nil, err
 	case "rotate_secret":
+		if s.Given {
+			return nil, writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", request.Resource).
+				WithHint("set the secret anew and make the database with its new version")
+		}
 		s.Secret++
 		return nil, nil
 	default:

@@ -26,6 +26,7 @@ type state struct {
 	Rules     sal.Spec          `json:"rules,omitempty"`
 	Kept      map[string]*state `json:"kept,omitempty"` // snapshots or backups by name, as it was then
 	Secret    int64             `json:"secret,omitempty"`
+	Given     bool              `json:"given,omitempty"` // the secret is the password of the spec
 }
 
 // attached is a volume that a machine has.
