@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/d5/tengo/v2/stdlib"
 
 	"writ/sal/catalog"
+	"writ/scripts/library"
 )
 
 // analysis is a bundle that was read: its syntax trees, what its names mean, and what is wrong. It holds only what the engine itself
@@ -82,7 +84,7 @@ func (a *analysis) follow(i *parser.ImportExpr) {
 	source, ok := a.source(name)
 	switch {
 	case !ok:
-		a.at(codeUnknownModule, i, "there is no module %q", name).meant(catalog.Closest(name, a.importable()))
+		a.unknownModule(i)
 	case a.state[name] == inside:
 		a.at(codeImportCycle, i, "module %q imports itself, maybe through others", name)
 	case a.state[name] == unseen:
@@ -106,8 +108,26 @@ func (a *analysis) source(name string) (Source, bool) {
 	return a.bundle.Modules[i], true
 }
 
+// unknownModule reports an import of what is not there, and says what there is instead.
+func (a *analysis) unknownModule(i *parser.ImportExpr) {
+	name := i.ModuleName
+	if !strings.HasPrefix(name, library.Prefix) {
+		a.at(codeUnknownModule, i, "there is no module %q", name).meant(catalog.Closest(name, a.importable()))
+		return
+	}
+	d := a.at(codeUnknownModule, i, "the library has no module %q", name)
+	switch closest := catalog.Closest(name, library.Names()); {
+	case library.Newest(name) != "":
+		d.Help = fmt.Sprintf("the newest version is %q", library.Newest(name))
+	case closest != "":
+		d.meant(closest)
+	default:
+		d.Help = "it has " + strings.Join(library.Names(), ", ") + "; modules of your own have other names"
+	}
+}
+
 func (a *analysis) importable() []string {
-	names := builtinModules()
+	names := append(builtinModules(), library.Names()...)
 	for _, m := range a.bundle.Modules {
 		names = append(names, m.Name)
 	}

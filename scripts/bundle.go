@@ -14,6 +14,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ"
+	"writ/scripts/library"
 )
 
 // Digest identifies the bundle: two bundles with the same digest are the same program.
@@ -32,9 +33,10 @@ func (b Bundle) Digest() writ.Digest {
 	return writ.Digest(h.Sum(nil))
 }
 
-// Resolve makes a bundle of a script: it reads what the script imports, what that imports, and so on. Modules are sorted by name. Find
-// returns the text of a module; one that it does not find (fs.ErrNotExist) is left out, and Check says where it is imported. What is
-// built in is not asked for.
+// Resolve makes a bundle of a script: it reads what the script imports, what that imports, and so on. Modules are sorted by name. Those
+// of the library come with the binary; find returns the text of any other. A module that is not found (fs.ErrNotExist) is left out, and
+// Check says where it is imported. Find is asked neither for what is built in nor for a name of the library, so that nothing takes the
+// place of either.
 func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, error) {
 	bundle := Bundle{Main: main}
 	seen := make(map[string]bool)
@@ -46,7 +48,7 @@ func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, err
 			continue
 		}
 		seen[name] = true
-		text, err := find(name)
+		text, err := findModule(name, find)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -58,6 +60,17 @@ func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, err
 	}
 	slices.SortFunc(bundle.Modules, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	return bundle, nil
+}
+
+func findModule(name string, find func(module string) ([]byte, error)) ([]byte, error) {
+	if !strings.HasPrefix(name, library.Prefix) {
+		return find(name)
+	}
+	m, ok := library.Find(name)
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(m.Text), nil
 }
 
 // importsOf returns the names that a source imports. It reads tokens only, so that a source with mistakes has imports too.

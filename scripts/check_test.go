@@ -285,8 +285,8 @@ func TestTooManyLiteralsAreRefused(t *testing.T) {
 
 func TestResolveReadsWhatIsImported(t *testing.T) {
 	files := map[string]string{
-		"lib/z@1": `import("lib/a@1")`,
-		"lib/a@1": `import("text"); export 1`,
+		"own/z@1": `import("own/a@1")`,
+		"own/a@1": `import("text"); export 1`,
 	}
 	find := func(name string) ([]byte, error) {
 		text, ok := files[name]
@@ -295,19 +295,41 @@ func TestResolveReadsWhatIsImported(t *testing.T) {
 		}
 		return []byte(text), nil
 	}
-	main := scripts.Source{Name: "main.tengo", Text: []byte(`import("lib/z@1"); // import("comment")
+	main := scripts.Source{Name: "main.tengo", Text: []byte(`import("own/z@1"); // import("comment")
 s := "import(\"string\")"; import("machine"); import("missing"); import("enum"`)}
 	b, err := scripts.Resolve(main, find)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := scripts.Bundle{Main: main, Modules: []scripts.Source{{Name: "lib/a@1", Text: []byte(files["lib/a@1"])}, {Name: "lib/z@1", Text: []byte(files["lib/z@1"])}}}
+	want := scripts.Bundle{Main: main, Modules: []scripts.Source{{Name: "own/a@1", Text: []byte(files["own/a@1"])}, {Name: "own/z@1", Text: []byte(files["own/z@1"])}}}
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	broken := errors.New("disk on fire")
 	if _, err := scripts.Resolve(main, func(string) ([]byte, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("Resolve = %v", err)
+	}
+}
+
+// Nothing of an author's own takes the place of what comes with the binary.
+func TestResolveTakesTheLibraryFromTheBinary(t *testing.T) {
+	find := func(name string) ([]byte, error) {
+		if strings.HasPrefix(name, "lib/") || name == "text" {
+			t.Errorf("asked for %q", name)
+		}
+		return []byte(`import("lib/backup@1")`), nil
+	}
+	main := scripts.Source{Name: "main.tengo", Text: []byte(`import("lib/fleet@1"); import("lib/own"); import("text"); import("site")`)}
+	b, err := scripts.Resolve(main, find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range b.Modules {
+		names = append(names, m.Name)
+	}
+	if diff := cmp.Diff([]string{"lib/backup@1", "lib/fleet@1", "site"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

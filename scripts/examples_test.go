@@ -21,6 +21,20 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			calls:      []string{"node.facts "},
 			output:     map[string]any{"greeting": "hello, world", "node": "hostname--1", "cpus": int64(1)},
 		},
+		"fleet.tengo": {
+			operations: []string{"machine.create", "network.allow", "network.create", "volume.create"},
+			calls: []string{"network.create web-net", "network.allow web-net",
+				"volume.create web-0", "volume.create web-0-data", "machine.create web-0",
+				"volume.create web-1", "volume.create web-1-data", "machine.create web-1",
+				"volume.create web-2", "volume.create web-2-data", "machine.create web-2"},
+			output: map[string]any{"servers": []any{"web-0", "web-1", "web-2"}, "leader": "state-web-0-5"},
+		},
+		"backup.tengo": {
+			operations: []string{"herodb.backup", "herodb.create", "machine.snapshot", "run.now", "volume.create", "volume.send", "volume.snapshot"},
+			calls:      []string{"volume.create shop-data", "herodb.create shop-store", "volume.snapshot shop-data", "herodb.backup shop-store"},
+			output: map[string]any{"label": "first", "volumes": []any{"shop-data"}, "machines": []any{}, "databases": []any{"shop-store"},
+				"archives": map[string]any{}},
+		},
 		"web.tengo": {
 			operations: []string{"herodb.create", "machine.create", "network.allow", "network.create", "volume.create"},
 			calls: []string{"herodb.create store", "network.create web-net", "network.allow web-net",
@@ -43,7 +57,10 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bundle := scripts.Bundle{Main: scripts.Source{Name: file, Text: text}}
+			bundle, err := scripts.Resolve(scripts.Source{Name: file, Text: text}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			report := scripts.Check(bundle)
 			if len(report.Diagnostics) > 0 {
 				t.Fatal(report)
@@ -76,7 +93,7 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 
 func TestEveryExampleIsTested(t *testing.T) {
 	files, err := filepath.Glob("examples/*.tengo")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 6 {
 		t.Errorf("%d examples (%v); give a new one its line in the test above", len(files), err)
 	}
 }

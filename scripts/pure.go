@@ -16,7 +16,7 @@ import (
 // The pure modules are those of Tengo's library, without what reads a clock, the host's time zone or chance, and without what one call
 // of can take all memory or time.
 
-var mathModule = library("math", map[string][2]int{
+var mathModule = pureModule("math", map[string][2]int{
 	"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2}, "atanh": {1, 1},
 	"cbrt": {1, 1}, "ceil": {1, 1}, "copysign": {2, 2}, "cos": {1, 1}, "cosh": {1, 1}, "dim": {2, 2}, "exp": {1, 1}, "exp2": {1, 1},
 	"expm1": {1, 1}, "floor": {1, 1}, "hypot": {2, 2}, "inf": {1, 1}, "is_inf": {2, 2}, "is_nan": {1, 1}, "ldexp": {2, 2}, "log": {1, 1},
@@ -24,7 +24,7 @@ var mathModule = library("math", map[string][2]int{
 	"pow10": {1, 1}, "signbit": {1, 1}, "sin": {1, 1}, "sinh": {1, 1}, "sqrt": {1, 1}, "tan": {1, 1}, "tanh": {1, 1}, "trunc": {1, 1},
 }, map[string]member{})
 
-var textModule = library("text", map[string][2]int{
+var textModule = pureModule("text", map[string][2]int{
 	"atoi": {1, 1}, "compare": {2, 2}, "contains": {2, 2}, "contains_any": {2, 2}, "count": {2, 2}, "equal_fold": {2, 2}, "fields": {1, 1},
 	"format_bool": {1, 1}, "format_int": {2, 2}, "has_prefix": {2, 2}, "has_suffix": {2, 2}, "index": {2, 2}, "index_any": {2, 2},
 	"itoa": {1, 1}, "join": {2, 2}, "last_index": {2, 2}, "last_index_any": {2, 2}, "pad_left": {2, 3}, "pad_right": {2, 3},
@@ -41,15 +41,15 @@ var textModule = library("text", map[string][2]int{
 	"replace":      {least: 4, most: 4, call: textReplace},
 })
 
-var base64Module = library("base64", map[string][2]int{
+var base64Module = pureModule("base64", map[string][2]int{
 	"encode": {1, 1}, "decode": {1, 1}, "raw_encode": {1, 1}, "raw_decode": {1, 1},
 	"url_encode": {1, 1}, "url_decode": {1, 1}, "raw_url_encode": {1, 1}, "raw_url_decode": {1, 1},
 }, map[string]member{})
 
-var hexModule = library("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
+var hexModule = pureModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
 
 // timesModule works on times in UTC and on durations in nanoseconds. A time may also be given as seconds since 1970.
-var timesModule = library("times", map[string][2]int{
+var timesModule = pureModule("times", map[string][2]int{
 	"parse_duration": {1, 1}, "duration_hours": {1, 1}, "duration_minutes": {1, 1}, "duration_nanoseconds": {1, 1},
 	"duration_seconds": {1, 1}, "duration_string": {1, 1}, "month_string": {1, 1},
 }, map[string]member{
@@ -65,8 +65,8 @@ var timesModule = library("times", map[string][2]int{
 	"unix":  {least: 1, most: 2, call: timesUnix},
 })
 
-// library makes a module of functions of Tengo's library, of all the constants that the library's module has, and of what is given on top.
-func library(name string, functions map[string][2]int, members map[string]member) map[string]member {
+// pureModule makes a module of functions of Tengo's library, of all the constants that the library's module has, and of what is given on top.
+func pureModule(name string, functions map[string][2]int, members map[string]member) map[string]member {
 	for key, o := range stdlib.BuiltinModules[name] {
 		if _, isFunc := o.(*tengo.UserFunction); !isFunc {
 			members[key] = member{value: o}

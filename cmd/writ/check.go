@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +26,7 @@ const unsaved = "stdin.tengo"
 
 func (a *app) checkCommand() *cobra.Command {
 	var stdin, strict bool
+	var own moduleFlags
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check scripts before they are signed",
@@ -46,19 +46,24 @@ In GitHub Actions it annotates the files besides.`,
 					return err
 				}
 			}
-			return a.check(args, stdin, strict)
+			return a.check(args, own, stdin, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from the standard input; FILE only says its name and where its modules are")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
+	own.add(cmd)
 	return cmd
 }
 
-func (a *app) check(paths []string, stdin, strict bool) error {
+func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
+	modules, err := own.modules()
+	if err != nil {
+		return err
+	}
 	all := []checked{}
 	mistakes, warnings := 0, 0
 	for _, path := range paths {
-		s, err := a.scriptToCheck(path, stdin)
+		s, err := a.scriptToCheck(path, modules, stdin)
 		if err != nil {
 			return err
 		}
@@ -69,7 +74,7 @@ func (a *app) check(paths []string, stdin, strict bool) error {
 		}
 		all = append(all, checked{path, s.Report.OK() && (!strict || len(s.Report.Diagnostics) == 0), s.Report})
 	}
-	err := a.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
+	err = a.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
 		var b strings.Builder
 		for _, c := range all {
 			b.WriteString(c.text(wide))
@@ -96,15 +101,15 @@ func (a *app) check(paths []string, stdin, strict bool) error {
 	return nil
 }
 
-func (a *app) scriptToCheck(path string, stdin bool) (client.Script, error) {
+func (a *app) scriptToCheck(path string, own client.Modules, stdin bool) (client.Script, error) {
 	if !stdin {
-		return client.ReadScript(path)
+		return client.ReadScript(path, own)
 	}
 	text, err := a.readStdin()
 	if err != nil {
 		return client.Script{}, err
 	}
-	return client.ReadScriptAs(path, text)
+	return client.ReadScriptAs(path, text, own)
 }
 
 // readStdin reads a source from the standard input. What is too big is refused by whoever gets it, with a better message.
@@ -202,17 +207,9 @@ func (a *app) annotate(all []checked) {
 				text += " (" + d.Help + ")"
 			}
 			fmt.Fprintf(a.Err, "::%s file=%s,line=%d,col=%d,endColumn=%d,title=%s::%s\n", d.Severity,
-				property.Replace(c.path(d)), d.Line, d.Column, d.Column+d.Width, property.Replace(d.Code), message.Replace(text))
+				property.Replace(d.File), d.Line, d.Column, d.Column+d.Width, property.Replace(d.Code), message.Replace(text))
 		}
 	}
-}
-
-// path returns the file that a diagnostic is about: the script, or a module beside it.
-func (c checked) path(d scripts.Diagnostic) string {
-	if d.File == filepath.Base(c.File) {
-		return c.File
-	}
-	return filepath.Join(filepath.Dir(c.File), d.File+".tengo")
 }
 
 // count writes a number with its noun.

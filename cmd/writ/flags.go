@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 )
 
 // environmentMark is the annotation of a flag that names its environment variable.
@@ -127,6 +128,15 @@ func pairs(words []string, what string) (map[string]string, error) {
 	}
 	return m, nil
 }
+
+// moduleFlags are the modules of an author's own that are not beside the script; every command that reads scripts takes them.
+type moduleFlags struct{ words []string }
+
+func (m *moduleFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&m.words, "module", nil, "module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
+}
+
+func (m *moduleFlags) modules() (client.Modules, error) { return client.ParseModules(m.words) }
 
 // secretFrom reads a secret that may be given as @FILE, so that it never stands in a list of processes.
 func secretFrom(value string) (string, error) {

@@ -23,6 +23,7 @@ import (
 
 // orderFlags say what is to be done with a script; payload, sign and submit take them.
 type orderFlags struct {
+	own         moduleFlags
 	params      []string
 	paramsFile  string
 	datacenter  string
@@ -38,6 +39,7 @@ type orderFlags struct {
 const defaultDeadline = time.Hour
 
 func (o *orderFlags) add(a *app, c *cobra.Command) {
+	o.own.add(c)
 	f := c.Flags()
 	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
 	f.StringVar(&o.paramsFile, "params", "", "file (YAML or JSON) with parameters")

@@ -52,6 +52,11 @@ func runScripts(t *testing.T, dir string) {
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
+			examples, err := filepath.Abs("../../scripts/examples")
+			if err != nil {
+				return err
+			}
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))

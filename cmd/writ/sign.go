@@ -53,7 +53,7 @@ and handed in before it expires.`,
 
 // payload makes the text to sign. who tells the signer's name.
 func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (string, error)) ([]byte, error) {
-	script, err := a.readScript(path)
+	script, err := a.readScript(path, o.own)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,12 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 }
 
 // readScript reads a script and shows what is wrong with it. Warnings do not stop it.
-func (a *app) readScript(path string) (client.Script, error) {
-	script, err := client.ReadScript(path)
+func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
+	modules, err := own.modules()
+	if err != nil {
+		return client.Script{}, err
+	}
+	script, err := client.ReadScript(path, modules)
 	if err != nil {
 		return script, err
 	}

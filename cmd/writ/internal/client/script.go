@@ -1,0 +1,141 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/library"
+)
+
+// Script is a script with its modules and what a check says of it.
+type Script struct {
+	Path   string
+	Bundle scripts.Bundle
+	Report scripts.Report // its diagnostics name files as Path does; a module of the library has its name only
+}
+
+// Modules are modules of an author's own that are not beside the script: by the names that it imports, their files.
+type Modules map[string]string
+
+var moduleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*(@[0-9]+)?$`)
+
+// ParseModules reads words like "site/net@2=./net.tengo". Nothing can be given the name of what is built in, or of the library.
+func ParseModules(words []string) (Modules, error) {
+	modules := make(Modules, len(words))
+	for _, w := range words {
+		name, file, ok := strings.Cut(w, "=")
+		switch _, twice := modules[name]; {
+		case !ok || name == "" || file == "":
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is not of the form NAME=FILE", w).WithHint("it looks like site/net@2=./net.tengo")
+		case twice:
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is given twice", name)
+		case strings.HasPrefix(name, library.Prefix):
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q: names that begin with %s belong to the library", name, library.Prefix).
+				WithHint("choose another name, like site/%s", strings.TrimPrefix(name, library.Prefix))
+		case scripts.BuiltIn(name):
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q: a module of this name is built in", name).WithHint("choose another name, like site/%s", name)
+		case !moduleName.MatchString(name):
+			return nil, writ.Errorf(writ.CodeUsage, "--module %q is no proper name for a module", name).WithHint("it looks like site/net@2")
+		}
+		modules[name] = file
+	}
+	return modules, nil
+}
+
+// maxFile bounds what is read of one file; a longer one is refused by the check, with a better message.
+const maxFile = scripts.MaxSource + 1
+
+// ReadScript reads and checks a script. What it imports and is neither built in nor of the library is one of own, or is looked for
+// beside the script, under the name with ".tengo" at the end, and nowhere else.
+func ReadScript(path string, own Modules) (Script, error) {
+	text, err := readStart(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	if err != nil {
+		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+	}
+	return ReadScriptAs(path, text, own)
+}
+
+// ReadScriptAs checks a text as if it were in the file, which need not exist: an editor has not saved it yet.
+func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
+	beside, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+	}
+	defer beside.Close()
+	bundle, err := scripts.Resolve(scripts.Source{Name: filepath.Base(path), Text: text}, func(module string) ([]byte, error) {
+		if file, ok := own[module]; ok {
+			return readOwn(module, file)
+		}
+		if !fs.ValidPath(module) {
+			return nil, fs.ErrNotExist
+		}
+		return readStart(beside.FS(), module+".tengo")
+	})
+	if err != nil {
+		return Script{}, fmt.Errorf("read the script: %w", err)
+	}
+	s := Script{Path: path, Bundle: bundle, Report: scripts.Check(bundle)}
+	for i := range s.Report.Diagnostics {
+		d := &s.Report.Diagnostics[i]
+		d.File = s.file(d.File, own)
+	}
+	return s, nil
+}
+
+// readOwn reads a module that was named on the command line. That it is not there is no reason to look elsewhere.
+func readOwn(module, file string) ([]byte, error) {
+	text, err := readStart(os.DirFS(filepath.Dir(file)), filepath.Base(file))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the module %q: %v", module, err)
+	}
+	return text, nil
+}
+
+// file returns where a source of the bundle is.
+func (s Script) file(source string, own Modules) string {
+	switch file, named := own[source]; {
+	case source == s.Bundle.Main.Name:
+		return s.Path
+	case named:
+		return file
+	case strings.HasPrefix(source, library.Prefix):
+		return source
+	default:
+		return filepath.Join(filepath.Dir(s.Path), source+".tengo")
+	}
+}
+
+// NewScript checks a script that is in memory and has no modules of its own.
+func NewScript(name string, text []byte) Script {
+	bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: text}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+	if err != nil {
+		panic(err) // nothing was read
+	}
+	return Script{Path: name, Bundle: bundle, Report: scripts.Check(bundle)}
+}
+
+func readStart(dir fs.FS, name string) ([]byte, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
+	}
+	text := make([]byte, min(info.Size(), maxFile))
+	n, err := io.ReadFull(f, text)
+	return text[:n], err
+}

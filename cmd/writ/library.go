@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/sal/catalog"
+	"writ/scripts/library"
+)
+
+func (a *app) libraryCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the modules of the library",
+		Args:  exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			all := []library.Module{}
+			for _, name := range library.Names() {
+				m, _ := library.Find(name) // the names come from there
+				all = append(all, m)
+			}
+			return a.Print(terminal.List(all, all, func(m library.Module) string { return m.Name },
+				column("MODULE", func(m library.Module) string { return m.Name }),
+				column("ABOUT", func(m library.Module) string { return m.About })))
+		},
+	}
+	show := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Print a module of the library, its manual first",
+		Long: `Prints the text of a module, which begins with its manual: what it does, what it takes and what it returns. NAME is the name that
+scripts import, with or without lib/; without a version it is the newest.`,
+		Example: "  writ library show fleet\n  writ library show lib/fleet@1",
+		Args:    exactly("NAME"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return library.Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			m, err := findModule(args[0])
+			if err != nil {
+				return err
+			}
+			return a.Print(terminal.View{Data: m, Names: []string{m.Name}, Text: func(bool) string { return m.Text }})
+		},
+	}
+	return family("library", "The modules that come with writ, for import(\"lib/…\")", list, show)
+}
+
+// findModule finds what a person calls a module.
+func findModule(name string) (library.Module, error) {
+	full := name
+	if !strings.HasPrefix(name, library.Prefix) {
+		full = library.Prefix + name
+	}
+	if !strings.Contains(full, "@") && library.Newest(full) != "" {
+		full = library.Newest(full)
+	}
+	if m, ok := library.Find(full); ok {
+		return m, nil
+	}
+	err := writ.Errorf(writ.CodeNotFound, "the library has no module %q", name)
+	if closest := catalog.Closest(full, library.Names()); closest != "" {
+		return library.Module{}, err.WithHint("did you mean %q?", closest)
+	}
+	return library.Module{}, err.WithHint("`writ library list` lists them")
+}
