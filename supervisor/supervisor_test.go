@@ -58,6 +58,27 @@ func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
 	})
 }
 
+// A module counts as it was signed, also if the binary that evaluates has another one of its name.
+func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
+		p := s.payload("run := import(\"run\")\n")
+		p.Script.Text = []byte(text)
+		p.Modules = []identity.File{
+			{Name: "lib/fleet@1", Text: []byte("export {words: \"as signed\"}\n")},
+			{Name: "site/own", Text: []byte("export {words: \"these too\"}\n")},
+		}
+		accepted, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, _ := s.wantState(accepted.ID, writ.RunSucceeded)
+		if diff := cmp.Diff(map[string]any{"fleet": "as signed", "own": "these too"}, run.Output); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestTheSummaryOfARunIsSealedByItsSupervisor(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1")
