@@ -57,11 +57,14 @@ func (p *Program) Pass(ctx context.Context, inputs Inputs, journal []Entry) (Out
 	return run.outcome(err), nil
 }
 
-// read puts the journal in order.
+// read puts the journal in order, if it is not.
 func (p *pass) read(journal []Entry) error {
-	p.entries = slices.Clone(journal)
-	slices.SortFunc(p.entries, func(a, b Entry) int { return a.Seq - b.Seq })
-	for i, e := range p.entries {
+	bySeq := func(a, b Entry) int { return a.Seq - b.Seq }
+	if p.entries = journal; !slices.IsSortedFunc(journal, bySeq) {
+		p.entries = slices.SortedFunc(slices.Values(journal), bySeq)
+	}
+	for i := range p.entries {
+		e := &p.entries[i]
 		if e.Seq != i+1 {
 			return writ.Errorf(writ.CodeNonDeterminism, "the journal has no call %d, or has it twice", i+1)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/scripts"
 )
 
 // child is one process that carries out passes, one at a time.
@@ -23,6 +24,8 @@ type child struct {
 	deaths   *os.File // what it writes when it dies
 	layers   Layers   // what confines it, as it says
 	programs map[writ.Digest]bool
+	journals journals // that it keeps
+	version  uint64   // of the last journal that it was told
 }
 
 // startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can have an end.
@@ -76,7 +79,8 @@ func launch(executable string) (*child, error) {
 	for _, theirs := range []*os.File{ends[0][0], ends[1][1], ends[2][1]} {
 		_ = theirs.Close()
 	}
-	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0], programs: make(map[writ.Digest]bool)}, nil
+	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0], programs: make(map[writ.Digest]bool),
+		journals: journals{most: maxJournals}}, nil
 }
 
 // end kills the process if it lives, waits for it, and returns its last words.
@@ -90,24 +94,29 @@ func (c *child) end() string {
 	return strings.TrimSpace(string(words))
 }
 
-// pass asks for a pass. After an error the child is of no use any more and must be ended.
-func (c *child) pass(ctx context.Context, r request) (*answer, error) {
-	bundle := r.Bundle
-	if c.programs[r.Program] {
-		r.Bundle = nil
+// pass asks for a pass, with no more of bundle and journal than the child needs. After an error the child is of no use any more and must
+// be ended.
+func (c *child) pass(ctx context.Context, bundle *scripts.Bundle, r request, journal []scripts.Entry) (*answer, error) {
+	run := r.Inputs.Run
+	c.version++
+	r.Journal = c.journals.difference(run, c.version, journal)
+	if !c.programs[r.Program] {
+		r.Bundle = bundle
 	}
 	a, err := c.ask(ctx, &r)
-	if err == nil && a.Outcome == nil && r.Bundle == nil { // forgotten meanwhile
-		r.Bundle = bundle
+	if err == nil && a.Outcome == nil { // forgotten meanwhile
+		r.Bundle, r.Journal = bundle, difference{Version: c.version, Count: len(journal), Entries: journal}
 		a, err = c.ask(ctx, &r)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if a.Outcome == nil {
-		return nil, errors.New("the child has the program and did not evaluate it")
+		return nil, errors.New("the child has all that it needs and did not evaluate it")
 	}
 	c.programs[r.Program] = true
+	c.journals.take(run, r.Journal)
+	c.journals.settle(run, a.Outcome)
 	return a, nil
 }
 

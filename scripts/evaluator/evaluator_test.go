@@ -142,12 +142,17 @@ func finish(t *testing.T, e scripts.Evaluator, b scripts.Bundle) []scripts.Outco
 			return all
 		}
 		for _, c := range o.Calls {
-			journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded,
-				Values: map[string]any{"hostname": "h", "unix_ms": int64(1_700_000_000_000), "list": []any{int64(1), nil, true}}})
+			journal = append(journal, succeeded(c))
 		}
 	}
 	t.Fatal("the script does not end")
 	return nil
+}
+
+// succeeded is the entry of a call that has its result.
+func succeeded(c scripts.NewCall) scripts.Entry {
+	return scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded,
+		Values: map[string]any{"hostname": "h", "unix_ms": int64(1_700_000_000_000), "list": []any{int64(1), nil, true}}}
 }
 
 func TestChildFindsWhatThisProcessFinds(t *testing.T) {
@@ -307,49 +312,4 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		_ = evaluator.ReadRequest(frame) // must neither panic nor take memory that the frame does not hold
 	})
-}
-
-// BenchmarkStart is the cost of a new child, up to the moment at which it is confined and waits for a pass.
-func BenchmarkStart(b *testing.B) {
-	binary := childBinary(b)
-	for b.Loop() {
-		pool := &evaluator.Pool{Executable: binary, Size: 1}
-		if _, err := pool.Confinement(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		if err := pool.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkPass puts a pass in a child beside the same pass in this process, for a small and a middling run.
-func BenchmarkPass(b *testing.B) {
-	inputs := everything
-	inputs.MaxCalls = 1000
-	for _, calls := range []int{1, 10, 100} {
-		text := fmt.Sprintf("node := import(\"node\")\nh := undefined\nfor i := 0; i < %d; i++ { h = node.ping({}, {labels: {zone: \"a\" + i}}) }\nh.err", calls)
-		for _, e := range []struct {
-			name string
-			scripts.Evaluator
-		}{{"child", newPool(b, 1)}, {"in-process", new(evaluator.InProcess)}} {
-			o, err := e.Pass(b.Context(), bundle(text), inputs, nil)
-			if err != nil || len(o.Calls) != calls {
-				b.Fatal(o, err)
-			}
-			var journal []scripts.Entry
-			for _, c := range o.Calls {
-				journal = append(journal, scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded})
-			}
-			for name, entries := range map[string][]scripts.Entry{"new": nil, "replay": journal} {
-				b.Run(fmt.Sprintf("%s/%d-calls/%s", name, calls, e.name), func(b *testing.B) {
-					for b.Loop() {
-						if _, err := e.Pass(b.Context(), bundle(text), inputs, entries); err != nil {
-							b.Fatal(err)
-						}
-					}
-				})
-			}
-		}
-	}
 }

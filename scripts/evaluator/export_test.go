@@ -18,6 +18,20 @@ func (p *Pool) Idle() []*os.Process {
 	return all
 }
 
+// Misremember lets the pool be wrong about what its idle children keep.
+func (p *Pool) Misremember() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		for _, k := range c.journals.list {
+			k.version += 1_000_000
+		}
+	}
+}
+
+// CPUOf returns the CPU time that a process has used.
+var CPUOf = cpuOf
+
 // Confine is what a child does first.
 var Confine = confine
 

@@ -11,7 +11,8 @@ import (
 )
 
 // A frame is a length of four bytes, big end first, and so many bytes of deterministic CBOR. The child greets with one; then the parent
-// writes requests, and the child answers each with one frame.
+// writes requests, and the child answers each with one frame. What the parent believes the child to have, the bundle and most of the
+// journal, it leaves out; a child that does not have it answers so, and is told all of it.
 
 // maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
 const maxFrame = 16 << 20
@@ -28,12 +29,12 @@ type request struct {
 	Program writ.Digest     `json:"program"`          // of the bundle
 	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
 	Inputs  scripts.Inputs  `json:"inputs"`
-	Journal []scripts.Entry `json:"journal,omitempty"`
+	Journal difference      `json:"journal"`
 }
 
 // answer is what came of a request.
 type answer struct {
-	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child does not have the program: ask again with the bundle
+	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child lacks what was left out: ask again with all of it
 	Retire  bool             `json:"retire,omitempty"`  // the child has worked long enough and ends after this answer
 }
 

@@ -78,19 +78,20 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	return slices.Clone(layers), nil
 }
 
-// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up.
+// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. The values in the journal must not change
+// afterwards: they are compared with those of the run's next pass, to send a child only what it does not know.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
 	if err := p.enter(ctx); err != nil {
 		return scripts.Outcome{}, err
 	}
 	defer p.leave()
-	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Journal: journal}
+	r := request{Program: bundle.Digest(), Inputs: inputs}
 	for {
-		c, fresh, err := p.take(ctx, r.Program)
+		c, fresh, err := p.take(ctx, r.Program, inputs.Run)
 		if err != nil {
 			return scripts.Outcome{}, err
 		}
-		a, err := c.pass(ctx, r)
+		a, err := c.pass(ctx, &bundle, r, journal)
 		switch {
 		case errors.Is(err, errFrameTooBig):
 			p.give(c) // it was not even asked
@@ -109,9 +110,9 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 	}
 }
 
-// take returns a child that has the program, else the one that was used last, else a fresh one.
-func (p *Pool) take(ctx context.Context, program writ.Digest) (c *child, fresh bool, err error) {
-	if c := p.kept(program); c != nil {
+// take returns a child that has the run's journal, else one that has the program, else the one that was used last, else a fresh one.
+func (p *Pool) take(ctx context.Context, program writ.Digest, run writ.RunID) (c *child, fresh bool, err error) {
+	if c := p.kept(program, run); c != nil {
 		return c, false, nil
 	}
 	c, err = p.start(ctx)
@@ -152,14 +153,17 @@ func (p *Pool) tell(layers Layers) {
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
-func (p *Pool) kept(program writ.Digest) *child {
+func (p *Pool) kept(program writ.Digest, run writ.RunID) *child {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.idle)
 	if n == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(p.idle, func(c *child) bool { return c.programs[program] })
+	i := slices.IndexFunc(p.idle, func(c *child) bool { return c.journals.find(run) != nil })
+	if i < 0 {
+		i = slices.IndexFunc(p.idle, func(c *child) bool { return c.programs[program] })
+	}
 	if i < 0 {
 		i = n - 1
 	}

@@ -53,7 +53,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
 	}
-	var kept programs
+	kept := memory{journals: journals{most: maxJournals}}
 	for {
 		var r request
 		if err := readFrame(in, &r); errors.Is(err, io.EOF) {
@@ -61,7 +61,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		} else if err != nil {
 			return err
 		}
-		a, err := answerTo(&kept, &r)
+		a, err := kept.answer(&r)
 		if err != nil {
 			return err
 		}
@@ -86,17 +86,28 @@ func writeFrame(out io.Writer, v any) error {
 	return nil
 }
 
-func answerTo(kept *programs, r *request) (*answer, error) {
-	c := kept.find(r.Program)
+// memory is what a child keeps from one request to the next.
+type memory struct {
+	programs programs
+	journals journals
+}
+
+func (m *memory) answer(r *request) (*answer, error) {
+	c := m.programs.find(r.Program)
 	if c == nil {
 		if r.Bundle == nil {
 			return &answer{}, nil
 		}
-		c = kept.compile(r.Program, *r.Bundle)
+		c = m.programs.compile(r.Program, *r.Bundle)
 	}
-	outcome, err := c.pass(context.Background(), r.Inputs, r.Journal)
+	journal, ok := m.journals.take(r.Inputs.Run, r.Journal)
+	if !ok {
+		return &answer{}, nil
+	}
+	outcome, err := c.pass(context.Background(), r.Inputs, journal)
 	if err != nil {
 		return nil, err
 	}
+	m.journals.settle(r.Inputs.Run, &outcome)
 	return &answer{Outcome: &outcome}, nil
 }

@@ -1,0 +1,146 @@
+package evaluator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/scripts"
+)
+
+// change makes the next journal of a run out of its last: what is open may end, what failed may be tried again, calls are added, and
+// sometimes everything is another.
+func change(chance *rand.Rand, journal []scripts.Entry) []scripts.Entry {
+	journal = slices.Clone(journal)
+	for i := range journal {
+		e := &journal[i]
+		switch e.State {
+		case scripts.EntryOpen:
+			if chance.IntN(2) == 0 {
+				e.State, e.Values = scripts.EntrySucceeded, result(chance)
+			} else if chance.IntN(2) == 0 {
+				e.State, e.Error = scripts.EntryFailed, writ.Errorf(writ.CodeInjected, "failure %d", chance.IntN(3))
+			}
+		case scripts.EntryFailed:
+			switch chance.IntN(4) {
+			case 0:
+				e.State, e.Error = scripts.EntryOpen, nil
+			case 1:
+				e.Error = writ.Errorf(writ.CodeInjected, "failure %d", chance.IntN(3))
+			}
+		case scripts.EntrySucceeded:
+			if chance.IntN(20) == 0 {
+				e.Values = result(chance)
+			}
+		}
+	}
+	for range chance.IntN(4) {
+		journal = append(journal, scripts.Entry{Seq: len(journal) + 1, Hash: writ.Digest{byte(chance.IntN(3))}, State: scripts.EntryOpen})
+	}
+	switch n := len(journal); {
+	case n > 0 && chance.IntN(20) == 0:
+		return journal[:chance.IntN(n)]
+	case n > 1 && chance.IntN(100) == 0:
+		slices.Reverse(journal)
+	}
+	return journal
+}
+
+func result(chance *rand.Rand) map[string]any {
+	switch n := chance.IntN(40); {
+	case n == 0:
+		return map[string]any{"big": strings.Repeat("x", chance.IntN(20_000))}
+	case n < 10:
+		return nil
+	case n < 20:
+		return map[string]any{"list": []any{int64(chance.IntN(3)), nil, map[string]any{"deep": "x"}}}
+	default:
+		return map[string]any{"name": fmt.Sprint(chance.IntN(3)), "up": chance.IntN(2) == 0}
+	}
+}
+
+func TestBothSidesHaveTheSameJournals(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	parent, child := journals{most: 80_000}, journals{most: 80_000}
+	worlds := make(map[writ.RunID][]scripts.Entry)
+	partly, evicted, sent, all := 0, 0, 0, 0
+	for version := range uint64(1_000) {
+		run := writ.RunID(fmt.Sprint(chance.IntN(12)))
+		before := worlds[run]
+		want := change(chance, before)
+		worlds[run] = want
+
+		d := parent.difference(run, version+1, want)
+		if d.Base != 0 {
+			partly++
+		} else if 0 < len(before) && len(before) <= len(want) && inOrder(want) {
+			evicted++
+		}
+		sent, all = sent+len(d.Entries), all+len(want)
+		frame, err := cbor.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var received difference
+		if err := cbor.Unmarshal(frame, &received); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := child.take(run, received)
+		if !ok {
+			t.Fatalf("version %d: the child lacks %d", version+1, d.Base)
+		}
+		if _, ok := parent.take(run, d); !ok {
+			t.Fatalf("version %d: the parent lacks %d", version+1, d.Base)
+		}
+		if len(want) > 0 && !reflect.DeepEqual(want, got) {
+			t.Fatalf("version %d (-sent +had):\n%s", version+1, cmp.Diff(want, got))
+		}
+		if parent.bytes != child.bytes || len(parent.list) != len(child.list) || parent.bytes > parent.most {
+			t.Fatalf("version %d: the parent keeps %d journals in %d bytes, the child %d in %d", version+1,
+				len(parent.list), parent.bytes, len(child.list), child.bytes)
+		}
+		if chance.IntN(20) == 0 || !inOrder(want) {
+			ended := &scripts.Outcome{Status: scripts.Completed}
+			parent.settle(run, ended)
+			child.settle(run, ended)
+			delete(worlds, run)
+		}
+	}
+	t.Logf("%d of 1000 journals were sent in part, %d of %d entries in all", partly, sent, all)
+	if partly < 500 || evicted == 0 {
+		t.Errorf("%d of 1000 journals were sent in part, want most of them; %d were evicted, want some", partly, evicted)
+	}
+}
+
+func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
+	entry := func(seq int) scripts.Entry { return scripts.Entry{Seq: seq, State: scripts.EntryOpen} }
+	j := journals{most: maxJournals}
+	if _, ok := j.take("r", difference{Version: 7, Count: 2, Entries: []scripts.Entry{entry(1), entry(2)}}); !ok {
+		t.Fatal("a whole journal was refused")
+	}
+	for name, d := range map[string]difference{
+		"of another version":      {Base: 6, Version: 8, Count: 2},
+		"with a gap":              {Base: 7, Version: 8, Count: 4, Entries: []scripts.Entry{entry(4)}},
+		"with too few entries":    {Base: 7, Version: 8, Count: 4, Entries: []scripts.Entry{entry(3)}},
+		"with too many":           {Base: 7, Version: 8, Count: 2, Entries: []scripts.Entry{entry(3)}},
+		"before the first":        {Base: 7, Version: 8, Count: 2, Entries: []scripts.Entry{entry(0)}},
+		"whole and not all of it": {Version: 8, Count: 2, Entries: []scripts.Entry{entry(1)}},
+	} {
+		if _, ok := j.take("r", d); ok {
+			t.Errorf("a difference %s was taken", name)
+		}
+		if _, ok := j.take("other", d); ok {
+			t.Errorf("a difference %s was taken for a run without a journal", name)
+		}
+	}
+	if got, ok := j.take("r", difference{Base: 7, Version: 8, Count: 3, Entries: []scripts.Entry{entry(3)}}); !ok || len(got) != 3 {
+		t.Errorf("after refusals the right difference gives %v, %v", got, ok)
+	}
+}

@@ -1,0 +1,156 @@
+package evaluator_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+// onlyChild is the pid of the pool's one child.
+func onlyChild(t *testing.T, pool *evaluator.Pool) int {
+	t.Helper()
+	idle := pool.Idle()
+	if len(idle) != 1 {
+		t.Fatalf("%d idle children, want 1", len(idle))
+	}
+	return idle[0].Pid
+}
+
+// agree carries out a pass in a child and in this process, which must find the same.
+func agree(t *testing.T, pool *evaluator.Pool, inputs scripts.Inputs, b scripts.Bundle, journal []scripts.Entry) scripts.Outcome {
+	t.Helper()
+	inside, err := new(evaluator.InProcess).Pass(t.Context(), b, inputs, journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside, err := pool.Pass(t.Context(), b, inputs, journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(inside, outside); diff != "" {
+		t.Fatalf("after %d entries this process and a child differ (-this +child):\n%s", len(journal), diff)
+	}
+	return outside
+}
+
+const handling = `
+node := import("node")
+run := import("run")
+for i := 0; i < 5; i++ {
+	h := node.facts()
+	if h.err { run.log(i, h.err.message) } else { run.log(i, h.hostname) }
+}
+node.ping().err`
+
+func TestChildFollowsEveryChangeOfAJournal(t *testing.T) {
+	pool := newPool(t, 1)
+	inputs := func(run string) scripts.Inputs {
+		in := everything
+		in.Run = writ.RunID(run)
+		return in
+	}
+	journals := map[string][]scripts.Entry{"a": nil, "b": nil}
+	advance := func(run string, failed bool) {
+		for _, c := range agree(t, pool, inputs(run), bundle(handling), journals[run]).Calls {
+			e := succeeded(c)
+			if failed {
+				e = scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "told to fail")}
+			}
+			journals[run] = append(journals[run], e)
+		}
+	}
+	for i := range 3 { // two runs in turn, of one program
+		advance("a", i == 1)
+		advance("b", i == 2)
+	}
+	child := onlyChild(t, pool)
+
+	a := journals["a"]
+	a[1].Error = writ.Errorf(writ.CodeInternal, "failed in another way") // changed in place: only values must not be
+	agree(t, pool, inputs("a"), bundle(handling), a)
+	a[1].State, a[1].Error = scripts.EntryOpen, nil // resumed
+	if o := agree(t, pool, inputs("a"), bundle(handling), a[:2]); !slices.Equal(o.Waiting, []int{2}) {
+		t.Errorf("an entry that is open again: %+v", o)
+	}
+	a[1].State, a[1].Values = scripts.EntrySucceeded, map[string]any{"hostname": "new"}
+	if o := agree(t, pool, inputs("a"), bundle(handling), a); !slices.Contains(o.Logs, "1 new") {
+		t.Errorf("an entry with another result: %v", o.Logs)
+	}
+	reversed := slices.Clone(a)
+	slices.Reverse(reversed)
+	agree(t, pool, inputs("a"), bundle(handling), reversed)
+	agree(t, pool, inputs("b"), bundle(handling), a) // the journal of another run
+	agree(t, pool, inputs("b"), bundle(handling), journals["b"])
+	if now := onlyChild(t, pool); now != child {
+		t.Errorf("child %d took the place of %d", now, child)
+	}
+	pool.Misremember()
+	advance("a", false)
+	if now := onlyChild(t, pool); now != child {
+		t.Errorf("a pool that is wrong about child %d needs another one", child)
+	}
+}
+
+// TestChildKeepsManyRunsWithinItsMemory lets many runs with big journals wait, then one script take what a script may.
+func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, 1)
+	inputs := everything
+	inputs.MaxCalls = scripts.MaxCalls
+	const calls = 1_000
+	script := bundle(fmt.Sprintf(`node := import("node"); for i := 0; i < %d; i++ { node.ping() }; node.facts().hostname`, calls))
+	o, err := pool.Pass(t.Context(), script, inputs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var journal []scripts.Entry
+	for _, c := range o.Calls {
+		e := succeeded(c) // small values are the ones that take the most beyond their size
+		if c.Seq > calls {
+			e.State, e.Values = scripts.EntryOpen, nil
+		}
+		journal = append(journal, e)
+	}
+	child := onlyChild(t, pool)
+	for round := range 2 {
+		for i := range 100 {
+			inputs.Run = writ.RunID(fmt.Sprint(i))
+			o, err := pool.Pass(t.Context(), script, inputs, journal)
+			if err != nil || o.Status != scripts.Waiting {
+				t.Fatalf("round %d, run %d: %+v %v", round, i, o, err)
+			}
+		}
+	}
+	o, err = pool.Pass(t.Context(), bundle(`all := []; for { all = append(all, "x" + len(all)) }`), inputs, nil)
+	if err != nil || o.Status != scripts.Failed || o.Failure.Code != writ.CodeScriptLimit {
+		t.Errorf("a script without end: %+v %v, want %s", o, err, writ.CodeScriptLimit)
+	}
+	if now := onlyChild(t, pool); now != child {
+		t.Errorf("child %d took the place of %d", now, child)
+	}
+}
+
+// TestSequentialWaitsAreCheap is about the CPU time of the evaluation alone, which has a process of its own to be read from. It grows
+// with the square of the calls; a journal that is sent whole each time takes four times as much.
+func TestSequentialWaitsAreCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second")
+	}
+	t.Parallel()
+	pool := newPool(t, 1)
+	waits(t, pool, 1) // starts the child
+	before := childCPU(pool)
+	waits(t, pool, 1000)
+	used := childCPU(pool) - before
+	t.Logf("1,000 calls, each waited for: %v of CPU", used)
+	if budget := 1500 * time.Millisecond; used > budget {
+		t.Errorf("1,000 calls, each waited for, took %v of CPU, want at most %v", used, budget)
+	}
+}
