@@ -10,10 +10,35 @@ import (
 	"writ/supervisor/journal"
 )
 
+// ground is what claiming and placing ask of the journal. A turn gets a transaction; a preview gets one that only reads, with the calls of
+// its plan laid over it (preview.go), so that both come to the same conclusions.
+type ground interface {
+	Resource(id writ.ResourceID) (*journal.Resource, error)
+	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
+	Used() (map[writ.NodeID]writ.Capacity, error)
+	QueueDepths() (map[writ.NodeID]writ.QueueDepth, error)
+}
+
+var _ ground = (*journal.Tx)(nil)
+
+// arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
+func (t *turn) arrange(g ground) error {
+	if err := t.cascade(); err != nil {
+		return err
+	}
+	if err := t.claimCalls(g); err != nil {
+		return err
+	}
+	if err := t.cascade(); err != nil {
+		return err
+	}
+	return t.placeCalls(g)
+}
+
 // claimCalls settles, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
-func (t *turn) claimCalls(tx *journal.Tx) error {
-	held, err := t.heldCalls(tx)
+func (t *turn) claimCalls(g ground) error {
+	held, err := t.heldCalls(g)
 	if err != nil {
 		return err
 	}
@@ -22,7 +47,7 @@ func (t *turn) claimCalls(tx *journal.Tx) error {
 			continue
 		}
 		op, _ := catalog.Lookup(c.Operation)
-		if err := t.claim(tx, op, c); err != nil {
+		if err := t.claim(g, op, c); err != nil {
 			return err
 		}
 	}
@@ -31,7 +56,7 @@ func (t *turn) claimCalls(tx *journal.Tx) error {
 
 // heldCalls returns the calls that other runs hold up: with the one whose resource another run works on, all that must be on a node with
 // it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
-func (t *turn) heldCalls(tx *journal.Tx) (map[int]bool, error) {
+func (t *turn) heldCalls(g ground) (map[int]bool, error) {
 	held := make(map[int]bool)
 	for _, group := range t.connected() {
 		free := true
@@ -39,7 +64,7 @@ func (t *turn) heldCalls(tx *journal.Tx) (map[int]bool, error) {
 			if c.Claimed || c.Kind == "" {
 				continue
 			}
-			itsFree, err := t.isFree(tx, c)
+			itsFree, err := t.isFree(g, c)
 			if err != nil {
 				return nil, err
 			}
@@ -67,7 +92,7 @@ func (t *turn) release(c *journal.Call) {
 	t.touch(c)
 }
 
-func (t *turn) claim(tx *journal.Tx, op *catalog.Operation, c *journal.Call) error {
+func (t *turn) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
@@ -86,22 +111,22 @@ func (t *turn) claim(tx *journal.Tx, op *catalog.Operation, c *journal.Call) err
 		t.hold(c, fmt.Sprintf("waits for call %d, %s", earlier.Seq, describe(earlier)))
 		return nil
 	}
-	have, err := tx.Resource(c.Resource())
+	have, err := g.Resource(c.Resource())
 	if err != nil {
 		return err
 	}
 	if op.Effect == catalog.Find {
 		return t.find(c, have)
 	}
-	if waits, err := t.claimNamed(tx, op, c); waits || err != nil || c.State != writ.CallPlanned {
+	if waits, err := t.claimNamed(g, op, c); waits || err != nil || c.State != writ.CallPlanned {
 		return err
 	}
 	return t.claimResource(op, c, have, earlier)
 }
 
 // isFree reports whether no other run still has an open call on the resource; if one has, the call waits.
-func (t *turn) isFree(tx *journal.Tx, c *journal.Call) (bool, error) {
-	other, err := tx.OpenCallOn(c.Resource(), t.run.ID)
+func (t *turn) isFree(g ground, c *journal.Call) (bool, error) {
+	other, err := g.OpenCallOn(c.Resource(), t.run.ID)
 	if err != nil || other == "" {
 		return err == nil, err
 	}
@@ -130,7 +155,7 @@ func (t *turn) succeed(c *journal.Call, values map[string]any) error {
 
 // claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
 // reports whether the call must wait, because one of them is being removed.
-func (t *turn) claimNamed(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
+func (t *turn) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
@@ -144,7 +169,7 @@ func (t *turn) claimNamed(tx *journal.Tx, op *catalog.Operation, c *journal.Call
 			}
 			continue
 		}
-		have, err := tx.Resource(id)
+		have, err := g.Resource(id)
 		if err != nil {
 			return false, err
 		}

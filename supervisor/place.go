@@ -109,11 +109,11 @@ func amount(c writ.Capacity) string {
 
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
 // something of theirs exists already they go there.
-func (t *turn) placeCalls(tx *journal.Tx) error {
+func (t *turn) placeCalls(g ground) error {
 	if len(t.groups()) == 0 {
 		return nil
 	}
-	seats, err := t.seats(tx)
+	seats, err := t.seats(g)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (t *turn) placeCalls(tx *journal.Tx) error {
 			}
 			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
 		}
-		if err := t.cascade(tx); err != nil {
+		if err := t.cascade(); err != nil {
 			return err
 		}
 	}
@@ -133,12 +133,12 @@ func (t *turn) placeCalls(tx *journal.Tx) error {
 }
 
 // seats returns the nodes with what is free on them.
-func (t *turn) seats(tx *journal.Tx) ([]seat, error) {
-	used, err := tx.Used()
+func (t *turn) seats(g ground) ([]seat, error) {
+	used, err := g.Used()
 	if err != nil {
 		return nil, err
 	}
-	depths, err := tx.QueueDepths()
+	depths, err := g.QueueDepths()
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/cbor"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -29,8 +30,10 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
 			return err
 		}
 	}
-	steps := []func(tx *journal.Tx) error{t.cascade, t.claimCalls, t.cascade, t.placeCalls, t.sendCalls, t.conclude, t.keep}
-	for _, step := range steps {
+	if err := t.arrange(tx); err != nil {
+		return err
+	}
+	for _, step := range []func(tx *journal.Tx) error{t.sendCalls, t.conclude, t.keep} {
 		if err := step(tx); err != nil {
 			return err
 		}
@@ -56,37 +59,77 @@ func (t *turn) book(tx *journal.Tx, s settlement) error {
 	if err != nil {
 		return err
 	}
-	if op.Effect == catalog.Remove {
-		if have == nil || have.UID != c.UID {
-			return nil
-		}
+	after, told := t.effect(op, c, have, s.result)
+	switch {
+	case !told:
+		return nil
+	case after == nil:
 		gone := have.Resource
 		gone.Deleted, gone.Run, gone.Updated = true, t.run.ID, t.now
 		t.events = append(t.events, writ.Event{Resource: shownResource(gone)})
 		return tx.RemoveResource(c.Resource())
 	}
-	if have != nil && have.UID != c.UID {
-		return nil // a late word on a resource that was made anew meanwhile
-	}
-	if have == nil {
-		if op.Effect != catalog.Make {
-			return nil // a late word on a resource that was removed meanwhile
-		}
-		have = &journal.Resource{Resource: writ.Resource{
+	t.events = append(t.events, writ.Event{Resource: shownResource(after.Resource)})
+	return tx.PutResource(after)
+}
+
+// effect returns what a resource is after a call on it succeeded, nil if it is gone; told is false if the result says nothing about what
+// there is now. have, what it was before, is left as it is.
+func (t *turn) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+	switch {
+	case have != nil && have.UID != c.UID:
+		return nil, false // a late word on a resource that was made anew meanwhile
+	case have != nil && op.Effect == catalog.Remove:
+		return nil, true
+	case have != nil:
+		copied := *have
+		after = &copied
+	case op.Effect != catalog.Make:
+		return nil, false // a late word on a resource that was removed meanwhile
+	default:
+		after = &journal.Resource{Resource: writ.Resource{
 			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
 		}}
 	}
 	if c.Options.Adopt {
-		have.Deployment = t.run.Deployment
+		after.Deployment = t.run.Deployment
 	}
-	have.Node, have.Driver, have.Simulated = c.Node, s.result.Driver, s.result.Simulated
-	have.Values, have.Run, have.Updated = t.shown(c, s.result.Values), t.run.ID, t.now
-	have.Need = uses(op, c.Args, have.Need)
+	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
+	after.Values, after.Run, after.Updated = t.shown(c, result.Values), t.run.ID, t.now
+	after.Need = uses(op, c.Args, after.Need)
+	args := t.handlesNamed(op, c)
 	if op.Effect == catalog.Make {
-		have.Args = c.Args
+		after.Operation, after.Args = op.Name(), args
 	}
-	t.events = append(t.events, writ.Event{Resource: shownResource(have.Resource)})
-	return tx.PutResource(have)
+	switch act := actOf(op, args); {
+	case result.Change == writ.ChangeUnchanged && op.Repeat == catalog.Safe && op.Effect == catalog.Alter:
+		after.Holds = journal.AddHeld(after.Holds, act)
+	case result.Change == writ.ChangeUpdated && op.Repeat == catalog.Safe && op.Effect == catalog.Alter:
+		after.Holds = []writ.Digest{act}
+	case result.Change != writ.ChangeUnchanged:
+		after.Holds = nil
+	}
+	return after, true
+}
+
+// handlesNamed returns the arguments of a call with the resources that its handles stand for; what is not known yet stays as it is.
+func (t *turn) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
+	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
+		if ref, err := t.ref(handle); err == nil {
+			return ref, nil
+		}
+		return handle, nil
+	})
+	return args
+}
+
+// actOf names an operation with its arguments.
+func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
+	text, err := cbor.Marshal([]any{op.Name(), op.Args.Fill(args)})
+	if err != nil {
+		return writ.Digest{} // values always have an encoding
+	}
+	return writ.DigestOf(text)
 }
 
 // shownResource is a resource as it leaves the datacenter: without values.
@@ -173,7 +216,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 }
 
 // cascade fails the calls that need a failed one, and ends what an ending run has not sent.
-func (t *turn) cascade(*journal.Tx) error {
+func (t *turn) cascade() error {
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned {
 			continue

@@ -2,16 +2,34 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 
 	"writ"
 	"writ/internal/cbor"
 )
 
-// Resource is a resource with the arguments that it was last made with and what it uses up on its node.
+// Resource is a resource with what must be known to foresee what the next call does to it.
 type Resource struct {
 	writ.Resource
-	Args map[string]any `json:"args,omitempty"`
-	Need writ.Capacity  `json:"need"`
+	// Operation and Args are the call that made it, as of the last time; handles among the arguments are writ.Refs. Resources of an earlier
+	// version have no Operation, and handles of their own run.
+	Operation string         `json:"operation,omitempty"`
+	Args      map[string]any `json:"args,omitempty"`
+	Need      writ.Capacity  `json:"need"` // what it uses up on its node
+	// Holds names acts (digests of an operation with its arguments) that would change nothing now: since they were done nothing else was.
+	Holds []writ.Digest `json:"holds,omitempty"`
+}
+
+// maxHeld bounds the acts that a resource remembers.
+const maxHeld = 16
+
+// AddHeld adds an act to those that would change nothing; when there are too many, the oldest is forgotten.
+func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
+	if slices.Contains(held, act) {
+		return held
+	}
+	held = append(slices.Clone(held), act)
+	return held[max(0, len(held)-maxHeld):]
 }
 
 // PutResource keeps a resource, new or changed.
