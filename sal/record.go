@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"writ"
 	"writ/sal/catalog"
@@ -57,17 +56,12 @@ func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string
 	if err := r.Owned(request); err != nil {
 		return "", nil, err
 	}
-	if name := request.Operation.Name(); r.Operation != name {
-		return "", nil, writ.Errorf(writ.CodeResourceConflict, "%s was made by %s and cannot be made by %s", r.Resource, r.Operation, name).
-			WithHint("use %s.get(%q) for what is there, or another name", request.Operation.Module, r.Resource.Name)
-	}
-	mutable, immutable := request.Operation.Args.Changed(r.Spec, catalog.Values(request.Args))
+	fields, err = request.Operation.Remake(r.Resource, r.Operation, r.Spec, catalog.Values(request.Args))
 	switch {
-	case len(immutable) > 0:
-		return "", nil, writ.Errorf(writ.CodeImmutableField, "%s exists with another %s, which cannot be changed", r.Resource, strings.Join(immutable, " and ")).
-			WithHint("delete it first, or use another name")
-	case len(mutable) > 0:
-		return writ.ChangeUpdated, mutable, nil
+	case err != nil:
+		return "", nil, err
+	case len(fields) > 0:
+		return writ.ChangeUpdated, fields, nil
 	default:
 		return writ.ChangeUnchanged, nil, nil
 	}

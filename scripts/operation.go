@@ -197,6 +197,15 @@ var optionSchema = catalog.Schema{
 // maxTimeout is the longest that a run may take, see docs/trust.md.
 const maxTimeout = 7 * 24 * time.Hour
 
+// ParseOptions reads the options of a planned call; values that are catalog.Unknown are passed over.
+func ParseOptions(given map[string]any) (writ.CallOptions, error) {
+	options, problems := parseOptions(given)
+	if len(problems) > 0 {
+		return options, writ.Errorf(writ.CodeArgumentsInvalid, "%s", optionText(problems[0]))
+	}
+	return options, nil
+}
+
 // parseOptions reads the options of a call; values that are catalog.Unknown are passed over.
 func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
 	var o writ.CallOptions

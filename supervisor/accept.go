@@ -124,10 +124,14 @@ func nextRevision(tx *journal.Tx, p *identity.Payload) error {
 		return err
 	}
 	if have != p.Deployment.Base {
-		return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d", p.Deployment.Name, have, p.Deployment.Base).
-			WithHint("look at what changed and sign again")
+		return otherRevision(p.Deployment.Name, have, p.Deployment.Base)
 	}
 	return tx.SetRevision(p.Project, p.Deployment.Name, have+1)
+}
+
+func otherRevision(deployment string, have, base int) *writ.Error {
+	return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d", deployment, have, base).
+		WithHint("look at what changed and sign again")
 }
 
 // checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.

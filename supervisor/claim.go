@@ -11,7 +11,7 @@ import (
 )
 
 // ground is what claiming and placing ask of the journal. A turn gets a transaction; a preview gets one that only reads, with the calls of
-// its plan laid over it (preview.go), so that both come to the same conclusions.
+// its plan laid over it (draft.go), so that both come to the same conclusions.
 type ground interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)

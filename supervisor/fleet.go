@@ -86,6 +86,20 @@ func (f *fleet) get(id writ.NodeID) (writ.Node, bool) {
 	return m.Node.Node, true
 }
 
+// away returns a node, and why nothing can be sent to it now, "" if it can.
+func (f *fleet) away(id writ.NodeID) (n writ.Node, why string) {
+	n, ok := f.get(id)
+	switch {
+	case !ok || n.Liveness != writ.LivenessReady:
+		why = "is " + string(n.Liveness)
+	case n.Admission != writ.AdmissionApproved:
+		why = "is " + string(n.Admission)
+	case n.Fault != "":
+		why = "takes no work: " + n.Fault
+	}
+	return n, why
+}
+
 // record returns a node with its keys, nil if there is none.
 func (f *fleet) record(id writ.NodeID) *journal.Node {
 	f.mu.Lock()

@@ -33,15 +33,17 @@ type seat struct {
 type verdict struct {
 	node writ.NodeID // "" if there is none
 	// later says that a node would do if it were ready; otherwise none will, unless the fleet changes.
-	later bool
-	why   string // per node why not, if there is none
+	later   bool
+	why     string             // per node why not, if there is none
+	fit     int                // how many nodes would do
+	against []writ.NodeVerdict // what speaks against the others
+	bound   bool               // what the group needs is on that node already
 }
 
 // choose finds the node for a wish: of those that will do the one with the fewest open calls, then with most memory left, then by name.
 func choose(w wish, seats []seat) verdict {
 	var fit []seat
 	var v verdict
-	var why []string
 	for _, s := range seats {
 		reason, later := refuse(w, s)
 		if reason == "" {
@@ -49,13 +51,17 @@ func choose(w wish, seats []seat) verdict {
 			continue
 		}
 		v.later = v.later || later
-		why = append(why, s.Name+": "+reason)
+		v.against = append(v.against, writ.NodeVerdict{Node: s.ID, Name: s.Name, Reason: reason})
 	}
 	if len(fit) > 0 {
 		best := slices.MinFunc(fit, func(a, b seat) int {
 			return cmp.Or(cmp.Compare(a.open, b.open), cmp.Compare(b.free.MemoryMiB, a.free.MemoryMiB), cmp.Compare(a.Name, b.Name))
 		})
-		return verdict{node: best.ID}
+		return verdict{node: best.ID, fit: len(fit), against: v.against}
+	}
+	var why []string
+	for _, a := range v.against {
+		why = append(why, a.Name+": "+a.Reason)
 	}
 	if len(seats) == 0 {
 		v.later = true
@@ -239,7 +245,11 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		w.node, w.stays = string(pinned), true
 	}
 	v := choose(w, seats)
+	v.bound = w.stays
 	for _, c := range group {
+		if t.verdicts != nil {
+			t.verdicts[c.Seq] = v
+		}
 		switch {
 		case v.node != "":
 			t.pin(c, v.node)

@@ -62,19 +62,10 @@ func (t *turn) met(c *journal.Call) bool {
 
 // sendTo sends calls to one node. Older calls of other runs that wait for room there go first.
 func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
-	member, ok := t.s.fleet.get(node)
-	why := ""
-	switch {
-	case !ok || member.Liveness != writ.LivenessReady:
-		why = "is " + string(member.Liveness)
-	case member.Admission != writ.AdmissionApproved:
-		why = "is " + string(member.Admission)
-	case member.Fault != "":
-		why = "takes no work: " + member.Fault
-	}
+	member, why := t.s.fleet.away(node)
 	if why != "" {
 		for _, c := range calls {
-			t.hold(c, "waits for node "+c.NodeName+", which "+why)
+			t.hold(c, waitsForIts(c.NodeName, why))
 		}
 		return nil
 	}
@@ -108,6 +99,9 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	}
 	return nil
 }
+
+// waitsForIts says that a call waits for the node that it is bound to.
+func waitsForIts(node, why string) string { return "waits for node " + node + ", which " + why }
 
 // deliver journals the next delivery of a planned call and prepares its job.
 func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {

@@ -232,7 +232,7 @@ func (t *turn) cascade() error {
 			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
 				continue
 			}
-			err := writ.Errorf(writ.CodeDependencyFailed, "call %d (%s) did not succeed", seq, describe(need)).
+			err := writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, seq)).
 				WithHint("see why with `writ run show %s`", t.run.ID)
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err
@@ -250,6 +250,9 @@ func describe(c *journal.Call) string {
 	}
 	return c.Operation + " " + c.Name
 }
+
+// describeSeq names a call of a turn with its number: "3 (volume.create web-0)".
+func describeSeq(t *turn, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
 
 // conclude ends the run if nothing more can happen.
 func (t *turn) conclude(tx *journal.Tx) error {

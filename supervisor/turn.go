@@ -39,6 +39,8 @@ type turn struct {
 	withdraw map[writ.NodeID][]sending  // tasks to take back
 	rooms    map[writ.NodeID]bool       // nodes where room appeared
 	others   []writ.RunID               // runs that may go on now
+
+	verdicts map[int]verdict // on the groups of calls, by seq; nil where nobody wants to know
 }
 
 // settlement is a result that the run took, and the call as it was answered.
@@ -102,12 +104,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 	if err != nil || run == nil {
 		return nil, err
 	}
-	t := &turn{
-		s: s, now: tx.Now, run: run,
-		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
-		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]bool), withdraw: make(map[writ.NodeID][]sending),
-		rooms: make(map[writ.NodeID]bool),
-	}
+	t := s.newTurn(run, tx.Now)
 	if t.calls, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
@@ -122,6 +119,15 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 		}
 	}
 	return t, nil
+}
+
+func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
+	return &turn{
+		s: s, now: now, run: run,
+		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
+		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]bool), withdraw: make(map[writ.NodeID][]sending),
+		rooms: make(map[writ.NodeID]bool),
+	}
 }
 
 // call returns a call by its seq, nil if the run has none.

@@ -28,7 +28,7 @@ func (s *Supervisor) dialers() []*link.Dialer {
 func (s *Supervisor) hello() link.Hello {
 	return link.Hello{
 		Datacenter: s.Datacenter, Journal: s.Journal.ID(), Version: s.Version,
-		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources},
+		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources},
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
 }
@@ -75,6 +75,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		}
 		version, err := s.AdoptRosters(ctx, p.Signed)
 		return link.RosterVersion{Version: version}, err
+	case link.VerbPlan:
+		p, err := decode[link.Plan](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.Preview(ctx, p)
 	case link.VerbLogs:
 		p, err := decode[link.Logs](params)
 		if err != nil {

@@ -60,6 +60,11 @@ func (tx *Tx) Resources() ([]*Resource, error) {
 	return list[Resource](tx, `SELECT body FROM resources ORDER BY project, kind, name`)
 }
 
+// ProjectResources returns all resources of a project.
+func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
+	return list[Resource](tx, `SELECT body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
+}
+
 // Used returns what is reserved on each node: by resources that exist and by open calls that will make or grow one.
 func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT node, CAST(SUM(cpus) AS BIGINT), CAST(SUM(memory_mib) AS BIGINT), CAST(SUM(disk_gib) AS BIGINT) FROM (

@@ -25,6 +25,8 @@ type (
 	RosterVersion struct {
 		Version int `json:"version"`
 	}
+	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
+	Plan = writ.Proposal
 	// Logs asks for at most Max lines that a run's script wrote after the ordinal After. The answer is []writ.LogLine.
 	Logs struct {
 		Run   writ.RunID `json:"run"`

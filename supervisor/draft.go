@@ -1,0 +1,288 @@
+package supervisor
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// maxRounds bounds how often the calls of one plan are arranged beyond once for each wait of its script: scripts that make and delete the
+// same thing again and again need a round for each. What is left then is foreseen as well as it can be.
+const maxRounds = 100
+
+// draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a turn, on a journal that is
+// only read. Where nodes would act the draft takes what they are expected to do as done, and lays the outcome over the journal for the
+// calls that follow. Calls of one pass are arranged together, and when the script waits for one of them all of them are taken to end.
+type draft struct {
+	turn *turn
+	tx   *journal.Tx
+	plan []proposed
+	seen []writ.PreviewedCall // one for each of plan
+	left int                  // of maxRounds
+
+	laid   map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
+	open   map[writ.ResourceID]writ.RunID        // what OpenCallOn answered
+	used   map[writ.NodeID]writ.Capacity
+	depths map[writ.NodeID]writ.QueueDepth
+}
+
+var _ ground = (*draft)(nil)
+
+func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
+	d := &draft{
+		turn: t, tx: tx, plan: plan, seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
+		laid: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
+	}
+	t.verdicts = make(map[int]verdict)
+	for i := range d.seen {
+		d.seen[i].Seq = i + 1
+	}
+	var err error
+	if d.used, err = tx.Used(); err != nil {
+		return nil, err
+	}
+	d.depths, err = tx.QueueDepths()
+	return d, err
+}
+
+// Resource implements ground.
+func (d *draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
+	if r, known := d.laid[id]; known {
+		return r, nil
+	}
+	r, err := d.tx.Resource(id)
+	if err == nil {
+		d.laid[id] = r
+	}
+	return r, err
+}
+
+// OpenCallOn implements ground.
+func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
+	if run, known := d.open[id]; known {
+		return run, nil
+	}
+	run, err := d.tx.OpenCallOn(id, except)
+	if err == nil {
+		d.open[id] = run
+	}
+	return run, err
+}
+
+// Used implements ground.
+func (d *draft) Used() (map[writ.NodeID]writ.Capacity, error) {
+	used := maps.Clone(d.used)
+	for _, c := range d.turn.calls {
+		if !c.State.Ended() && c.Node != "" && !d.turn.claimed[c.Seq] {
+			used[c.Node] = used[c.Node].Plus(c.Need)
+		}
+	}
+	return used, nil
+}
+
+// QueueDepths implements ground.
+func (d *draft) QueueDepths() (map[writ.NodeID]writ.QueueDepth, error) { return d.depths, nil }
+
+// lay puts what a resource is after a call over what the journal has.
+func (d *draft) lay(id writ.ResourceID, before, after *journal.Resource) {
+	if before != nil && before.Node != "" {
+		d.used[before.Node] = d.used[before.Node].Minus(before.Need)
+	}
+	if after != nil && after.Node != "" {
+		d.used[after.Node] = d.used[after.Node].Plus(after.Need)
+	}
+	d.laid[id] = after
+}
+
+// carryOut takes the plan from its first call to its last.
+func (d *draft) carryOut(ctx context.Context) error {
+	for i := range d.plan {
+		p := &d.plan[i]
+		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.turn.call(seq).State.Ended() }) {
+			if err := d.settle(ctx); err != nil {
+				return err
+			}
+		}
+		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.turn.call(seq).State == writ.CallFailed }); at >= 0 {
+			d.stop(i, p.waits[at])
+			break
+		}
+		if err := d.turn.enlist(p.NewCall); err != nil {
+			return err
+		}
+		if p.unnamed && p.op.Effect != catalog.Make { // nobody can tell what it is about
+			d.turn.call(p.Seq).State = writ.CallSucceeded
+			d.seen[i].Action, d.seen[i].Reason = writ.ActionUnknown, unnamedReason
+		}
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	for _, c := range d.turn.calls {
+		d.close(c)
+	}
+	return nil
+}
+
+const unnamedReason = "its name is not known yet"
+
+// stop says of the calls from an index on that the script does not come so far.
+func (d *draft) stop(from, refused int) {
+	why := "the script reads what call " + describeSeq(d.turn, refused) + " gives, which is refused"
+	for i := from; i < len(d.seen); i++ {
+		d.seen[i].Action, d.seen[i].Reason = writ.ActionUnreached, why
+	}
+}
+
+// settle arranges the calls that are open, and takes them to end.
+func (d *draft) settle(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := d.turn.arrange(d); err != nil {
+			return err
+		}
+		ended, err := d.endCalls(d.placed)
+		if err != nil {
+			return err
+		}
+		if !ended || d.left == 0 {
+			break
+		}
+		if d.isSettled() {
+			return nil
+		}
+		d.left--
+	}
+	// The rest waits: for a node, or for another run. What comes of it when it gets its turn is foreseen all the same.
+	_, err := d.endCalls(func(c *journal.Call) bool { return true })
+	return err
+}
+
+func (d *draft) isSettled() bool {
+	return !slices.ContainsFunc(d.turn.calls, func(c *journal.Call) bool { return !c.State.Ended() })
+}
+
+// placed reports whether a run would send the call now.
+func (d *draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.turn.met(c) }
+
+// endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
+func (d *draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
+	for _, c := range d.turn.calls {
+		if c.State != writ.CallPlanned || !may(c) {
+			continue
+		}
+		any = true
+		if err := d.end(c); err != nil {
+			return any, err
+		}
+		if c.State == writ.CallFailed {
+			if err := d.turn.cascade(); err != nil {
+				return any, err
+			}
+		}
+	}
+	return any, nil
+}
+
+// end takes one call to end as its node would end it.
+func (d *draft) end(c *journal.Call) error {
+	p, out := &d.plan[c.Seq-1], &d.seen[c.Seq-1]
+	d.explain(c, out)
+	if !c.Claimed {
+		if err := d.turn.claim(d, p.op, c); err != nil || c.State != writ.CallPlanned {
+			return err
+		}
+	}
+	if !p.op.Named() {
+		out.Action = writ.ActionRead
+		if p.op.Effect != catalog.Look {
+			out.Action = writ.ActionAct
+		}
+		c.State = writ.CallSucceeded
+		return nil
+	}
+	have, err := d.Resource(c.Resource())
+	if err != nil {
+		return err
+	}
+	if c.UID == "" { // it waits for its resource, which is known all the same
+		c.UID = writ.UID(writ.NewUUID())
+		if have != nil {
+			c.UID = have.UID
+		}
+	}
+	f := p.foresee(d.turn, c, have)
+	if f.err != nil {
+		return d.turn.fail(c, writ.CallFailed, f.err)
+	}
+	out.Action, out.Fields = f.action, f.fields
+	if p.unnamed {
+		out.Action, out.Reason = writ.ActionUnknown, unnamedReason
+	}
+	result := writ.Result{Change: f.change(), Driver: out.Driver, Simulated: out.Simulated, Values: f.values}
+	if p.op.Effect != catalog.Look {
+		if after, told := d.turn.effect(p.op, c, have, result); told {
+			d.lay(c.Resource(), have, after)
+		}
+	}
+	c.State = writ.CallSucceeded
+	return nil
+}
+
+// explain says where a call goes and why, or why it waits.
+func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
+	v, chosen := d.turn.verdicts[c.Seq]
+	if c.Node == "" || !c.Claimed {
+		out.Waits, out.Reason, out.Nodes = true, c.Reason, v.against
+		return
+	}
+	node, away := d.turn.s.fleet.away(c.Node)
+	out.Node, out.NodeName = c.Node, node.Name
+	op := d.plan[c.Seq-1].op
+	for _, driver := range node.Drivers {
+		if driver.Module == op.Module {
+			out.Driver, out.Simulated = driver.Name, driver.Simulated
+		}
+	}
+	switch {
+	case away != "":
+		out.Waits, out.Reason = true, waitsForIts(node.Name, away)
+	case !chosen || v.bound:
+		out.Reason = "what it needs is there"
+	case c.Options.Node != "":
+		out.Reason = "the script asks for it"
+	case v.fit == 1:
+		out.Reason = "the only node that will do"
+	default:
+		out.Reason = "has the least to do of those that will do"
+	}
+}
+
+// close completes what is said of a call that has ended.
+func (d *draft) close(c *journal.Call) {
+	out := &d.seen[c.Seq-1]
+	switch {
+	case c.State == writ.CallFailed:
+		out.Action, out.Fields, out.Error, out.Waits, out.Reason = writ.ActionRefused, nil, c.Error, false, ""
+		if c.Error.Code == writ.CodeDependencyFailed {
+			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // the hint is about a run
+		}
+		if c.Error.Code == writ.CodeNoCapacity {
+			out.Nodes = d.turn.verdicts[c.Seq].against
+		}
+	case out.Action != "":
+	case c.Change == writ.ChangeUnchanged: // to be deleted, and not there
+		out.Action = writ.ActionUnchanged
+	default:
+		out.Action = writ.ActionRead
+		if c.Node != "" {
+			out.Node, out.NodeName = c.Node, c.NodeName
+		}
+	}
+}

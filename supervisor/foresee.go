@@ -1,0 +1,185 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// foresight is what a node is expected to do with a call.
+type foresight struct {
+	action writ.Action
+	fields []writ.FieldChange
+	values map[string]any // of the resource afterwards, as far as they are known
+	err    *writ.Error    // it fails with this
+}
+
+// change is the action in the words of a result.
+func (f *foresight) change() writ.Change {
+	switch f.action {
+	case writ.ActionCreate:
+		return writ.ChangeCreated
+	case writ.ActionUpdate, writ.ActionAct, writ.ActionUnknown:
+		return writ.ChangeUpdated
+	case writ.ActionDelete:
+		return writ.ChangeDeleted
+	default:
+		return writ.ChangeUnchanged
+	}
+}
+
+// foresee says what a node will do with a call whose resource is have, nil if there is none.
+func (p *proposed) foresee(t *turn, c *journal.Call, have *journal.Resource) foresight {
+	f := foresight{values: map[string]any{}}
+	if have != nil {
+		maps.Copy(f.values, have.Values)
+	}
+	args := t.handlesNamed(p.op, c)
+	switch p.op.Effect {
+	case catalog.Look:
+		f.action = writ.ActionRead
+		if p.op.Repeat == catalog.Once {
+			f.action = writ.ActionAct
+		}
+	case catalog.Remove:
+		f.action = writ.ActionDelete
+		if have == nil {
+			f.action = writ.ActionUnchanged
+		}
+	case catalog.Make:
+		p.foreseeMake(&f, c.Resource(), args, have)
+	default:
+		p.foreseeAlter(&f, c.Resource(), args, have)
+	}
+	if f.err == nil {
+		p.keepSizes(&f, args)
+	}
+	return f
+}
+
+// foreseeMake compares the arguments with those that the resource was made with, as its driver does.
+func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
+	switch {
+	case have == nil:
+		f.action = writ.ActionCreate
+		return
+	case have.Operation == "": // by a version that did not write it down
+		f.action = writ.ActionAct
+		return
+	}
+	old, now := p.known(have.Args), p.known(args)
+	changed, err := p.op.Remake(id, have.Operation, old, now)
+	if err != nil {
+		f.err = writ.AsError(err)
+		return
+	}
+	if f.err = p.shrinks(id, changed, args, have); f.err != nil {
+		return
+	}
+	f.fields = fieldChanges(changed, have.Args, args)
+	switch {
+	case len(changed) > 0:
+		f.action = writ.ActionUpdate
+	case len(p.unknown) > 0:
+		f.action = writ.ActionUnknown
+	default:
+		f.action = writ.ActionUnchanged
+	}
+	f.fields = append(f.fields, fieldChanges(p.unknown, have.Args, nil)...)
+}
+
+// foreseeAlter compares the arguments with the values of the resource that they set, if they all do, and knows what was done last.
+func (p *proposed) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
+	f.action = writ.ActionAct
+	if have == nil || p.op.Repeat == catalog.Once || len(p.unknown) > 0 {
+		return
+	}
+	if slices.Contains(have.Holds, actOf(p.op, args)) {
+		f.action = writ.ActionUnchanged
+		return
+	}
+	var changed []string
+	for _, field := range p.op.Args {
+		v, given := args[field.Name]
+		if !given {
+			continue
+		}
+		before, has := have.Values[field.Name]
+		if _, sets := p.op.Result.Field(field.Name); !sets || !has {
+			return
+		}
+		if v != before {
+			changed = append(changed, field.Name)
+		}
+	}
+	if len(args) == 0 {
+		return
+	}
+	if f.err = p.shrinks(id, changed, args, have); f.err != nil {
+		return
+	}
+	f.action, f.fields = writ.ActionUnchanged, fieldChanges(changed, have.Values, args)
+	if len(changed) > 0 {
+		f.action = writ.ActionUpdate
+	}
+}
+
+// known returns args without the fields of which something is not known yet.
+func (p *proposed) known(args map[string]any) map[string]any {
+	if len(p.unknown) == 0 {
+		return args
+	}
+	args = maps.Clone(args)
+	for _, name := range p.unknown {
+		delete(args, name)
+	}
+	return args
+}
+
+// shrinks is the error about a disk that is to become smaller: no driver does that.
+func (p *proposed) shrinks(id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource) *writ.Error {
+	for _, name := range changed {
+		field, _ := p.op.Args.Field(name)
+		has, _ := have.Values[name].(int64)
+		if wanted, ok := args[name].(int64); ok && field.Uses == "disk_gib" && wanted < has {
+			return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", id, has, wanted).
+				WithHint("make a smaller one under another name and copy what is in it")
+		}
+	}
+	return nil
+}
+
+// keepSizes lets the arguments that say how big a resource is become its values, for the calls that follow.
+func (p *proposed) keepSizes(f *foresight, args map[string]any) {
+	for _, field := range p.op.Args {
+		if n, ok := args[field.Name].(int64); ok && field.Uses != "" {
+			f.values[field.Name] = n
+		}
+	}
+}
+
+// maxShown bounds a value of a field that is shown, in bytes of JSON.
+const maxShown = 256
+
+func fieldChanges(names []string, from, to map[string]any) []writ.FieldChange {
+	var changes []writ.FieldChange
+	for _, name := range names {
+		changes = append(changes, writ.FieldChange{Field: name, From: shownValue(from[name]), To: shownValue(to[name])})
+	}
+	return changes
+}
+
+func shownValue(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil || len(text) > maxShown {
+		return nil
+	}
+	return text
+}

@@ -1,0 +1,117 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+const (
+	// maxPreviews bounds the previews at once: anybody may ask for one, and they must not keep the processors from runs.
+	maxPreviews = 2
+	// previewWithin bounds one preview; the biggest plans that are possible take a tenth of that.
+	previewWithin = 10 * time.Second
+	// maxPreview bounds the JSON of a preview, so that it fits into a frame of the link.
+	maxPreview = 900 << 10
+	// maxKept bounds the resources of a deployment that are listed because a plan does not name them.
+	maxKept = 500
+)
+
+// Preview says what a run of the proposal would do as things are now. It writes nothing and promises nothing: other runs may change
+// what it is based on.
+func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
+	plan, err := s.readProposal(&proposal)
+	if err != nil {
+		return writ.Preview{}, err
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, previewWithin, writ.Errorf(writ.CodeTimeout, "the preview took too long"))
+	defer stop()
+	select {
+	case s.previews <- struct{}{}:
+		defer func() { <-s.previews }()
+	case <-ctx.Done():
+		return writ.Preview{}, context.Cause(ctx)
+	}
+	var preview writ.Preview
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		preview, err = s.preview(ctx, tx, &proposal, plan)
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return fitted(preview), err
+}
+
+func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []proposed) (preview writ.Preview, err error) {
+	if preview.Revision, err = tx.Revision(p.Project, p.Deployment); err != nil {
+		return preview, err
+	}
+	if p.Base != nil && *p.Base != preview.Revision {
+		preview.Refused = otherRevision(p.Deployment, preview.Revision, *p.Base)
+	}
+	run := proposalRun(p, plan, s.roster.Load().Project(p.Project).Name, preview.Revision)
+	earlier, err := tx.EarlierRun(run)
+	if err != nil {
+		return preview, err
+	}
+	if earlier != "" {
+		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
+	}
+	d, err := newDraft(tx, s.newTurn(run, tx.Now), plan)
+	if err != nil {
+		return preview, err
+	}
+	if err := d.carryOut(ctx); err != nil {
+		return preview, err
+	}
+	preview.Calls = d.seen
+	return preview, s.addKept(tx, &preview, p, plan)
+}
+
+// addKept lists the resources of the deployment that the plan does not name.
+func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []proposed) error {
+	if p.Deployment == "" {
+		return nil
+	}
+	named := make(map[writ.ResourceID]bool)
+	for _, c := range plan {
+		named[writ.ResourceID{Project: p.Project, Kind: c.op.Kind, Name: c.Name}] = true
+		for _, ref := range c.op.Args.Named(c.Args) {
+			named[writ.ResourceID{Project: p.Project, Kind: ref.Kind, Name: ref.Name}] = true
+		}
+	}
+	all, err := tx.ProjectResources(p.Project)
+	for _, r := range all {
+		switch {
+		case r.Deployment != p.Deployment || named[r.ResourceID]:
+		case len(preview.Kept) == maxKept:
+			preview.KeptMore++
+		default:
+			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.name(r.Node)})
+		}
+	}
+	return err
+}
+
+// fitted returns a preview that a frame of the link can carry: of a very big one, less is said about each call.
+func fitted(p writ.Preview) writ.Preview {
+	text, err := json.Marshal(p)
+	if err != nil || len(text) <= maxPreview {
+		return p
+	}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		c.Nodes, c.Reason = nil, short(c.Reason)
+		if c.Error != nil {
+			c.Error = &writ.Error{Code: c.Error.Code, Message: short(c.Error.Message)}
+		}
+		for j := range c.Fields {
+			c.Fields[j].From, c.Fields[j].To = nil, nil
+		}
+	}
+	return p
+}

@@ -1,0 +1,187 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// proposed is a call of a proposal that was found to be proper.
+type proposed struct {
+	scripts.NewCall
+	op      *catalog.Operation
+	unnamed bool     // its resource has a name that is not known yet
+	waits   []int    // see writ.ProposedCall
+	unknown []string // the arguments of which something is not known yet, in the order of the schema
+}
+
+// readProposal judges a proposal, which anybody may send. It is held against the same catalogue as the calls of a pass.
+func (s *Supervisor) readProposal(p *writ.Proposal) ([]proposed, error) {
+	switch {
+	case s.roster.Load().Project(p.Project) == nil:
+		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", short(string(p.Project)))
+	case p.Deployment != "" && !writ.ValidName(p.Deployment):
+		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", short(p.Deployment))
+	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
+		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
+	case len(p.Calls) > scripts.MaxCalls:
+		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls), scripts.MaxCalls)
+	}
+	calls := make([]proposed, 0, len(p.Calls))
+	for i := range p.Calls {
+		c, err := readCall(&p.Calls[i], calls)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeBadRequest, "call %d: %v", i+1, err).
+				WithHint("a plan is made by the same version of writ as the datacenter's, or an older one")
+		}
+		calls = append(calls, c)
+	}
+	return calls, nil
+}
+
+// short fits what a stranger wrote into a message.
+func short(text string) string {
+	const most = 80
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// readCall judges a call, given those before it.
+func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
+	seq := len(before) + 1
+	op, ok := catalog.Lookup(p.Operation)
+	if !ok {
+		return proposed{}, fmt.Errorf("there is no operation %q", short(p.Operation))
+	}
+	c := proposed{op: op, waits: p.Waits}
+	if !rising(p.After, seq) || !rising(p.Waits, seq) {
+		return c, errors.New("what it needs and waits for are not earlier calls, ascending")
+	}
+	var err error
+	c.NewCall = scripts.NewCall{Seq: seq, Operation: op.Name(), After: slices.Clone(p.After)}
+	if c.Name, c.unnamed, err = readName(op, p.Name, seq); err != nil {
+		return c, err
+	}
+	args, _ := marked(p.Args).(map[string]any)
+	isHandle := func(v any) (writ.ResourceKind, bool) {
+		n, ok := refIn(v)
+		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {
+			return "", false
+		}
+		return before[n-1].op.Kind, true
+	}
+	if problems := op.Args.Check(args, isHandle); len(problems) > 0 {
+		return c, fmt.Errorf("%s: %s", op.Name(), short(problems[0].String()))
+	}
+	c.Args = op.Args.Fill(args)
+	for _, f := range op.Args {
+		if v, given := c.Args[f.Name]; given && hides(v) {
+			c.unknown = append(c.unknown, f.Name)
+		}
+	}
+	options, _ := marked(p.Options).(map[string]any)
+	if labels, ok := options["labels"].(map[string]any); ok {
+		for name, v := range labels {
+			if hides(v) { // a label that is not known yet rules no node out
+				delete(labels, name)
+			}
+		}
+	}
+	c.Options, err = scripts.ParseOptions(options)
+	return c, err
+}
+
+// rising reports whether seqs are earlier than seq, and ascending.
+func rising(seqs []int, seq int) bool {
+	last := 0
+	for _, s := range seqs {
+		if s <= last || s >= seq {
+			return false
+		}
+		last = s
+	}
+	return true
+}
+
+// readName judges the name of a call. One that is not known yet becomes one that nothing has.
+func readName(op *catalog.Operation, name any, seq int) (text string, unnamed bool, err error) {
+	if _, unknown := scripts.KnownAfter(name); unknown && op.Named() {
+		return fmt.Sprintf("?%d", seq), true, nil
+	}
+	text, _ = name.(string)
+	switch {
+	case !op.Named() && name != nil:
+		return "", false, fmt.Errorf("%s takes no name", op.Name())
+	case op.Named() && !writ.ValidName(text):
+		return "", false, fmt.Errorf("%s needs the name of a %s", op.Name(), op.Kind)
+	}
+	return text, false, nil
+}
+
+// marked returns a copy of v with catalog.Unknown for everything that is not known yet.
+func marked(v any) any {
+	if _, unknown := scripts.KnownAfter(v); unknown {
+		return catalog.Unknown{}
+	}
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = marked(e)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[k] = marked(e)
+		}
+		return m
+	}
+	return v
+}
+
+// hides reports whether something in v is not known yet.
+func hides(v any) bool {
+	switch v := v.(type) {
+	case catalog.Unknown:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, hides)
+	case map[string]any:
+		for _, e := range v {
+			if hides(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refIn reads a handle of a plan.
+func refIn(v any) (seq int, ok bool) {
+	m, _ := v.(map[string]any)
+	n, ok := m["ref"].(int64)
+	return int(n), ok && len(m) == 1
+}
+
+// proposalRun is a run as it would be, without an id.
+func proposalRun(p *writ.Proposal, calls []proposed, project string, revision int) *journal.Run {
+	run := &journal.Run{
+		Run:      writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, State: writ.RunRunning},
+		Revision: revision + 1, Destructive: p.Destructive,
+	}
+	for _, c := range calls {
+		run.Allow = append(run.Allow, c.Operation)
+	}
+	slices.Sort(run.Allow)
+	run.Allow = slices.Compact(run.Allow)
+	return run
+}
