@@ -313,7 +313,7 @@ func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *superviso
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return link.Hello{Datacenter: dc, Journal: "journal of " + string(dc), Version: "test", Epoch: 1, Roster: s.roster.Version,
-				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbLogs, link.VerbValues, link.VerbQueues}}
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
 			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
@@ -394,6 +394,15 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return link.StatementAnswer{Subject: v.Statement.Subject, Done: "it is done"}, nil
 	case link.VerbRoster:
 		return s.adopt(params)
+	case link.VerbPlan:
+		var p link.Plan
+		if err := link.Decode(params, &p); err != nil {
+			return nil, err
+		}
+		size, err := json.Marshal(p.Calls[0].Args["size_gib"])
+		return writ.Preview{Calls: []writ.PreviewedCall{{
+			Seq: 1, Action: writ.ActionUpdate, NodeName: "node-1", Fields: []writ.FieldChange{{Field: "size_gib", To: size}},
+		}}}, err
 	case link.VerbLogs:
 		var p link.Logs
 		if err := link.Decode(params, &p); err != nil {

@@ -102,6 +102,26 @@ func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (
 	return api.GetValues200JSONResponse(valuesView(values)), nil
 }
 
+func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObject) (api.PreviewPlanResponseObject, error) {
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	if roster.Datacenter(id) == nil {
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %s", id).WithHint("`writ dc list` shows them")
+	}
+	var proposal writ.Proposal
+	if err := link.Decode(*r.Body, &proposal); err != nil {
+		return nil, err
+	}
+	preview, err := ask[writ.Preview](ctx, h.c, id, link.VerbPlan, proposal)
+	return api.PreviewPlan200JSONResponse(preview), err
+}
+
 func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, "")
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/ledger"
+	"writ/supervisor/link"
 )
 
 // The spec says what there is: every path of it is served, and nothing under its prefixes that it does not name.
@@ -258,6 +259,42 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 	s.leave()
 	if _, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{})); writ.CodeOf(err) != writ.CodeDatacenterAway {
 		t.Errorf("logs of one that is away: %v", err)
+	}
+}
+
+func TestDatacenterIsAskedWhatAPlanWouldDo(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, nil)
+	const proper = `{"project": "` + string(shop) + `", "calls": [{"operation": "volume.create", "name": "v", "args": {"size_gib": 9007199254740993}}]}`
+	for _, place := range []string{"vienna", string(vienna)} {
+		preview, err := api.Answer[writ.Preview](p.client.PreviewPlan(t.Context(), place, api.JSON(proper)))
+		if err != nil || len(preview.Calls) != 1 || preview.Calls[0].NodeName != "node-1" || string(preview.Calls[0].Fields[0].To) != "9007199254740993" {
+			t.Errorf("%s: %+v, %v", place, preview, err)
+		}
+	}
+	long := strings.Replace(proper, `"v"`, `"`+strings.Repeat("v", link.MaxFrame-4<<10)+`"`, 1)
+	for _, tt := range []struct {
+		place, body string
+		want        writ.Code
+	}{
+		{"vienna", "", writ.CodeBadRequest},
+		{"vienna", "{", writ.CodeBadRequest},
+		{"vienna", "[]", writ.CodeBadRequest},
+		{"vienna", proper + "{}", writ.CodeBadRequest},
+		{"vienna", strings.Replace(proper, "operation", "Operations", 1), writ.CodeBadRequest},
+		{"vienna", strings.Replace(proper, "9007199254740993", "1.5", 1), writ.CodeBadRequest},
+		{"vienna", strings.Replace(proper, "9007199254740993", "1e99", 1), writ.CodeBadRequest},
+		{"vienna", long, writ.CodeTooLarge},
+		{"paris", proper, writ.CodeDatacenterUnknown},
+		{"01920000-0000-7000-8000-00000000000f", proper, writ.CodeDatacenterUnknown},
+		{"graz", proper, writ.CodeDatacenterAway},
+	} {
+		status, body := p.post("/v1/datacenters/"+tt.place+"/plan", []byte(tt.body))
+		wantProblem(t, tt.place+" "+tt.body[:min(len(tt.body), 40)], status, body, tt.want)
+	}
+	s.leave()
+	if _, err := api.Answer[writ.Preview](p.client.PreviewPlan(t.Context(), "vienna", api.JSON(proper))); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		t.Errorf("one that has left: %v", err)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/supervisor/link"
 )
 
 // asked is what is known of a request besides what net/http says.
@@ -180,22 +181,34 @@ func (c *Coordinator) knows(host string) bool {
 	return false
 }
 
-// maxRegistration bounds the one body that is JSON.
-const maxRegistration = 16 << 10
+// Bounds of the bodies that are JSON.
+const (
+	maxRegistration = 16 << 10
+	maxProposal     = link.MaxFrame - 4<<10 // it travels on in one frame
+)
 
-// strictRegistration refuses a registration with fields that nobody knows, or with something behind it, which the generated code would
-// pass over.
-func (c *Coordinator) strictRegistration(next http.Handler) http.Handler {
+// strictBodies refuses a body of JSON with fields that nobody knows, or with something behind it, which the generated code would pass
+// over.
+func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != registrationsPath {
+		var most int64
+		var into any
+		switch {
+		case r.Method != http.MethodPost:
+		case r.URL.Path == registrationsPath:
+			most, into = maxRegistration, new(api.NewRegistration)
+		case planPath.MatchString(r.URL.Path):
+			most, into = maxProposal, new(writ.Proposal)
+		}
+		if into == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistration))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 		if err == nil {
 			d := json.NewDecoder(bytes.NewReader(body))
 			d.DisallowUnknownFields()
-			if err = d.Decode(new(api.NewRegistration)); err == nil && d.More() {
+			if err = d.Decode(into); err == nil && d.More() {
 				err = errors.New("something follows it")
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -20,7 +21,7 @@ import (
 func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
-	r.Use(c.observe, c.guard, c.sameOrigin, c.strictRegistration, middleware.GetHead)
+	r.Use(c.observe, c.guard, c.sameOrigin, c.strictBodies, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
 	})
@@ -54,6 +55,9 @@ func allowed(routes chi.Routes, path string) string {
 
 // registrationsPath is where supervisors ask for a place in the roster.
 const registrationsPath = "/v1/datacenters/registrations"
+
+// planPath is where datacenters are asked what a plan would do.
+var planPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
 
 // asBadRequest names the parameter or field that the generated code could not read. The rest of its text is about schemas.
 func asBadRequest(err error) error {

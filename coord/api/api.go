@@ -5,6 +5,7 @@ package api
 
 import (
 	_ "embed"
+	"encoding/json"
 
 	"writ"
 )
@@ -36,6 +37,9 @@ func (s RunState) Ended() bool {
 func (s RunState) Open() bool {
 	return s == RunState(writ.RunAccepted) || s == RunState(writ.RunRunning)
 }
+
+// JSON is a body as it was sent: its reader knows better than the generated code what numbers are.
+type JSON = json.RawMessage
 
 // CallValues is a call with what it was given and what it answered.
 type CallValues struct {

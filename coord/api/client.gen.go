@@ -135,6 +135,26 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PreviewPlanWithBody Ask a datacenter what a plan would do
+	//
+	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+	PreviewPlanWithBody(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewPlan Ask a datacenter what a plan would do
+	//
+	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+	PreviewPlan(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// Watch Watch everything from now on, or from an event on
 	//
 	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
@@ -356,6 +376,46 @@ func (c *Client) RegisterWithBody(ctx context.Context, contentType string, body 
 // Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRegisterRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewPlanWithBody Ask a datacenter what a plan would do
+//
+// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPlanRequestWithBody(c.Server, datacenter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewPlan Ask a datacenter what a plan would do
+//
+// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+func (c *Client) PreviewPlan(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPlanRequest(c.Server, datacenter, body)
 	if err != nil {
 		return nil, err
 	}
@@ -807,6 +867,53 @@ func NewRegisterRequestWithBody(server string, contentType string, body io.Reade
 	}
 
 	operationPath := fmt.Sprintf("/v1/datacenters/registrations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewPlanRequest calls the generic PreviewPlan builder with application/json body
+func NewPreviewPlanRequest(server string, datacenter string, body PreviewPlanJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewPlanRequestWithBody(server, datacenter, "application/json", bodyReader)
+}
+
+// NewPreviewPlanRequestWithBody constructs an http.Request for the PreviewPlan method, with any body, and a specified content type
+func NewPreviewPlanRequestWithBody(server string, datacenter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "datacenter", datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/datacenters/%s/plan", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -1845,6 +1952,26 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithResponse(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
+	// PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
+	//
+	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+	PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
+
+	// PreviewPlanWithResponse Ask a datacenter what a plan would do
+	//
+	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+	PreviewPlanWithResponse(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
+
 	// WatchWithResponse Watch everything from now on, or from an event on
 	//
 	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
@@ -2271,6 +2398,54 @@ func (r RegisterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RegisterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PreviewPlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Preview
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewPlanResponse) GetJSON200() *Preview {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewPlanResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewPlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewPlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewPlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewPlanResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3183,6 +3358,38 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 	return ParseRegisterResponse(rsp)
 }
 
+// PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
+//
+// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+func (c *ClientWithResponses) PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
+	rsp, err := c.PreviewPlanWithBody(ctx, datacenter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPlanResponse(rsp)
+}
+
+// PreviewPlanWithResponse Ask a datacenter what a plan would do
+//
+// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
+// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
+func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
+	rsp, err := c.PreviewPlan(ctx, datacenter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPlanResponse(rsp)
+}
+
 // WatchWithResponse Watch everything from now on, or from an event on
 //
 // Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
@@ -3613,6 +3820,39 @@ func ParseRegisterResponse(rsp *http.Response) (*RegisterResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePreviewPlanResponse parses an HTTP response from a PreviewPlanWithResponse call
+func ParsePreviewPlanResponse(rsp *http.Response) (*PreviewPlanResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewPlanResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Preview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

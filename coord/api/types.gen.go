@@ -194,11 +194,17 @@ type Event struct {
 // Failure defines model for Failure.
 type Failure = writ.Failure
 
+// FieldChange defines model for FieldChange.
+type FieldChange = writ.FieldChange
+
 // Health defines model for Health.
 type Health struct {
 	Alive   bool   `json:"alive"`
 	Version string `json:"version"`
 }
+
+// KeptResource defines model for KeptResource.
+type KeptResource = writ.KeptResource
 
 // LogLine defines model for LogLine.
 type LogLine = writ.LogLine
@@ -241,6 +247,15 @@ type NodePage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// NodeVerdict defines model for NodeVerdict.
+type NodeVerdict = writ.NodeVerdict
+
+// Preview defines model for Preview.
+type Preview = writ.Preview
+
+// PreviewedCall defines model for PreviewedCall.
+type PreviewedCall = writ.PreviewedCall
+
 // Problem defines model for Problem.
 type Problem struct {
 	Code writ.Code `json:"code"`
@@ -274,6 +289,13 @@ type Project struct {
 type ProjectList struct {
 	Items []Project `json:"items"`
 }
+
+// Proposal defines model for Proposal.
+type Proposal = JSON
+
+// ProposedCall A value that is not known yet is an object whose only key is `(known after)`, with the list of the calls after which it is. A handle is
+// an object whose only key is `ref`, with the number of its call.
+type ProposedCall = writ.ProposedCall
 
 // QueueDepth defines model for QueueDepth.
 type QueueDepth = writ.QueueDepth
@@ -558,3 +580,6 @@ type ListLogsParams struct {
 
 // RegisterJSONRequestBody defines body for Register for application/json ContentType.
 type RegisterJSONRequestBody = NewRegistration
+
+// PreviewPlanJSONRequestBody defines body for PreviewPlan for application/json ContentType.
+type PreviewPlanJSONRequestBody = Proposal
