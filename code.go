@@ -78,6 +78,8 @@ const (
 	CodeScriptLimit         Code = "SCRIPT_LIMIT"
 	CodeNonDeterminism      Code = "NON_DETERMINISM"
 	CodeEvaluatorCrashed    Code = "EVALUATOR_CRASHED"
+	CodePlanMismatch        Code = "PLAN_MISMATCH"
+	CodePlanDeviated        Code = "PLAN_DEVIATED"
 	CodeOperationNotAllowed Code = "OPERATION_NOT_ALLOWED"
 	CodeArgumentsInvalid    Code = "ARGUMENTS_INVALID"
 	CodeDependencyFailed    Code = "DEPENDENCY_FAILED"
@@ -160,6 +162,8 @@ var Codes = []CodeInfo{
 	{CodeScriptLimit, Failed, false, 422, ExitFailed, "The script reached a limit (calls, steps, memory, size of results). The limits are in docs/manual/scripts.md."},
 	{CodeNonDeterminism, Failed, false, 409, ExitFailed, "A pass asked for other calls than the journal holds. This is a defect of writ or a damaged journal: please report it."},
 	{CodeEvaluatorCrashed, Failed, false, 422, ExitFailed, "Evaluating the script killed its process several times at the same place, mostly by memory."},
+	{CodePlanMismatch, Conflict, false, 409, ExitConflict, "The run is bound to a plan, and the datacenter plans the same script in another way: another script, other parameters or another version of writ made the plan. Plan it again with `writ plan`, then sign."},
+	{CodePlanDeviated, Failed, false, 409, ExitFailed, "The run is bound to a plan and asked for something else. It was stopped before that call; the calls before it are done. Plan the script again, then decide."},
 	{CodeOperationNotAllowed, Denied, false, 403, ExitDenied, "The script called an operation that its signed `allow` line does not name."},
 	{CodeArgumentsInvalid, Invalid, false, 422, ExitFailed, "The arguments of a call do not fit the operation; the message names the field."},
 	{CodeDependencyFailed, Failed, false, 422, ExitFailed, "A call was not sent because a call that it needs failed."},

@@ -14,8 +14,9 @@ import (
 
 // native is a function of Go that a program calls. The program holds it as a constant; each pass puts a callable of its own there.
 type native struct {
-	name string
-	call func(p *pass, args []tengo.Object) (tengo.Object, error)
+	name    string
+	call    func(p *pass, args []tengo.Object) (tengo.Object, error)
+	unknown treatment // in a plan, of arguments that are not known
 }
 
 // callable is a native in one pass.
@@ -32,6 +33,11 @@ func (c *callable) Equals(tengo.Object) bool { return false }
 func (c *callable) CanCall() bool            { return true }
 
 func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
+	if c.pass.plan != nil {
+		if result, err := c.pass.plan.treat(c.native, args); result != nil || err != nil {
+			return result, err
+		}
+	}
 	return c.native.call(c.pass, args)
 }
 
@@ -45,6 +51,12 @@ const (
 	nativeIndex   = "\x00index"
 	nativeSpread  = "\x00spread"
 	nativeFuel    = "\x00fuel:" // followed by how much
+
+	// Only in plans.
+	nativeDecide   = "\x00decide"
+	nativeSlice    = "\x00slice"
+	nativeUnary    = "\x00unary:"    // followed by the token
+	nativeOperator = "\x00operator:" // followed by the token
 )
 
 // operators are the natives behind syntax.
@@ -59,6 +71,8 @@ var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, err
 	},
 	nativeIndex:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return index(args[0]) },
 	nativeSpread: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.spread(args[0]) },
+	nativeDecide: func(_ *pass, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
+	nativeSlice:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
 }
 
 // bounded are the builtin functions of Tengo that are not left as they are: because one call can take all memory or recurse without end
@@ -82,13 +96,26 @@ func nativeNamed(name string) *native {
 		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) { return nil, p.burn(n) }}
 	}
 	if call, ok := operators[name]; ok {
-		return &native{name: name[1:], call: call}
+		return &native{name: name[1:], call: call, unknown: treatments[name]}
 	}
-	builtin, ok := strings.CutPrefix(name, nativeBuiltin)
-	if call := bounded[builtin]; ok && call != nil {
-		return &native{name: builtin, call: call}
+	if builtin, ok := strings.CutPrefix(name, nativeBuiltin); ok {
+		return builtinNamed(builtin)
 	}
-	return nil
+	return operatorNamed(name)
+}
+
+// builtinNamed returns a builtin function as a native. Those of Tengo that need no bounds are natives in plans only.
+func builtinNamed(name string) *native {
+	n := &native{name: name, call: bounded[name], unknown: treatments[nativeBuiltin+name]}
+	for _, own := range tengo.GetAllBuiltinFunctions() {
+		if n.call == nil && own.Name == name {
+			n.call = func(_ *pass, args []tengo.Object) (tengo.Object, error) { return own.Value(args...) }
+		}
+	}
+	if n.call == nil {
+		return nil
+	}
+	return n
 }
 
 // nativeBuiltin is followed by the name of a bounded builtin.

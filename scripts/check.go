@@ -33,7 +33,7 @@ func Check(bundle Bundle) Report {
 	if !a.failed() {
 		before := len(a.list)
 		c.lint(report.Params)
-		if _, err := a.compile(); err != nil {
+		if _, err := a.compile(false); err != nil {
 			a.list = a.list[:before]
 			a.refused(err)
 		}

@@ -32,7 +32,7 @@ func Compile(bundle Bundle) (*Program, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	program, err := a.compile()
+	program, err := a.compile(false)
 	if err != nil {
 		a.refused(err)
 		return nil, a.err()
@@ -47,8 +47,8 @@ var boundStrings = sync.OnceFunc(func() {
 
 var errTooManyConstants = fmt.Errorf("more than %d literals", maxConstants)
 
-// compile compiles the modules and then the script. It changes the trees.
-func (a *analysis) compile() (program *Program, err error) {
+// compile compiles the modules and then the script, for passes or for a plan. It changes the trees.
+func (a *analysis) compile(plan bool) (program *Program, err error) {
 	boundStrings()
 	defer func() {
 		if r := recover(); r != nil {
@@ -59,7 +59,7 @@ func (a *analysis) compile() (program *Program, err error) {
 	for _, u := range a.modules {
 		modules[u.source.Name] = true
 	}
-	in := &instrumenter{symbols: a.symbols, modules: modules}
+	in := &instrumenter{symbols: a.symbols, modules: modules, plan: plan}
 	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
 	var constants []tengo.Object
 	for _, u := range a.modules {

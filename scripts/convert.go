@@ -15,7 +15,8 @@ import (
 // encoder writes the arguments of a call as deterministic CBOR, as package internal/cbor would, straight from the values of a script:
 // every call of a run is encoded in every pass. A handle is {"ref": seq}, a key whose value is undefined is left out.
 type encoder struct {
-	buf []byte
+	buf     []byte
+	unknown bool // something of it is not known
 }
 
 // The major types of CBOR that values use.
@@ -112,6 +113,8 @@ func (e *encoder) object(o tengo.Object, depth int) error {
 		e.buf = append(e.buf, simpleNull)
 	case *handle:
 		e.reference(o)
+	case *unknown:
+		e.later(o)
 	default:
 		return &misfit{why: fmt.Sprintf("is a %s; only string, bool, int, list, map and handle are possible", o.TypeName())}
 	}
@@ -122,6 +125,17 @@ func (e *encoder) reference(h *handle) {
 	e.head(majorMap, 1)
 	e.text("ref")
 	e.integer(int64(h.seq))
+}
+
+// later writes the place of a value that a plan does not know: {"(known after)": [seq, …]}.
+func (e *encoder) later(u *unknown) {
+	e.unknown = true
+	e.head(majorMap, 1)
+	e.text(knownAfter)
+	e.head(majorList, uint64(len(u.after)))
+	for _, seq := range u.after {
+		e.integer(int64(seq))
+	}
 }
 
 func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
@@ -145,7 +159,7 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 	return nil
 }
 
-// valueOf returns a value of a script as one of the system. Handles stay handles. O was encoded before and is known to be possible.
+// valueOf returns a value of a script as one of the system. Handles stay handles, and what is not known stays so. O was encoded before and is known to be possible.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
@@ -165,6 +179,8 @@ func valueOf(o tengo.Object) any {
 	case *tengo.Bool:
 		return !o.IsFalsy()
 	case *handle:
+		return o
+	case *unknown:
 		return o
 	default:
 		return nil

@@ -66,6 +66,9 @@ func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
 		}
 		b.WriteString(": ")
 		return p.print(b, o.Value, depth+1)
+	case *unknown:
+		b.WriteString(p.plan.shown(o))
+		return nil
 	default:
 		b.WriteString(o.String())
 		return nil

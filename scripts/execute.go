@@ -30,7 +30,8 @@ type pass struct {
 	logs    []string
 	handled map[int]bool
 	output  map[string]any
-	record  *record // of the parameters, once they were read
+	record  *record   // of the parameters, once they were read
+	plan    *planning // nil if this is no plan
 }
 
 var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
@@ -177,7 +178,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if p.bytes > MaxJournal {
 		return nil, errJournal
 	}
-	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource()}
+	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource(), later: request.later()}
 	hash := writ.Digest(sha256.Sum256(p.encoded))
 	if entry := p.entry(p.seq); entry != nil {
 		if entry.Hash != hash {
@@ -195,6 +196,10 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	call.Hash = hash
 	if trace := frames(p.vm, p.files); len(trace) > 0 {
 		call.Position = trace[0]
+	}
+	if p.plan != nil {
+		p.plan.add(request, hash, call)
+		return made, nil
 	}
 	p.calls = append(p.calls, *call)
 	return made, nil

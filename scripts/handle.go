@@ -18,6 +18,8 @@ type handle struct {
 	op   *catalog.Operation
 	seq  int
 	name string // of the resource, "" if the operation has none
+
+	later *unknown // the name, in a plan that does not know it yet
 }
 
 // The fields that every handle has besides those of its operation's result.
@@ -31,7 +33,7 @@ func (h *handle) Copy() tengo.Object { return h }
 
 // String is the same in every pass, and waits for nothing.
 func (h *handle) String() string {
-	if h.name == "" {
+	if h.name == "" { // or not known yet
 		return "<" + h.op.Name() + " " + strconv.Itoa(h.seq) + ">"
 	}
 	return "<" + string(h.op.Kind) + " " + h.name + ">"
@@ -73,9 +75,15 @@ func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
 	if key.Value == fieldName && h.name != "" {
 		return &tengo.String{Value: h.name}, nil
 	}
+	if key.Value == fieldName && h.later != nil {
+		return h.later, nil
+	}
 	field, known := h.op.Result.Field(key.Value)
 	if !known && key.Value != fieldErr {
 		return nil, h.noField(key.Value)
+	}
+	if h.pass.plan != nil {
+		return h.pass.plan.result(h.seq), nil
 	}
 	entry := h.pass.entry(h.seq)
 	if entry == nil || entry.State == EntryOpen {

@@ -17,11 +17,15 @@ import (
 //   - builtins that are not bounded are replaced;
 //   - a module of the bundle, which is compiled as a function, is called.
 //
+// For a plan every operator, condition and builtin becomes a function besides, so that each of them sees the values that are not known:
+// Tengo's own would take them for values. It is not done for a pass, which must be fast.
+//
 // The tree is changed, not the text, so every node keeps the position that the author knows.
 type instrumenter struct {
 	symbols map[*parser.Ident]*symbol
 	modules map[string]bool // of the bundle
 	main    bool            // the unit is the script itself
+	plan    bool            // the program is for a plan
 }
 
 func (in *instrumenter) stmts(list []parser.Stmt) {
@@ -44,7 +48,7 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		if s.Init != nil {
 			s.Init = in.stmt(s.Init)
 		}
-		s.Cond = in.expr(s.Cond)
+		s.Cond = in.decision(s.Cond)
 		in.stmts(s.Body.Stmts)
 		if s.Else != nil {
 			s.Else = in.stmt(s.Else)
@@ -55,7 +59,7 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 			s.Init = in.stmt(s.Init)
 		}
 		if s.Cond != nil {
-			s.Cond = in.expr(s.Cond)
+			s.Cond = in.decision(s.Cond)
 		}
 		if s.Post != nil {
 			s.Post = in.stmt(s.Post)
@@ -119,12 +123,22 @@ func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 	s.RHS[0] = in.expr(s.RHS[0])
 	in.target(s.LHS[0])
 	operator := map[token.Token]token.Token{token.AddAssign: token.Add, token.QuoAssign: token.Quo, token.RemAssign: token.Rem}[s.Token]
+	if in.plan {
+		operator = compound[s.Token]
+	}
 	if operator == token.Illegal {
 		return s
 	}
 	s.RHS[0] = in.binary(&parser.BinaryExpr{LHS: s.LHS[0], RHS: s.RHS[0], Token: operator, TokenPos: s.TokenPos})
 	s.Token = token.Assign
 	return s
+}
+
+// compound are the operators of all assignments that have one.
+var compound = map[token.Token]token.Token{
+	token.AddAssign: token.Add, token.SubAssign: token.Sub, token.MulAssign: token.Mul, token.QuoAssign: token.Quo, token.RemAssign: token.Rem,
+	token.AndAssign: token.And, token.OrAssign: token.Or, token.XorAssign: token.Xor, token.AndNotAssign: token.AndNot,
+	token.ShlAssign: token.Shl, token.ShrAssign: token.Shr,
 }
 
 // target instruments the left side of an assignment.
@@ -147,7 +161,7 @@ func (in *instrumenter) exprs(list []parser.Expr) {
 func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 	switch e := e.(type) {
 	case *parser.Ident:
-		if s := in.symbols[e]; s != nil && s.builtin && bounded[e.Name] != nil {
+		if s := in.symbols[e]; s != nil && s.builtin && (in.plan || bounded[e.Name] != nil) {
 			return &parser.ImportExpr{ModuleName: nativeBuiltin + e.Name, Token: token.Import, TokenPos: e.NamePos}
 		}
 	case *parser.ImportExpr:
@@ -165,6 +179,9 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		}
 	case *parser.UnaryExpr:
 		e.Expr = in.expr(e.Expr)
+		if in.plan && e.Token != token.Add && !number(e.Expr) { // +x does nothing
+			return call(nativeUnary+strconv.Itoa(int(e.Token)), e.Pos(), e.Expr)
+		}
 	case *parser.ParenExpr:
 		e.Expr = in.expr(e.Expr)
 	case *parser.ErrorExpr:
@@ -172,7 +189,7 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 	case *parser.ImmutableExpr:
 		e.Expr = in.expr(e.Expr)
 	case *parser.CondExpr:
-		e.Cond, e.True, e.False = in.expr(e.Cond), in.expr(e.True), in.expr(e.False)
+		e.Cond, e.True, e.False = in.decision(e.Cond), in.expr(e.True), in.expr(e.False)
 	case *parser.SelectorExpr:
 		e.Expr = in.expr(e.Expr)
 	case *parser.IndexExpr:
@@ -185,6 +202,9 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		}
 		if e.High != nil {
 			e.High = in.expr(e.High)
+		}
+		if in.plan {
+			return call(nativeSlice, e.Pos(), e.Expr, orUndefined(e.Low), orUndefined(e.High))
 		}
 	case *parser.CallExpr:
 		in.call(e)
@@ -200,6 +220,25 @@ func (in *instrumenter) call(e *parser.CallExpr) {
 	if last := len(e.Args) - 1; last >= 0 && e.Ellipsis.IsValid() {
 		e.Args[last] = call(nativeSpread, e.Args[last].Pos(), e.Args[last])
 	}
+}
+
+// decision instruments what decides which way the script goes.
+func (in *instrumenter) decision(e parser.Expr) parser.Expr {
+	return in.decides(in.expr(e))
+}
+
+func (in *instrumenter) decides(e parser.Expr) parser.Expr {
+	if in.plan && !literal(e) {
+		return call(nativeDecide, e.Pos(), e)
+	}
+	return e
+}
+
+func orUndefined(e parser.Expr) parser.Expr {
+	if e == nil {
+		return &parser.UndefinedLit{}
+	}
+	return e
 }
 
 func (in *instrumenter) index(e parser.Expr) parser.Expr {
@@ -223,13 +262,23 @@ func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 		}
 	case token.Equal, token.NotEqual:
 		if literal(e.LHS) || literal(e.RHS) {
-			return e
+			break
 		}
 		equal := call(nativeEqual, e.Pos(), e.LHS, e.RHS)
-		if e.Token == token.NotEqual {
+		switch {
+		case e.Token == token.Equal:
+			return equal
+		case in.plan:
+			return call(nativeUnary+strconv.Itoa(int(token.Not)), e.Pos(), equal)
+		default:
 			return &parser.UnaryExpr{Expr: equal, Token: token.Not, TokenPos: e.TokenPos}
 		}
-		return equal
+	case token.LAnd, token.LOr:
+		e.LHS = in.decides(e.LHS)
+		return e
+	}
+	if in.plan && (!literal(e.LHS) || !literal(e.RHS)) {
+		return call(nativeOperator+strconv.Itoa(int(e.Token)), e.Pos(), e.LHS, e.RHS)
 	}
 	return e
 }

@@ -16,6 +16,7 @@ type member struct {
 	call        func(p *pass, args []tengo.Object) (tengo.Object, error)
 	read        func(p *pass) (tengo.Object, error)
 	value       tengo.Object // shared: it is copied whenever it is read
+	unknown     treatment    // of call, see native
 }
 
 // Modules that are not made of operations alone: what a run knows of itself, and pure functions. They have no clock, no randomness, no
@@ -84,7 +85,7 @@ func (m *module) IndexGet(index tengo.Object) (tengo.Object, error) {
 	if op, ok := catalog.Lookup(m.name + "." + key.Value); ok && goModules[m.name][key.Value].call == nil {
 		return &callable{native: &native{name: op.Name(), call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
 			return p.operate(op, args)
-		}}, pass: m.pass}, nil
+		}, unknown: wholeParts(op)}, pass: m.pass}, nil
 	}
 	found, ok := goModules[m.name][key.Value]
 	switch {
@@ -105,7 +106,7 @@ func (m *module) IndexGet(index tengo.Object) (tengo.Object, error) {
 			return nil, fmt.Errorf("%s takes %s, not %d", name, found.arguments(), len(args))
 		}
 		return found.call(p, args)
-	}}, pass: m.pass}, nil
+	}, unknown: found.unknown}, pass: m.pass}, nil
 }
 
 // arguments says how many arguments a function takes.

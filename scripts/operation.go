@@ -19,6 +19,7 @@ type request struct {
 	name    tengo.Object // a string, or a handle to the resource; nil if the operation has none
 	spec    tengo.Object // nil if not given
 	options tengo.Object
+	unknown bool // something of it is not known, as encode found
 }
 
 // newRequest sorts the arguments of an operation.
@@ -85,6 +86,8 @@ func (r *request) encode(buf []byte) ([]byte, error) {
 			return nil, within("the name", errNotText)
 		}
 		e.text(name.Value)
+	case *unknown:
+		e.later(name)
 	case *handle:
 		if name.op.Kind != r.op.Kind {
 			return nil, fmt.Errorf("%s takes the name of a %s or a handle to one, not %s", r.op.Name(), r.op.Kind, name)
@@ -102,6 +105,7 @@ func (r *request) encode(buf []byte) ([]byte, error) {
 			return nil, within([...]string{"the spec", "the options"}[i], err)
 		}
 	}
+	r.unknown = e.unknown
 	if len(e.buf) > MaxArguments {
 		return nil, errArguments
 	}
@@ -120,10 +124,31 @@ func (r *request) resource() string {
 	}
 }
 
+// later returns the name of the resource if a plan does not know it yet.
+func (r *request) later() *unknown {
+	switch name := r.name.(type) {
+	case *unknown:
+		return name
+	case *handle:
+		return name.later
+	default:
+		return nil
+	}
+}
+
+// checkable returns values as the catalogue can check them.
+func (r *request) checkable(values map[string]any) map[string]any {
+	if !r.unknown {
+		return values
+	}
+	checkable, _ := replaceUnknown(values, func(*unknown) any { return catalog.Unknown{} }).(map[string]any)
+	return checkable
+}
+
 // newCall makes the call that a journal gets, if everything about it is right.
 func (r *request) newCall(seq int) (*NewCall, error) {
 	call := &NewCall{Seq: seq, Operation: r.op.Name(), Name: r.resource()}
-	if r.op.Named() && !writ.ValidName(call.Name) {
+	if r.op.Named() && r.later() == nil && !writ.ValidName(call.Name) {
 		return nil, invalid(r.op, fmt.Sprintf("%q is not a name: 1 to 63 lower-case letters, digits and hyphens", call.Name))
 	}
 	after := make(map[int]bool)
@@ -134,7 +159,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	if r.spec != nil {
 		args, _ = valueOf(r.spec).(map[string]any)
 	}
-	if problems := r.op.Args.Check(args, isHandle); len(problems) > 0 {
+	if problems := r.op.Args.Check(r.checkable(args), isHandle); len(problems) > 0 {
 		texts := make([]string, len(problems))
 		for i, p := range problems {
 			texts[i] = p.String()
@@ -143,6 +168,9 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	}
 	var err error
 	call.Args, err = r.op.Args.ReplaceHandles(r.op.Args.Fill(args), func(v any) (any, error) {
+		if _, unknown := v.(*unknown); unknown {
+			return v, nil
+		}
 		h, ok := v.(*handle)
 		if !ok {
 			return nil, writ.Errorf(writ.CodeInternal, "a %T is not a handle", v)
@@ -159,7 +187,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	if r.options != nil {
 		options, _ := valueOf(r.options).(map[string]any)
 		var problems []catalog.Problem
-		if call.Options, problems = parseOptions(options); len(problems) > 0 {
+		if call.Options, problems = parseOptions(r.checkable(options)); len(problems) > 0 {
 			return nil, invalid(r.op, optionText(problems[0]))
 		}
 	}

@@ -1,7 +1,14 @@
 package scripts
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"writ"
+	"writ/sal/catalog"
 )
 
 // Plan is what a script will ask for, as far as that can be known before it runs. It is a function of bundle and inputs alone: the
@@ -67,4 +74,78 @@ func KnownAfter(v any) (seqs []int, unknown bool) {
 		seqs = append(seqs, int(seq))
 	}
 	return seqs, true
+}
+
+// Describe returns a value of the plan as one line for people: a string as it is, a handle as <machine web-0>, one that is not known yet
+// as "(known after machine web-0, herodb store)" or "(known at submission)".
+func (p *Plan) Describe(v any) string {
+	if text, ok := v.(string); ok {
+		return text
+	}
+	return p.describe(v)
+}
+
+func (p *Plan) describe(v any) string {
+	if after, unknown := KnownAfter(v); unknown {
+		return knownAfterText(p.Calls, after)
+	}
+	switch v := v.(type) {
+	case nil:
+		return "undefined"
+	case string:
+		return strconv.Quote(v)
+	case []any:
+		texts := make([]string, len(v))
+		for i, e := range v {
+			texts[i] = p.describe(e)
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
+	case map[string]any:
+		if seq, ok := v["ref"].(int64); ok && len(v) == 1 {
+			return "<" + label(p.Calls, int(seq)) + ">"
+		}
+		var texts []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			texts = append(texts, key+": "+p.describe(v[key]))
+		}
+		return "{" + strings.Join(texts, ", ") + "}"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// knownAfterText is how people are shown a value that is known after some calls.
+func knownAfterText(calls []PlannedCall, seqs []int) string {
+	if len(seqs) == 0 {
+		return "(known at submission)"
+	}
+	return "(known after " + names(calls, seqs) + ")"
+}
+
+// names names calls: "machine web-0, node.facts 3".
+func names(calls []PlannedCall, seqs []int) string {
+	const most = 5
+	var texts []string
+	for _, seq := range seqs[:min(len(seqs), most)] {
+		texts = append(texts, label(calls, seq))
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(seqs) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// label names a call by its resource if that is known, "machine web-0", else by its operation and seq, "node.facts 1".
+func label(calls []PlannedCall, seq int) string {
+	if seq < 1 || seq > len(calls) {
+		return "call " + strconv.Itoa(seq)
+	}
+	c := calls[seq-1]
+	if op, ok := catalog.Lookup(c.Operation); ok && op.Kind != "" {
+		if name, known := c.Name.(string); known {
+			return string(op.Kind) + " " + name
+		}
+	}
+	return c.Operation + " " + strconv.Itoa(seq)
 }

@@ -18,13 +18,21 @@ import (
 // runModule is what a script knows of its run.
 var runModule = map[string]member{
 	"params":     {read: func(p *pass) (tengo.Object, error) { return p.params() }},
-	"id":         {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: string(p.inputs.Run)}, nil }},
+	"id":         {read: func(p *pass) (tengo.Object, error) { return p.runID(), nil }},
 	"project":    {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.Project}, nil }},
 	"datacenter": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.DatacenterName}, nil }},
 	"now":        {call: runNow},
-	"log":        {least: 1, most: -1, call: runLog},
-	"output":     {least: 1, most: 1, call: runOutput},
-	"fail":       {least: 1, most: 1, call: runFail},
+	"log":        {least: 1, most: -1, call: runLog, unknown: carries},
+	"output":     {least: 1, most: 1, call: runOutput, unknown: ends("the output")},
+	"fail":       {least: 1, most: 1, call: runFail, unknown: endsDeep("the text that the script fails with")},
+}
+
+// runID is the id of the run, which a plan does not know: it follows from what will be signed.
+func (p *pass) runID() tengo.Object {
+	if p.plan != nil {
+		return p.plan.unknown(nil)
+	}
+	return &tengo.String{Value: string(p.inputs.Run)}
 }
 
 // runNow asks for the time as for any other result: it is journaled, and every later pass sees the same.
@@ -41,6 +49,9 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, planned := ms.(*unknown); planned {
+		return ms, nil
+	}
 	n, ok := ms.(*tengo.Int)
 	if !ok {
 		return nil, writ.Errorf(writ.CodeInternal, "the journal holds no time for call %d", p.seq)
@@ -52,7 +63,7 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	texts := make([]string, len(args))
 	for i, arg := range args {
-		text, err := p.text(arg)
+		text, err := p.shownText(arg)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,8 @@ type world struct {
 	journal []scripts.Entry
 	calls   []scripts.NewCall
 	open    []int // indexes of entries without a result
+
+	whim *rand.Rand // if set, results and failures are by chance
 }
 
 // take puts new calls into the journal.
@@ -41,12 +43,27 @@ func (w *world) answer(i int) {
 	n := w.open[i]
 	w.open = append(w.open[:i], w.open[i+1:]...)
 	c, e := w.calls[n], &w.journal[n]
-	if strings.HasPrefix(c.Name, "fail-") {
+	if strings.HasPrefix(c.Name, "fail-") || w.whim != nil && w.whim.IntN(12) == 0 {
 		e.State, e.Error = scripts.EntryFailed, writ.Errorf(writ.CodeInjected, "told to fail")
 		return
 	}
 	op, _ := catalog.Lookup(c.Operation)
 	e.State, e.Values = scripts.EntrySucceeded, values(op.Result, c)
+	if w.whim == nil {
+		return
+	}
+	for _, f := range op.Result {
+		switch {
+		case !f.Required && w.whim.IntN(3) == 0:
+			delete(e.Values, f.Name)
+		case f.Type == catalog.String:
+			e.Values[f.Name] = []string{"", "a", "7", "true", "x,y", "[1]"}[w.whim.IntN(6)]
+		case f.Type == catalog.Int:
+			e.Values[f.Name] = w.whim.Int64N(5)
+		case f.Type == catalog.Bool:
+			e.Values[f.Name] = w.whim.IntN(2) == 0
+		}
+	}
 }
 
 // values makes a result that fits a schema.
@@ -87,6 +104,11 @@ func (w *world) settled(seqs []int) bool {
 func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *world) {
 	t.Helper()
 	w := &world{}
+	return playIn(t, w, p, in, chance), w
+}
+
+func playIn(t testing.TB, w *world, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) scripts.Outcome {
+	t.Helper()
 	for range scripts.MaxCalls {
 		o, err := p.Pass(t.Context(), in, w.journal)
 		if err != nil {
@@ -94,7 +116,7 @@ func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand
 		}
 		w.take(t, o.Calls)
 		if o.Status != scripts.Waiting {
-			return o, w
+			return o
 		}
 		for !w.settled(o.Waiting) {
 			i := 0
@@ -105,7 +127,7 @@ func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand
 		}
 	}
 	t.Fatal("the script does not end")
-	return scripts.Outcome{}, nil
+	return scripts.Outcome{}
 }
 
 func bundleOf(text string) scripts.Bundle {

@@ -1,0 +1,289 @@
+package scripts_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+	"writ/scripts"
+)
+
+func planOf(t testing.TB, bundle scripts.Bundle, in scripts.Inputs) scripts.Plan {
+	t.Helper()
+	in.Run = "" // it is not known before the script is signed
+	plan, err := scripts.PlanOf(t.Context(), bundle, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// agree fails the test unless a run did what was planned, as far as the plan goes and the run came.
+func agree(t rapid.TB, text string, plan scripts.Plan, o scripts.Outcome, calls []scripts.NewCall) {
+	t.Helper()
+	followed := plan.Follow(scripts.Outcome{Status: o.Status, Calls: calls, Failure: o.Failure}, 0)
+	if followed.Failure != o.Failure {
+		t.Fatalf("%s\nthe run deviates from its plan: %s", text, followed.Failure.Message)
+	}
+	for i, c := range plan.Calls[:min(len(calls), len(plan.Calls))] {
+		if c.Hash != calls[i].Hash && !c.Hash.IsZero() || c.Position != calls[i].Position || c.Hash == calls[i].Hash && !cmp.Equal(c.After, calls[i].After) {
+			t.Fatalf("%s\nplanned was %+v, the call is %+v", text, c, calls[i])
+		}
+	}
+	if plan.Failure != nil && o.Status != scripts.Failed {
+		t.Fatalf("%s\nplanned was the failure %v, the run is %s", text, plan.Failure, o.Status)
+	}
+}
+
+func TestPlanOfAnExampleIsItsRun(t *testing.T) {
+	for _, test := range []struct {
+		file    string
+		params  map[string]any
+		calls   int
+		horizon string // why the plan ends, if it does: only where the example looks at a result
+	}{
+		{file: "hello.tengo", calls: 1},
+		{file: "hello.tengo", params: map[string]any{"name": "you"}, calls: 1},
+		{file: "web.tengo", calls: 7},
+		{file: "web.tengo", params: map[string]any{"count": int64(50), "image": "debian"}, calls: 103},
+		{file: "web.tengo", params: map[string]any{"count": int64(1), "size_gib": int64(3)}, calls: 5},
+		{file: "loop.tengo", calls: 1, horizon: "loop.tengo:15:5: the condition depends on node.facts 1"},
+		{file: "handled.tengo", calls: 1, horizon: "handled.tengo:8:22: the condition depends on herodb fail-store"},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("examples", test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundle := scripts.Bundle{Main: scripts.Source{Name: test.file, Text: text}}
+			report := scripts.Check(bundle)
+			in := scripts.Inputs{Allow: report.Operations, MaxCalls: 200}
+			if in.Params, err = report.Params.Fill(test.params); err != nil {
+				t.Fatal(err)
+			}
+			plan := planOf(t, bundle, in)
+			horizon := ""
+			if plan.Horizon != nil {
+				horizon = plan.Horizon.Position + ": " + plan.Horizon.Reason
+			}
+			if len(plan.Calls) != test.calls || horizon != test.horizon || plan.Failure != nil {
+				t.Errorf("%d calls, horizon %q, failure %v", len(plan.Calls), horizon, plan.Failure)
+			}
+			in.Run = "abc"
+			o, w := play(t, compile(t, bundle), in, nil)
+			agree(t, test.file, plan, o, w.calls)
+			if o.Status != scripts.Completed || horizon == "" && len(w.calls) != len(plan.Calls) {
+				t.Errorf("the run is %s and makes %d calls", o.Status, len(w.calls))
+			}
+		})
+	}
+}
+
+// Whatever the results are, a run does what was planned.
+func TestRunsFollowTheirPlan(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := script(rt)
+		in := everything()
+		in.Params = map[string]any{"count": int64(2)}
+		plan := planOf(t, bundleOf(text), in)
+		p := compile(t, bundleOf(text))
+		for range 3 {
+			chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+			w := &world{whim: chance}
+			o := playIn(t, w, p, in, chance)
+			agree(rt, text, plan, o, w.calls)
+		}
+	})
+}
+
+// TestNothingTakesAnUnknownForAValue uses results in every way there is. The same script is run with many results: whatever the plan says
+// must be right for each.
+func TestNothingTakesAnUnknownForAValue(t *testing.T) {
+	complete := 0
+	for _, expression := range unknownUses {
+		for name, use := range map[string]string{
+			"as a text":      `x := EXPR; node.ping({}, {labels: {x: text.substr("" + x + "-----", 0, 5)}}); node.ping()`,
+			"as a condition": `if EXPR { volume.create("yes", {size_gib: 1}) } else { volume.create("no", {size_gib: 2}) }; node.ping()`,
+			"as an operand":  `for i := 0; i < 3; i++ { if (EXPR) == i || string(EXPR) == "a" { node.ping({}, {node: "n" + i}) } }; node.ping()`,
+			"as a list":      `l := [EXPR, 1]; for v in l { node.ping({}, {labels: {n: string(len(l)), v: type_name(v) == "int" ? "int" : "other"}}) }`,
+			"in a closure":   `y := EXPR; g := func(a, ...b) { y = a; return [b, y] }; r := g(EXPR, y); node.ping({}, {labels: {n: "" + len(r[0]), t: is_int(r[0][0]) ? "i" : "o"}})`,
+			"as a map":       `m := {a: EXPR, b: 2}; for k, v in m { node.ping({}, {labels: {k: k}}) }; j := string(json.encode(m)); node.ping({}, {labels: {j: text.substr(j, 0, 9)}}); if m == {a: 1, b: 2} { node.ping() }`,
+		} {
+			text := "n := f.cpus; s := f.hostname; list := [1, n, \"c\"]; deep := {a: [n]}\n" + strings.ReplaceAll(use, "EXPR", "("+expression+")")
+			text = "f := node.facts(); v := volume.create(\"v\", {size_gib: 1}); " + text
+			for _, module := range []string{"volume", "machine", "node", "run", "json", "text", "math", "times", "base64", "hex", "enum", "own"} {
+				if strings.Contains(text, module+".") {
+					text = module + ` := import("` + module + `"); ` + text
+				}
+			}
+			bundle := bundleOf(text)
+			bundle.Modules = []scripts.Source{{Name: "own", Text: []byte(`export {twice: func(x) { return x + x }, choose: func(x) { return x ? 1 : 2 }, fixed: func(x) { return 3 }}`)}}
+			in := everything()
+			plan := planOf(t, bundle, in)
+			if plan.Horizon == nil && plan.Failure == nil {
+				complete++
+			}
+			if len(plan.Calls) < 2 {
+				t.Errorf("%s\n%+v", text, plan.Failure)
+				continue
+			}
+			p := compile(t, bundle)
+			for seed := range uint64(4) {
+				w := &world{whim: rand.New(rand.NewPCG(seed, 1))}
+				o := playIn(t, w, p, in, nil)
+				agree(t, name+": "+text, plan, o, w.calls)
+			}
+		}
+	}
+	if complete < len(unknownUses) { // else the plans end before anything that they could get wrong
+		t.Errorf("only %d plans of %d expressions are complete", complete, len(unknownUses))
+	}
+}
+
+var unknownUses = []string{
+	`n`, `s`, `f.err`, `f.err.code`, `v.path`, `v`, `v.name`, `run.id`, `run.now()`, `run.project`, `undefined`,
+	`n + 1`, `1 + n`, `n - 1`, `1 - n`, `n * 2`, `2 * n`, `n / 2`, `6 / n`, `n % 2`, `6 % n`, `n & 1`, `1 & n`, `n | 1`, `1 | n`, `n ^ 1`, `1 ^ n`,
+	`n &^ 1`, `1 &^ n`, `n << 1`, `1 << n`, `n >> 1`, `1 >> n`, `n < 2`, `2 < n`, `n > 2`, `2 > n`, `n <= 2`, `2 <= n`, `n >= 2`, `2 >= n`,
+	`n == 2`, `2 == n`, `n != 2`, `2 != n`, `n == n`, `n != s`, `s == ""`, `"" == s`, `s == undefined`, `undefined == s`, `undefined != v.path`, `1.5 == n`, `'a' == n`,
+	`-n`, `+n`, `^n`, `!n`, `!!n`, `(n)`, `n && 1`, `1 && n`, `0 && n`, `n || 1`, `0 || n`, `1 || n`, `n ? 1 : 2`, `true ? n : 2`, `false ? n : 2`,
+	`"a" + s`, `s + "a"`, `s + s`, `s + 1`, `"" + n`, `'a' + n`, `n + 'a'`, `1.5 + n`, `n + 1.5`, `bytes("a") + s`, `[1] + list`, `list + [n]`, `[n] + [2]`, `list + n`,
+	`list`, `deep`, `list[0]`, `list[1]`, `list[n]`, `{a: 1}[s]`, `"abc"[n]`, `deep.a`, `deep.a[0]`, `deep[s]`, `s[0]`, `s[n]`, `n.a.b`, `[n][0]`,
+	`list[0:1]`, `list[1:]`, `list[:n]`, `list[n:]`, `s[0:1]`, `s[:n]`, `"abc"[n:]`, `"abc"[:n]`, `"abc"[0:2]`, `[1, 2, 3][:2]`,
+	`list == [1, 2, "c"]`, `[1, 2] == [1, n]`, `deep == {a: [2]}`, `{a: [2]} == deep`, `list == 1`, `1 == list`, `[[n]] == [[1]]`, `v == v`, `v == f`, `v == undefined`,
+	`string(n)`, `string(s, "d")`, `string(list)`, `int(s)`, `int(s, 3)`, `int("x", n)`, `int("3", n)`, `float(n)`, `float("x", n)`, `bool(n)`, `bool(list)`, `bool([])`,
+	`char(n)`, `bytes(s)`, `bytes(n)`, `time(n)`, `len(s)`, `len(list)`, `len(deep)`, `len(n)`, `copy(n)`, `copy(list)`, `copy(deep)`, `range(0, n)`, `range(n, 3)`, `range(0, 4, n)`,
+	`append(list, n)`, `append(s, 1)`, `append([], n, s)`, `append([], list...)`, `append([1], f.err...)`, `splice(list, 0, 1)`, `splice(list, n, 1)`, `splice(list, 0, n)`, `splice(list, 0, 0, n)`,
+	`delete({a: 1}, s)`, `delete(deep, "a")`, `format("%d %v", 1, n)`, `format(s, 1)`, `format("%v", list)`, `format("%s", "a")`,
+	`type_name(n)`, `type_name(list)`, `is_int(n)`, `is_string(s)`, `is_undefined(v.path)`, `is_undefined(f.err)`, `is_error(error(n))`, `is_array(list)`, `is_map(deep)`, `is_callable(n)`,
+	`is_function(n)`, `is_iterable(s)`, `is_bool(n < 2)`, `is_float(n)`, `is_char(n)`, `is_bytes(s)`, `is_time(run.now())`, `is_immutable_map(n)`, `is_immutable_array(immutable(list))`,
+	`error(n)`, `error(n).value`, `error("x") == error(n)`, `immutable(list)`, `immutable(n)`, `immutable(deep).a[0]`,
+	`math.abs(n)`, `math.max(1, n)`, `math.min(n, 1)`, `math.pow(2, n)`, `math.floor(1.5)`, `math.is_nan(n)`, `math.pi`,
+	`text.contains(s, "a")`, `text.contains("abc", s)`, `text.to_upper(s)`, `text.join(list, ",")`, `text.join(["a", s], ",")`, `text.join(["a", "b"], ",")`, `text.split(s, ",")`, `text.split("a,b", s)`,
+	`text.repeat("a", n)`, `text.atoi(s)`, `text.itoa(n)`, `text.substr(s, 0, 1)`, `text.substr("abc", 0, n)`, `text.replace("aaa", "a", s, n)`, `text.has_prefix(s, "a")`, `text.trim_space(s)`,
+	`text.re_match("a+", s)`, `text.re_find("a", s)`, `text.re_replace("a", s, "b")`, `text.re_split(",", s)`, `text.format_int(n, 10)`, `text.format_float(n, "f", 1, 64)`, `text.parse_int(s, 10, 64)`,
+	`text.compare(s, "a")`, `text.index("xa", s)`, `text.pad_left(s, 5, "0")`, `text.fields(s)`, `text.quote(s)`,
+	`json.encode(n)`, `json.encode(list)`, `json.encode(deep)`, `json.encode({a: {b: [s]}})`, `json.encode(1)`, `json.decode(s)`, `json.decode("[" + n + "]")`, `json.decode("[1]")`,
+	`base64.encode(bytes(s))`, `base64.decode(s)`, `hex.encode(bytes(s))`, `hex.decode(s)`,
+	`times.date(2020, 1, n)`, `times.add(run.now(), 5)`, `times.time_year(run.now())`, `times.unix(n)`, `times.parse("2006", s)`, `times.before(run.now(), n)`, `times.time_format(run.now(), "06")`, `times.duration_string(n)`,
+	`enum.map(list, func(k, v) { return v })`, `enum.map(s, func(k, v) { return v })`, `enum.all(list, func(k, v) { return v })`, `enum.find(list, func(k, v) { return v == 1 })`, `enum.filter(list, func(k, v) { return k > 0 })`,
+	`own.twice(n)`, `own.twice(list)`, `own.choose(n)`, `own.choose(list)`, `own.fixed(n)`, `import("own").twice(s)`,
+	`func() { x := n; x++; return x }()`, `func() { x := n; x--; return x }()`, `func() { x := 1; x += n; return x }()`, `func() { x := 7; x -= n; return x }()`, `func() { x := n; x *= 2; return x }()`,
+	`func() { x := 6; x /= n; return x }()`, `func() { x := 6; x %= n; return x }()`, `func() { x := 6; x <<= n; return x }()`, `func() { x := 6; x >>= n; return x }()`, `func() { x := 6; x &= n; return x }()`,
+	`func() { x := 6; x |= n; return x }()`, `func() { x := 6; x ^= n; return x }()`, `func() { x := 6; x &^= n; return x }()`, `func() { x := "a"; x += s; return x }()`,
+	`func() { x := {a: 1}; x.a += n; return x.a }()`, `func() { x := {a: 1}; x[s] = 2; return x }()`, `func() { x := [1, 2, 3]; x[n] = 9; return x[0] }()`, `func() { x := [1]; x[0] = n; return x }()`,
+	`func() { x := f.err; x.a = 1; return x }()`, `func() { x := [1]; y := append(f.err, x); y[0][0] = 5; return x[0] }()`, `func() { x := deep; x.a[0] = 5; return deep.a[0] }()`,
+	`func() { for x in s { return x }; return 1 }()`, `func() { for x in list { return x }; return 1 }()`, `func() { x := 0; for x < n { x++ }; return x }()`, `func() { if x := n; x > 1 { return 1 }; return 2 }()`,
+	`func(a, ...b) { return len(b) }(list...)`, `func(a, ...b) { return b }(s, n)`, `func(...a) { return len(a) }(s...)`, `n(1)`, `s()`, `list[1]()`, `[len][0](s)`, `[len][0](list)`,
+	`func() { x := [0]; x[0] = x; return [x] == [[n]] }()`, `func() { x := [n]; y := [x, x]; z := [y, y]; return string(z) }()`, `func() { x := [n]; x[0] = x; return string(x) }()`,
+	`node.facts().cpus`, `volume.create("w-" + n, {size_gib: 1}).name`, `"" + volume.create("w-" + n, {size_gib: 1})`, `volume.create("w", {size_gib: n}).path`, `volume.create("w", n)`, `volume.create("w", {size_gib: 1}, s)`,
+	`volume.create("w", {size_gib: 1}, {retries: n, node: s}).name`, `volume.create(s, {size_gib: "x"})`, `machine.create("m", {cpus: 1, memory_mib: 64, disks: [v], env: {A: s, B: "b"}}).name`,
+	`machine.create("m", {cpus: n, memory_mib: 64, disks: list})`, `volume.get(v).path`, `volume.get(volume.create("w-" + n, {size_gib: 1}))`, `run.output({a: n})`, `run.output(f.err)`, `run.log(n, list, deep)`, `run.fail("a" + n)`,
+}
+
+func TestPlanShowsWhatIsNotKnown(t *testing.T) {
+	plan := planOf(t, bundleOf(imports+`
+root := volume.create("root", {size_gib: 1})
+facts := node.facts()
+machine.create("web-" + facts.cpus, {cpus: facts.cpus, memory_mib: 64, disks: [root], env: {RUN: run.id, AT: run.now() + root.path}})
+run.log("made", [root, root.path, run.id], 1)
+run.output({path: root.path + facts.hostname})
+if root.err { node.ping() }
+`), everything())
+	machine := plan.Calls[3]
+	got := []any{plan.Describe(machine.Name), plan.Describe(machine.Args), machine.After, machine.Waits, plan.Logs, plan.Describe(plan.Output), plan.Horizon}
+	want := []any{
+		"(known after node.facts 2)",
+		`{cpus: (known after node.facts 2), disks: [<volume root>], env: {AT: (known after volume root, run.now 3), RUN: (known at submission)}, memory_mib: 64}`,
+		[]int{1}, []int{1, 3},
+		[]string{"made [<volume root>, (known after volume root), (known at submission)] 1"},
+		`{path: (known after volume root, node.facts 2)}`,
+		&scripts.Horizon{Position: "test.tengo:10:4", Reason: "the condition depends on volume root", After: []int{1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What a plan is named by is signed: it must stay what it is.
+func TestDigestOfAPlan(t *testing.T) {
+	text := imports + `
+root := volume.create("root", {size_gib: 1})
+machine.create("web", {cpus: 1, memory_mib: 64, disks: [root], env: {RUN: run.id, PATH: root.path}}, {retries: 1})
+`
+	const want = "ea8e1d718922dd5b56f66d6ea7b0d0e3fbc4104b39de2571356b5f0f63736389"
+	plan := planOf(t, bundleOf(text), everything())
+	if plan.Digest.String() != want {
+		t.Errorf("it is %s", plan.Digest)
+	}
+	for name, other := range map[string]string{
+		"a comment":   "// more\n" + text,
+		"more logs":   text + `run.log("done")`,
+		"more output": text + `run.output({path: root.path})`,
+	} {
+		if again := planOf(t, bundleOf(other), everything()); again.Digest != plan.Digest {
+			t.Errorf("%s changes it", name)
+		}
+	}
+	for name, other := range map[string]string{
+		"another value":           strings.Replace(text, "size_gib: 1", "size_gib: 2", 1),
+		"another option":          strings.Replace(text, "retries: 1", "retries: 2", 1),
+		"one call more":           text + "node.ping()",
+		"a horizon":               text + "if root.path { }",
+		"another unknown":         strings.Replace(text, "run.id", "root.path", 1),
+		"a value and not unknown": strings.Replace(text, "run.id", `"abc"`, 1),
+	} {
+		if again := planOf(t, bundleOf(other), everything()); again.Digest == plan.Digest {
+			t.Errorf("%s does not change it", name)
+		}
+	}
+}
+
+func TestAPlanFailsAsItsRunWould(t *testing.T) {
+	tight := everything()
+	tight.Allow, tight.MaxCalls = []string{"node.facts", "node.ping"}, 3
+	for text, want := range map[string]writ.Code{
+		`f := node.facts(); volume.create("v", {size_gib: 1})`:                            writ.CodeOperationNotAllowed,
+		`f := node.facts(); for i := 0; i < 5; i++ { node.ping({}, {node: f.hostname}) }`: writ.CodeScriptLimit,
+		`f := node.facts(); node.ping({}, {node: f.hostname, retries: "many"})`:           writ.CodeArgumentsInvalid,
+		`f := node.facts(); node.ping({}, {node: f.hostname, labels: {a: f.cpus, b: 1}})`: writ.CodeArgumentsInvalid,
+		`f := node.facts(); f.nothing`:                                                    writ.CodeScriptFailed,
+		`f := node.facts(); run.fail("no")`:                                               writ.CodeScriptFailed,
+		`for { }`:                                                                         writ.CodeScriptLimit,
+		`a := `:                                                                           writ.CodeScriptInvalid,
+	} {
+		plan := planOf(t, bundleOf(imports+text), tight)
+		if plan.Horizon != nil || plan.Failure == nil || plan.Failure.Code != want {
+			t.Errorf("%s\nhorizon %v, failure %v, want %s", text, plan.Horizon, plan.Failure, want)
+		}
+	}
+}
+
+// FuzzPlan plans any text and plays it: a plan is made of whatever compiles, and its run follows it.
+func FuzzPlan(f *testing.F) {
+	for _, expression := range unknownUses {
+		f.Add(imports + "f := node.facts(); v := volume.create(\"v\", {size_gib: 1}); n := f.cpus; s := f.hostname; list := [n]; deep := {a: list}\nx := " + expression + "\nnode.ping()")
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		bundle, in := bundleOf(text), everything()
+		p, err := scripts.Compile(bundle)
+		plan := planOf(t, bundle, in)
+		if err != nil {
+			if plan.Failure == nil {
+				t.Fatalf("planned what does not compile: %v", err)
+			}
+			return
+		}
+		w := &world{whim: rand.New(rand.NewPCG(1, 1))}
+		o := playIn(t, w, p, in, nil)
+		if o.Failure != nil && o.Failure.Code == writ.CodeScriptLimit {
+			return // where a pass reaches a bound of memory or steps is not where its plan does
+		}
+		agree(t, text, plan, o, w.calls)
+	})
+}
