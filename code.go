@@ -102,6 +102,7 @@ const (
 	CodeDiskFull            Code = "DISK_FULL"
 	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
 	CodeSecretUnknown       Code = "SECRET_UNKNOWN"
+	CodeSecretUnreadable    Code = "SECRET_UNREADABLE"
 	CodeInjected            Code = "INJECTED"
 	CodeInjectedFinal       Code = "INJECTED_FINAL"
 )
@@ -127,7 +128,7 @@ var Codes = []CodeInfo{
 	{CodeTimeout, Unavailable, true, 504, ExitTimeout, "The answer did not come in time. The work, if there was any, goes on."},
 	{CodeUnreachable, Unavailable, true, 503, ExitUnreachable, "No server answered. Check the address and that the process runs (`writ doctor`)."},
 
-	{CodeTooLarge, Invalid, false, 413, ExitDenied, "A submission may have 512 KiB, a line of its header 8 KiB, `params` 64 KiB. Put large data into images or volumes."},
+	{CodeTooLarge, Invalid, false, 413, ExitDenied, "A submission may have 512 KiB, a line of its header 8 KiB, `params` 64 KiB, a secret 32 KiB. Put large data into images or volumes."},
 	{CodePayloadMalformed, Invalid, false, 400, ExitDenied, "The signed text is not byte for byte what writ writes. Make it with `writ payload` or `writ sign`; do not edit it."},
 	{CodeSignatureMalformed, Invalid, false, 400, ExitDenied, "There is no proper SSH signature at the end of the text. Join with `cat payload payload.sig`."},
 	{CodeSignatureAlgorithm, Denied, false, 403, ExitDenied, "Only ssh-ed25519 and sk-ssh-ed25519@openssh.com keys sign here, with sha512. Make one with `ssh-keygen -t ed25519`."},
@@ -185,7 +186,8 @@ var Codes = []CodeInfo{
 	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has no more room of this kind."},
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says. It was thrown away."},
-	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The payload names no secret like this, or the datacenter has none."},
+	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The signed header names no secret like this, or the datacenter does not have that version of it: never, or not any more. `writ secret list` shows what it has; sign the script again."},
+	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "Whoever should open the secret cannot: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
 	{CodeInjected, Failed, true, 422, ExitFailed, "A simulated driver was told to fail here."},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good, whatever is tried."},
 }

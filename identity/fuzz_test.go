@@ -34,6 +34,11 @@ func FuzzPayload(f *testing.F) {
 }
 
 func FuzzStatement(f *testing.F) {
+	set := testStatement()
+	SecretChange{shopID, "db-password", 3, []byte("sealed")}.Statement(set)
+	if text, err := set.Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testStatement(), func(text []byte) (texter, error) { return ParseStatement(text) })
 }
 

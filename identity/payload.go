@@ -20,6 +20,8 @@ const (
 	MaxDeadline = 7 * 24 * time.Hour
 	// MaxCalls is how many calls a run may make at most.
 	MaxCalls = 2000
+	// MaxSecrets is how many secrets a run may use.
+	MaxSecrets = 64
 )
 
 // File is a script or a module with its text.
@@ -64,7 +66,7 @@ type Payload struct {
 	MaxCalls    int
 	Params      map[string]any // all of them, defaults filled in: string, bool, int64 within ±2^53 and lists of these
 	Modules     []File         // every module that is imported, sorted by name
-	Secrets     []string       // "name@version"
+	Secrets     []string       // "name@version", each name once
 	Plan        writ.Digest    // of the plan that was accepted, zero if none
 	Script      File
 }
@@ -106,9 +108,10 @@ func (p *Payload) Text() ([]byte, error) {
 		w.file("module", m)
 	}
 	secrets := slices.Sorted(slices.Values(p.Secrets))
+	w.check(len(secrets) <= MaxSecrets, "secret", "%d secrets; %d are possible", len(secrets), MaxSecrets)
 	for i, s := range secrets {
 		w.check(secretPattern.MatchString(s), "secret", "%q does not name a secret like \"db-password@3\"", s)
-		w.check(i == 0 || secrets[i-1] != s, "secret", "%q is there twice", s)
+		w.check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is there twice", secretName(s))
 		w.line("secret", s)
 	}
 	plan := "-"

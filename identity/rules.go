@@ -18,6 +18,7 @@ const (
 	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon and drain nodes
 	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes
 	ActionCreateTokens  Action = "create-tokens"  // make join tokens
+	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
 	ActionGovern        Action = "govern"         // sign rosters
 )
 
@@ -38,7 +39,7 @@ var RoleActions = map[Role][]Action{
 	Viewer:   {ActionRead},
 	Operator: {ActionRead, ActionControlRuns, ActionScheduleNodes},
 	Deployer: {ActionRead, ActionSubmit, ActionControlRuns},
-	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens},
+	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens, ActionManageSecrets},
 }
 
 // Decider is who has the last word on a signed text.
@@ -60,22 +61,25 @@ type Rule struct {
 	Decider   Decider
 
 	validID     func(id string) bool
-	checkParams func(s *Statement) error // nil if the decision takes no parameters
+	checkParams func(s *Statement) error          // nil if the decision takes no parameters
+	projectOf   func(s *Statement) writ.ProjectID // nil if the statement does not say its project itself
 }
 
 // Rules is the one table of signed texts.
 var Rules = []Rule{
-	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, nil},
-	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, nil},
-	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil},
-	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil},
-	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil},
-	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, checkTokenGrant},
+	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, nil, nil},
+	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, nil, nil},
+	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil, nil},
+	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil, nil},
+	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, checkTokenGrant, nil},
+	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},
+	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},
 }
 
 // RuleOf finds a row of the table.

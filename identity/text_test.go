@@ -155,6 +155,13 @@ func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
 	}
 }
 
+func manySecrets(n int) (all []string) {
+	for i := range n {
+		all = append(all, SecretRef(fmt.Sprintf("s%d", i), 1))
+	}
+	return all
+}
+
 func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 	long := strings.Repeat("x", maxLine)
 	for name, tt := range map[string]struct {
@@ -166,6 +173,8 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		"module with ESC":   {func(p *Payload) { p.Modules[0].Text = []byte("\x1b[2J") }, writ.CodePayloadMalformed},
 		"module twice":      {func(p *Payload) { p.Modules[1].Name = p.Modules[0].Name }, writ.CodePayloadMalformed},
 		"secret twice":      {func(p *Payload) { p.Secrets = []string{"a@1", "a@1"} }, writ.CodePayloadMalformed},
+		"two versions":      {func(p *Payload) { p.Secrets = []string{"a@1", "a@2"} }, writ.CodePayloadMalformed},
+		"secrets":           {func(p *Payload) { p.Secrets = manySecrets(MaxSecrets + 1) }, writ.CodePayloadMalformed},
 		"file with a space": {func(p *Payload) { p.Script.Name = "my script" }, writ.CodePayloadMalformed},
 		"line feed":         {func(p *Payload) { p.Signer = "alice\nbob" }, writ.CodePayloadMalformed},
 		"param of int":      {func(p *Payload) { p.Params["n"] = 1 }, writ.CodePayloadMalformed},
@@ -282,14 +291,19 @@ func TestStatementKeepsItsValues(t *testing.T) {
 }
 
 func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
-	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa"}
+	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "secret": "db-password"}
 	for _, rule := range Rules {
 		if rule.Namespace != StatementNamespace {
 			continue
 		}
 		s := testStatement()
 		s.Subject, s.Decision = rule.Kind+"/"+ids[rule.Kind], rule.Decision
-		if rule.checkParams != nil {
+		switch {
+		case rule.Decision == DecisionSetSecret:
+			SecretChange{shopID, s.ID(), 3, []byte("sealed")}.Statement(s)
+		case rule.Decision == DecisionRemoveSecret && rule.Kind == "secret":
+			SecretChange{shopID, s.ID(), 3, nil}.Statement(s)
+		case rule.checkParams != nil:
 			TokenGrant{ID: s.ID(), Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
 		}
 		if _, err := s.Text(); err != nil {
@@ -305,9 +319,28 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 			change(s.Params)
 		}
 	}
+	set := func(change func(s *Statement)) func(s *Statement) {
+		return func(s *Statement) {
+			SecretChange{shopID, "db-password", 3, []byte("sealed")}.Statement(s)
+			change(s)
+		}
+	}
 	for name, change := range map[string]func(s *Statement){
-		"unknown decision": func(s *Statement) { s.Decision = "explode" },
-		"unknown kind":     func(s *Statement) { s.Subject = "cat/1" },
+		"secret name":            set(func(s *Statement) { s.Subject = "secret/DB" }),
+		"secret with a version":  set(func(s *Statement) { s.Subject = "secret/db-password@3" }),
+		"secret version":         set(func(s *Statement) { s.Params["version"] = int64(0) }),
+		"secret version of text": set(func(s *Statement) { s.Params["version"] = "3" }),
+		"secret version high":    set(func(s *Statement) { s.Params["version"] = int64(MaxSecretVersion + 1) }),
+		"secret project":         set(func(s *Statement) { s.Params["project"] = "web-shop" }),
+		"secret without project": set(func(s *Statement) { delete(s.Params, "project") }),
+		"secret without value":   set(func(s *Statement) { delete(s.Params, "sealed") }),
+		"secret of nothing":      set(func(s *Statement) { s.Params["sealed"] = "" }),
+		"secret in two lines":    set(func(s *Statement) { s.Params["sealed"] = "c2Vh\nbGVk" }),
+		"secret loosely encoded": set(func(s *Statement) { s.Params["sealed"] = "c2VhbGV=" }),
+		"secret in the open":     set(func(s *Statement) { s.Params["value"] = "x" }),
+		"removing with a value":  set(func(s *Statement) { s.Decision = DecisionRemoveSecret }),
+		"unknown decision":       func(s *Statement) { s.Decision = "explode" },
+		"unknown kind":           func(s *Statement) { s.Subject = "cat/1" },
 		"decision of another kind": func(s *Statement) {
 			s.Subject, s.Decision = "node/"+nodeID, "cancel"
 		},

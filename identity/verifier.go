@@ -35,7 +35,7 @@ type Verified struct {
 type VerifiedStatement struct {
 	Statement *Statement
 	Rule      Rule
-	Project   writ.ProjectID // of the run that it is about, "" if it is about something else
+	Project   writ.ProjectID // of the run or secret that it is about, "" if it is about something else
 	Digest    writ.Digest    // SHA-256 of the text: the identity of the statement
 	Signer    string
 	Signed    []byte // text and signature
@@ -126,10 +126,7 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement accepts none without a rule
 	var project writ.ProjectID
 	if rule.Project {
-		if v.ProjectOf == nil {
-			return nil, fmt.Errorf("verify a statement about the run %s: nobody knows its project", s.ID())
-		}
-		if project, err = v.ProjectOf(writ.RunID(s.ID())); err != nil {
+		if project, err = v.projectOf(rule, s); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +136,22 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	return &VerifiedStatement{
 		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
 	}, nil
+}
+
+// projectOf returns the project that a statement is about.
+func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
+	if rule.projectOf != nil {
+		project := rule.projectOf(s)
+		if v.Roster.Project(project) == nil {
+			return "", writ.Errorf(writ.CodeProjectUnknown, "the roster has no project with the id %s", project).
+				WithHint("`writ project list` shows them; sign it again with one of them")
+		}
+		return project, nil
+	}
+	if v.ProjectOf == nil {
+		return "", fmt.Errorf("verify a statement about the run %s: nobody knows its project", s.ID())
+	}
+	return v.ProjectOf(writ.RunID(s.ID()))
 }
 
 func (v *Verifier) now() time.Time {

@@ -280,6 +280,23 @@ func TestVerifierAcceptsAGoodStatement(t *testing.T) {
 	}
 }
 
+func TestAdminOfAProjectSetsItsSecrets(t *testing.T) {
+	v := testVerifier(t)
+	v.Roster.Bindings = append(v.Roster.Bindings, Binding{Principal: "bob", Role: Admin, Project: shopID})
+	s := testStatement()
+	s.Signer = "bob"
+	want := SecretChange{shopID, "db-password", 3, []byte("sealed")}
+	want.Statement(s)
+	have, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := ParseSecretChange(have.Statement)
+	if diff := cmp.Diff(want, change); diff != "" || err != nil || have.Project != shopID {
+		t.Errorf("project %s, error %v, %s", have.Project, err, diff)
+	}
+}
+
 func TestVerifierRefusesStatement(t *testing.T) {
 	type scene struct {
 		v      *Verifier
@@ -316,6 +333,18 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		}, writ.CodeRoleMissing},
 		"nodes":        {func(s *scene) { by(s, "bob"); drain(s) }, writ.CodeRoleMissing},
 		"not verified": {func(s *scene) { drain(s); s.signer, s.s.Signer = securityKey("carol"), "carol" }, writ.CodeRoleMissing},
+		"secret by a dev": {func(s *scene) {
+			by(s, "bob")
+			SecretChange{shopID, "db-password", 1, []byte("sealed")}.Statement(s.s)
+		}, writ.CodeRoleMissing},
+		"secret of another's project": {func(s *scene) {
+			by(s, "bob")
+			s.v.Roster.Bindings = append(s.v.Roster.Bindings, Binding{Principal: "bob", Role: Admin, Project: shopID})
+			SecretChange{mailID, "db-password", 1, nil}.Statement(s.s)
+		}, writ.CodeRoleMissing},
+		"secret of no project": {func(s *scene) {
+			SecretChange{writ.ProjectID(nodeID), "db-password", 1, []byte("sealed")}.Statement(s.s)
+		}, writ.CodeProjectUnknown},
 		"token by a dev": {func(s *scene) {
 			by(s, "bob")
 			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s.s)

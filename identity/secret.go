@@ -1,0 +1,86 @@
+package identity
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"writ"
+)
+
+// The decisions about a secret.
+const (
+	DecisionSetSecret    = "set"
+	DecisionRemoveSecret = "remove"
+)
+
+// MaxSecretVersion is how often a secret can be set.
+const MaxSecretVersion = 999_999_999
+
+// SecretRef writes a secret of a certain version as headers of payloads do, "db-password@3".
+func SecretRef(name string, version int) string { return fmt.Sprintf("%s@%d", name, version) }
+
+// secretName is what stands before the version.
+func secretName(ref string) string {
+	name, _, _ := strings.Cut(ref, "@")
+	return name
+}
+
+// SecretChange is what a statement says about a secret. To set it makes exactly the version that is named, so that whoever holds
+// statements back or hands them in in another order cannot choose which value is the newest. To remove it takes away this version and
+// all before it: what was set after the signer looked stays.
+type SecretChange struct {
+	Project writ.ProjectID
+	Name    string
+	Version int
+	Sealed  []byte // the value, for the supervisor alone (package identity/secret); nil if it is being removed
+}
+
+// Statement fills in subject, decision and parameters of a statement that makes the change.
+func (c SecretChange) Statement(s *Statement) {
+	s.Subject, s.Decision = "secret/"+c.Name, DecisionRemoveSecret
+	s.Params = map[string]any{"project": string(c.Project), "version": int64(c.Version)}
+	if c.Sealed != nil {
+		s.Decision = DecisionSetSecret
+		s.Params["sealed"] = base64.StdEncoding.EncodeToString(c.Sealed)
+	}
+}
+
+// ParseSecretChange reads the change from a statement about a secret.
+func ParseSecretChange(s *Statement) (SecretChange, error) {
+	c := SecretChange{Name: s.ID(), Project: projectOfSecret(s)}
+	version, ok := s.Params["version"].(int64)
+	if !ok || version < 1 || version > MaxSecretVersion {
+		return SecretChange{}, malformed("a secret needs the parameter \"version\", from 1 to %d", MaxSecretVersion)
+	}
+	c.Version = int(version)
+	if !writ.ValidUUID(string(c.Project)) {
+		return SecretChange{}, malformed("a secret needs the parameter \"project\", the id of one")
+	}
+	if s.Decision == DecisionRemoveSecret {
+		if len(s.Params) != 2 {
+			return SecretChange{}, malformed("to remove a secret takes the parameters project and version only")
+		}
+		return c, nil
+	}
+	text, ok := s.Params["sealed"].(string)
+	if !ok || text == "" || len(s.Params) != 3 {
+		return SecretChange{}, malformed("to set a secret takes the parameters project, sealed and version")
+	}
+	var err error
+	c.Sealed, err = base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || base64.StdEncoding.EncodeToString(c.Sealed) != text { // line feeds are passed over when decoding
+		return SecretChange{}, malformed("the parameter \"sealed\" is not base64")
+	}
+	return c, nil
+}
+
+func checkSecretChange(s *Statement) error {
+	_, err := ParseSecretChange(s)
+	return err
+}
+
+func projectOfSecret(s *Statement) writ.ProjectID {
+	project, _ := s.Params["project"].(string)
+	return writ.ProjectID(project)
+}

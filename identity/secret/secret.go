@@ -1,0 +1,163 @@
+// Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter, the supervisor
+// for a node. What is encrypted says itself which secret of which project it is, so that no ciphertext passes for another one. It must
+// not know who asked, nor how a ciphertext travels: whoever takes one checks the signature or seal around it first.
+//
+// The cipher is age (filippo.io/age). A supervisor reads with its ed25519 key, which the roster vouches for, and a node with the X25519
+// key that it named when it joined.
+package secret
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"filippo.io/age"
+	"filippo.io/age/agessh"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/cbor"
+)
+
+const (
+	// MaxValue is how many bytes a value may have.
+	MaxValue = 32 << 10
+	// MaxSealed is how many bytes a ciphertext may have: the value, what it belongs to, padding, and what age adds.
+	MaxSealed = MaxValue + 4<<10
+	// padTo hides how long short values are: what is encrypted has a multiple of so many bytes.
+	padTo = 256
+)
+
+// Label says which secret a value is.
+type Label struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Project    writ.ProjectID    `json:"project"`
+	Name       string            `json:"name"`
+	Version    int               `json:"version"`
+}
+
+// String returns "db-password@3".
+func (l Label) String() string { return identity.SecretRef(l.Name, l.Version) }
+
+// envelope is what is encrypted.
+type envelope struct {
+	Label
+	Value string `json:"value"`
+}
+
+// Check says what is wrong with a value, nil if nothing is. The error is TOO_LARGE or BAD_REQUEST.
+func Check(value string) error {
+	switch {
+	case value == "":
+		return writ.Errorf(writ.CodeBadRequest, "the secret is empty")
+	case len(value) > MaxValue:
+		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are possible", len(value), MaxValue).
+			WithHint("put large data into an image or a volume, and only its key into a secret")
+	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+		return writ.Errorf(writ.CodeBadRequest, "the secret is not text: it has bytes that are not UTF-8, or are zero").
+			WithHint("encode it first, for example with base64")
+	}
+	return nil
+}
+
+// Seal encrypts a value for one reader.
+func Seal(value string, label Label, reader age.Recipient) ([]byte, error) {
+	if err := Check(value); err != nil {
+		return nil, err
+	}
+	body, err := cbor.Marshal(envelope{label, value})
+	if err != nil {
+		return nil, fmt.Errorf("encode the secret: %w", err)
+	}
+	padded := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	padded = append(padded, body...)
+	padded = append(padded, make([]byte, -len(padded)&(padTo-1))...)
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, reader)
+	if err == nil {
+		_, err = w.Write(padded)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encrypt the secret: %w", err)
+	}
+	return sealed.Bytes(), nil
+}
+
+// Open decrypts a value that must be that of label. Whatever is wrong, the error is SECRET_UNREADABLE, and trying again is of no use.
+func Open(sealed []byte, label Label, reader age.Identity) (string, error) {
+	value, err := open(sealed, label, reader)
+	if err != nil {
+		e := writ.Errorf(writ.CodeSecretUnreadable, "the secret %s cannot be opened", label).
+			WithHint("`writ secret set %s` encrypts it anew; if it is a node that cannot open it, that node has lost its key and must join anew", label.Name)
+		e.Err = err
+		return "", e
+	}
+	return value, nil
+}
+
+func open(sealed []byte, label Label, reader age.Identity) (string, error) {
+	if len(sealed) > MaxSealed {
+		return "", fmt.Errorf("it has %d bytes", len(sealed))
+	}
+	r, err := age.Decrypt(bytes.NewReader(sealed), reader)
+	if err != nil {
+		return "", err
+	}
+	padded, err := io.ReadAll(r)
+	if err != nil {
+		return "", err
+	}
+	body, err := unpad(padded)
+	if err != nil {
+		return "", err
+	}
+	var e envelope
+	if err := cbor.Unmarshal(body, &e); err != nil {
+		return "", err
+	}
+	if e.Label != label {
+		return "", fmt.Errorf("it is %s of project %s in datacenter %s", e.Label, e.Project, e.Datacenter)
+	}
+	return e.Value, Check(e.Value)
+}
+
+func unpad(padded []byte) ([]byte, error) {
+	if len(padded) < 4 || len(padded)%padTo != 0 {
+		return nil, fmt.Errorf("it has %d bytes inside", len(padded))
+	}
+	n := binary.BigEndian.Uint32(padded)
+	body := padded[4:]
+	if uint64(n) > uint64(len(body)) || len(body)-int(n) >= padTo || len(bytes.Trim(body[n:], "\x00")) > 0 {
+		return nil, fmt.Errorf("its padding is not proper")
+	}
+	return body[:n], nil
+}
+
+// ForSupervisor returns the reader with a supervisor's key, as the roster has it.
+func ForSupervisor(key ed25519.PublicKey) (age.Recipient, error) {
+	return agessh.NewEd25519Recipient(identity.SSHKey(key))
+}
+
+// OfSupervisor returns what opens what was encrypted for a supervisor.
+func OfSupervisor(key ed25519.PrivateKey) (age.Identity, error) {
+	return agessh.NewEd25519Identity(key)
+}
+
+// ForNode returns the reader with a node's key, as the node wrote it when it joined. The error is SECRET_UNREADABLE.
+func ForNode(key string) (age.Recipient, error) {
+	r, err := age.ParseX25519Recipient(key)
+	if err != nil {
+		e := writ.Errorf(writ.CodeSecretUnreadable, "the node has no key that secrets can be encrypted to").WithHint("let it join anew")
+		e.Err = err
+		return nil, e
+	}
+	return r, nil
+}

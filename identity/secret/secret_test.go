@@ -1,0 +1,137 @@
+package secret
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"writ"
+)
+
+var label = Label{
+	Cluster: "c1", Datacenter: "0192f6c2-7d3a-7000-8000-00000000000d", Project: "0192f6c2-7d3a-7000-8000-000000000001",
+	Name: "db-password", Version: 3,
+}
+
+func supervisor(t testing.TB, name string) (age.Recipient, age.Identity) {
+	t.Helper()
+	seed := make([]byte, ed25519.SeedSize)
+	copy(seed, name)
+	key := ed25519.NewKeyFromSeed(seed)
+	to, err := ForSupervisor(key.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, err := OfSupervisor(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to, by
+}
+
+func seal(t testing.TB, value string, to age.Recipient) []byte {
+	t.Helper()
+	sealed, err := Seal(value, label, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
+}
+
+func TestASecretTravelsToASupervisorAndOnToANode(t *testing.T) {
+	to, by := supervisor(t, "vienna")
+	for _, value := range []string{"x", "correct horse battery staple\n", strings.Repeat("é", MaxValue/2)} {
+		sealed := seal(t, value, to)
+		if len(sealed) > MaxSealed {
+			t.Errorf("%d bytes become %d; %d are possible", len(value), len(sealed), MaxSealed)
+		}
+		have, err := Open(sealed, label, by)
+		if err != nil || have != value {
+			t.Fatalf("the supervisor reads %q, %v", have, err)
+		}
+		node, err := age.GenerateX25519Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader, err := ForNode(node.Recipient().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err = Open(seal(t, have, reader), label, node); err != nil || have != value {
+			t.Errorf("the node reads %q, %v", have, err)
+		}
+	}
+}
+
+func TestNobodyElseAndNothingElseIsOpened(t *testing.T) {
+	to, by := supervisor(t, "vienna")
+	_, another := supervisor(t, "graz")
+	sealed := seal(t, "correct horse", to)
+	for name, change := range map[string]func(l *Label){
+		"cluster":    func(l *Label) { l.Cluster = "c2" },
+		"datacenter": func(l *Label) { l.Datacenter = "0192f6c2-7d3a-7000-8000-00000000000e" },
+		"project":    func(l *Label) { l.Project = "0192f6c2-7d3a-7000-8000-000000000002" },
+		"name":       func(l *Label) { l.Name = "api-key" },
+		"version":    func(l *Label) { l.Version = 2 },
+	} {
+		wrong := label
+		change(&wrong)
+		if value, err := Open(sealed, wrong, by); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
+			t.Errorf("as one of another %s: %q, %v", name, value, err)
+		}
+	}
+	if value, err := Open(sealed, label, another); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
+		t.Errorf("another supervisor reads %q, %v", value, err)
+	}
+	for i := range sealed {
+		bad := bytes.Clone(sealed)
+		bad[i] ^= 1
+		if value, err := Open(bad, label, by); err == nil {
+			t.Errorf("with byte %d changed it is opened: %q", i, value)
+		}
+	}
+	if _, err := ForNode("age1nobody"); writ.CodeOf(err) != writ.CodeSecretUnreadable {
+		t.Errorf("a node without a proper key: %v", err)
+	}
+}
+
+func TestCiphertextsOfPasswordsHaveOneLength(t *testing.T) {
+	to, _ := supervisor(t, "vienna")
+	if short, long := seal(t, "x", to), seal(t, strings.Repeat("x", 32), to); len(short) != len(long) {
+		t.Errorf("1 byte becomes %d, 32 bytes become %d", len(short), len(long))
+	}
+}
+
+func TestValuesThatCannotBeSecrets(t *testing.T) {
+	to, _ := supervisor(t, "vienna")
+	for value, want := range map[string]writ.Code{
+		"":                              writ.CodeBadRequest,
+		"\xff\xfe":                      writ.CodeBadRequest,
+		"a\x00b":                        writ.CodeBadRequest,
+		strings.Repeat("x", MaxValue+1): writ.CodeTooLarge,
+	} {
+		if _, err := Seal(value, label, to); writ.CodeOf(err) != want || len(value) > 0 && len(value) < 10 && strings.Contains(err.Error(), value) {
+			t.Errorf("%.10q: %v, want %s", value, err, want)
+		}
+	}
+}
+
+// FuzzOpen: what is inside of a ciphertext comes from whoever knows the reader's public key, which is everybody.
+func FuzzOpen(f *testing.F) {
+	_, by := supervisor(f, "vienna")
+	f.Add([]byte{0, 0, 0, 1, 0xa0}, false)
+	f.Add(bytes.Repeat([]byte{0xff}, padTo), true)
+	f.Fuzz(func(t *testing.T, inside []byte, whole bool) {
+		if body, err := unpad(inside); err == nil && len(body)+4 > len(inside) {
+			t.Fatalf("%d of %d bytes", len(body), len(inside))
+		}
+		if whole {
+			if _, err := Open(inside, label, by); err == nil {
+				t.Fatal("it was opened")
+			}
+		}
+	})
+}
