@@ -14,7 +14,7 @@ import (
 // compiler refuses, and what the catalogue of operations knows. It also says what the script is: its parameters and its operations.
 func Check(bundle Bundle) Report {
 	a := analyse(bundle)
-	c := &checker{analysis: a, operations: make(map[string]bool), seen: make(map[parser.Expr]bool)}
+	c := &checker{analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool)}
 	for _, u := range a.units {
 		if u.tree != nil {
 			c.nodes(u.tree)
@@ -41,6 +41,7 @@ func Check(bundle Bundle) Report {
 	slices.Sort(report.Modules)
 	report.Operations = slices.Sorted(maps.Keys(c.operations))
 	report.Destructive = destructive(report.Operations)
+	report.Secrets = slices.Sorted(maps.Keys(c.secrets))
 	report.Diagnostics, report.More = a.sorted()
 	return report
 }
@@ -56,6 +57,7 @@ func destructive(operations []string) bool {
 type checker struct {
 	*analysis
 	operations map[string]bool
+	secrets    map[string]bool
 	seen       map[parser.Expr]bool // names of modules that stand where they may
 
 	reads        []paramRead
@@ -87,6 +89,8 @@ func (c *checker) nodes(n parser.Node) {
 		}
 	case *parser.CallExpr:
 		c.call(n)
+	case *parser.BinaryExpr:
+		c.operands(n)
 	case *parser.MapLit:
 		c.duplicates(n)
 	case *parser.Ident:
@@ -175,6 +179,10 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 		c.member(module, key)
 		return
 	}
+	if c.isSecret(base) {
+		c.at(codeSecretPlace, base, "a secret has no fields")
+		return
+	}
 	if c.isParams(base) {
 		c.reads = append(c.reads, paramRead{key.Value, key})
 		return
@@ -260,6 +268,7 @@ func (c *checker) duplicates(m *parser.MapLit) {
 
 // call checks the arguments of a call of something built in.
 func (c *checker) call(e *parser.CallExpr) {
+	c.secretCall(e)
 	if e.Ellipsis.IsValid() {
 		return
 	}
@@ -327,6 +336,10 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 		}
 		return
 	}
+	if c.isSecret(e) {
+		c.at(codeSecretPlace, e, "the name of a %s cannot be a secret", op.Kind)
+		return
+	}
 	if made := c.handle(e); made != nil && made.Kind != op.Kind {
 		c.at(codeArgument, e, "%s takes the name of a %s or a handle to one, not what %s makes", op.Name(), op.Kind, made.Name())
 		return
@@ -385,6 +398,9 @@ func (c *checker) literal(e parser.Expr) any {
 			}
 			return handleOf{kind}
 		}
+		if c.isSecret(e) {
+			return catalog.Secret("") // whichever
+		}
 	}
 	v, _ := literalValue(e)
 	return v
@@ -396,6 +412,8 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 	switch {
 	case p.Reason == catalog.UnknownField && key != nil:
 		c.add(codeUnknownField, key.KeyPos, keyWidth(key), "%s has %s", op.Name(), p.Message).meant(p.Suggestion)
+	case p.Reason == catalog.SecretMisplaced:
+		c.at(codeSecretPlace, value, "%s: %s", op.Name(), p.Message)
 	case p.Reason == catalog.MissingField:
 		c.add(codeFieldMissing, value.Pos(), 1, "%s: %s", op.Name(), p.Message)
 	default:

@@ -93,6 +93,12 @@ var wrong = []struct {
 	{use + `h := v.get("a"); h = {adress: 1}; h.adress`, nil},
 	{use + `x := m; y := [v]; f := func(z) {}; f(n); m = 1; q := true ? r : 1; m[x]()`, []string{"W0111 1:6", "W0111 2:6", "W0111 2:15", "W0111 2:38", "W0111 2:42", "W0111 2:61", "W0111 2:68"}},
 	{"a := {b: 1, \"b\": 2}", []string{"W0112 1:13"}},
+	{use + `s := r.secret("a"); x := "x" + s; y := s == "x"; z := s.value; q := string(s); r.output({v: [s]})`,
+		[]string{"W0113 2:32", "W0113 2:40", "W0113 2:55", "W0113 2:76", "W0113 2:94"}},
+	{use + `s := r.secret("a"); m.create("a", {cpus: s, memory_mib: 64, env: {A: s}}); m.get(s); j := import("json").encode({v: s})`,
+		[]string{"W0113 2:42", "W0113 2:82", "W0113 2:117"}},
+	{use + `h := import("herodb"); h.create("a", {memory_mib: 64, password: "x"})`, []string{"W0105 2:65"}},
+	{use + `a := r.secret("DB"); b := r.secret("db@3"); c := r.secret(1); d := r.secret()`, []string{"W0114 2:15", "W0114 2:36", "W0103 2:59", "W0102 2:68"}},
 
 	// Names.
 	{"a := b\nc = 1\nd++\nfoo(lenn(a))", []string{"W0201 1:6", "W0201 2:1", "W0201 3:1", "W0201 4:1", "W0201 4:5"}},

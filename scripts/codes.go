@@ -43,6 +43,8 @@ const (
 	codeHandleField    = "W0110"
 	codeModuleAsValue  = "W0111"
 	codeDuplicateKey   = "W0112"
+	codeSecretPlace    = "W0113"
+	codeSecretName     = "W0114"
 	codeUnresolved     = "W0201"
 	codeRedeclared     = "W0202"
 	codeBuiltinName    = "W0203"
@@ -115,6 +117,10 @@ var Codes = []CodeInfo{
 		"What a script may do is signed, so it must be seen in its text: give the module one name, `machine := import(\"machine\")`, and use it only as `machine.create`. It cannot be passed on, assigned again or put into a list."},
 	{codeDuplicateKey, SeverityError, "a key is there twice",
 		"The second value would silently replace the first."},
+	{codeSecretPlace, SeverityError, "a secret stands where it may not",
+		"What run.secret returns stands for a value that no script ever holds, so it cannot be put into a text, encoded or be part of the output, and it is equal to nothing. It can be given to a field that takes secrets, as it is: the env of machines and containers, the cloud_init of a machine, the password of a database, the env and stdin of container.exec. A command line takes none, because every process of the host can read it."},
+	{codeSecretName, SeverityError, "not a name for a secret",
+		"The name of a secret has 1 to 63 lower-case letters, digits and hyphens. Which version it is, is found when the script is signed and stands in the signed header."},
 
 	{codeUnresolved, SeverityError, "an unknown name",
 		"Nothing of this name is defined before this place. Modules need `name := import(\"name\")`; a function can be used only below its definition."},

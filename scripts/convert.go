@@ -13,7 +13,8 @@ import (
 )
 
 // encoder writes the arguments of a call as deterministic CBOR, as package internal/cbor would, straight from the values of a script:
-// every call of a run is encoded in every pass. A handle is {"ref": seq}, a key whose value is undefined is left out.
+// every call of a run is encoded in every pass. A handle is {"ref": seq}, a secret {"secret": "name@version"},
+// a key whose value is undefined is left out.
 type encoder struct {
 	buf     []byte
 	unknown bool // something of it is not known
@@ -115,6 +116,10 @@ func (e *encoder) object(o tengo.Object, depth int) error {
 		e.reference(o)
 	case *unknown:
 		e.later(o)
+	case *secret:
+		e.head(majorMap, 1)
+		e.text("secret")
+		e.text(string(o.name))
 	default:
 		return &misfit{why: fmt.Sprintf("is a %s; only string, bool, int, list, map and handle are possible", o.TypeName())}
 	}
@@ -159,7 +164,8 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 	return nil
 }
 
-// valueOf returns a value of a script as one of the system. Handles stay handles, and what is not known stays so. O was encoded before and is known to be possible.
+// valueOf returns a value of a script as one of the system. Handles stay handles, and what is not known stays so; a secret is a
+// catalog.Secret. O was encoded before and is known to be possible.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
@@ -182,6 +188,8 @@ func valueOf(o tengo.Object) any {
 		return o
 	case *unknown:
 		return o
+	case *secret:
+		return o.name
 	default:
 		return nil
 	}

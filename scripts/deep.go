@@ -25,7 +25,8 @@ func scalar(o tengo.Object) bool {
 	}
 }
 
-// text returns o as "" + o would: a string as it is, everything else printed.
+// text returns o as "" + o would: a string as it is, everything else printed. A secret is an error: whoever makes a text of it wants its
+// value there, and would get its name.
 func (p *pass) text(o tengo.Object) (string, error) {
 	if s, ok := o.(*tengo.String); ok {
 		return s.Value, nil
@@ -35,6 +36,13 @@ func (p *pass) text(o tengo.Object) (string, error) {
 		return "", err
 	}
 	return b.String(), p.keep(b.Len())
+}
+
+// shownText is the text of o for people: secrets are shown by their names, and values that are not known as what they wait for.
+func (p *pass) shownText(o tengo.Object) (string, error) {
+	p.showing = true
+	defer func() { p.showing = false }()
+	return p.text(o)
 }
 
 func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
@@ -67,7 +75,16 @@ func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
 		b.WriteString(": ")
 		return p.print(b, o.Value, depth+1)
 	case *unknown:
-		b.WriteString(p.plan.shown(o))
+		if !p.showing {
+			panic(o.here("a text")) // which the script was about to get
+		}
+		b.WriteString(knownAfterText(p.plan.calls, o.after))
+		return nil
+	case *secret:
+		if !p.showing {
+			return o.misused()
+		}
+		b.WriteString(o.String())
 		return nil
 	default:
 		b.WriteString(o.String())

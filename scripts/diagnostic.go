@@ -67,6 +67,7 @@ type Report struct {
 	Params      Params       `json:"params,omitempty"`
 	Operations  []string     `json:"operations,omitempty"`  // every operation that the script mentions, sorted: its `allow`
 	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
+	Secrets     []string     `json:"secrets,omitempty"`     // the names of all secrets that the script writes out, sorted
 	Modules     []string     `json:"modules,omitempty"`     // of the bundle that it needs, sorted
 }
 

@@ -32,6 +32,7 @@ type pass struct {
 	output  map[string]any
 	record  *record   // of the parameters, once they were read
 	plan    *planning // nil if this is no plan
+	showing bool      // a text is for people only
 }
 
 var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).

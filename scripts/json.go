@@ -102,6 +102,8 @@ func (p *pass) writeScalar(b *bytes.Buffer, o tengo.Object) error {
 		b.Write(text)
 	case *handle:
 		return fmt.Errorf("json cannot write %s, a handle; read one of its fields", o)
+	case *secret:
+		return o.misused()
 	default:
 		return fmt.Errorf("json cannot write a %s", o.TypeName())
 	}

@@ -25,7 +25,8 @@ type Inputs struct {
 	Project        string            `json:"project"` // name
 	Datacenter     writ.DatacenterID `json:"datacenter"`
 	DatacenterName string            `json:"datacenter_name"`
-	Allow          []string          `json:"allow,omitempty"` // operations that the signed header allows
+	Allow          []string          `json:"allow,omitempty"`   // operations that the signed header allows
+	Secrets        []string          `json:"secrets,omitempty"` // that the signed header names, "db-password@3"; each name once
 	MaxCalls       int               `json:"max_calls"`
 }
 

@@ -7,20 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/d5/tengo/v2"
-
 	"writ"
 )
 
 // planning is what a pass keeps besides if it makes a plan.
 type planning struct {
-	calls   []PlannedCall
-	asked   []writ.Digest // of each call: SHA-256 of what it asks for, with the places of what is not known
-	read    map[int]bool  // calls whose results were read
-	waits   []int         // those of them since the last call
-	born    bool          // there are values that are not known
-	showing bool          // a text is for people only
-	work    int           // that is left for following values that are not known
+	calls []PlannedCall
+	asked []writ.Digest // of each call: SHA-256 of what it asks for, with the places of what is not known
+	read  map[int]bool  // calls whose results were read
+	waits []int         // those of them since the last call
+	born  bool          // there are values that are not known
+	work  int           // that is left for following values that are not known
 }
 
 // PlanOf makes the plan of a script: see Plan. Inputs are those that the run will have; its id is not looked at. A script that does not
@@ -175,21 +172,4 @@ func (p *planning) reason(h *horizon) string {
 		return h.what + " depends on the run's id"
 	}
 	return h.what + " depends on " + names(p.calls, h.after)
-}
-
-// shown is what a text for people says of u.
-func (p *planning) shown(u *unknown) string {
-	if !p.showing {
-		panic(u.here("a text")) // which the script was about to get
-	}
-	return knownAfterText(p.calls, u.after)
-}
-
-// shownText is the text of o for people.
-func (p *pass) shownText(o tengo.Object) (string, error) {
-	if p.plan != nil {
-		p.plan.showing = true
-		defer func() { p.plan.showing = false }()
-	}
-	return p.text(o)
 }

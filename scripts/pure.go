@@ -140,6 +140,8 @@ func scalars(o tengo.Object, listPossible bool) (int64, error) {
 		}
 	case *handle:
 		return 0, fmt.Errorf("is %s, a handle; read one of its fields", o)
+	case *secret:
+		return 0, fmt.Errorf("is a secret: %w", o.misused())
 	default:
 		if !scalar(o) {
 			return 0, fmt.Errorf("is a %s", o.TypeName())

@@ -25,6 +25,7 @@ var runModule = map[string]member{
 	"log":        {least: 1, most: -1, call: runLog, unknown: carries},
 	"output":     {least: 1, most: 1, call: runOutput, unknown: ends("the output")},
 	"fail":       {least: 1, most: 1, call: runFail, unknown: endsDeep("the text that the script fails with")},
+	"secret":     {least: 1, most: 1, call: runSecret, unknown: ends("which secret it is")},
 }
 
 // runID is the id of the run, which a plan does not know: it follows from what will be signed.
@@ -110,7 +111,7 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err := p.keep(4 * len(e.buf)); err != nil {
 		return nil, err
 	}
-	if err := noHandles(args[0], "the output"); err != nil {
+	if err := plain(args[0], "the output"); err != nil {
 		return nil, err
 	}
 	if p.output == nil && len(m) > 0 {
@@ -125,21 +126,24 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 
 var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have %d bytes", MaxResult)
 
-// noHandles returns an error if o holds a handle, which means nothing outside of its run.
-func noHandles(o tengo.Object, path string) error {
-	if h, ok := o.(*handle); ok {
-		return fmt.Errorf("%s is %s, a handle; read one of its fields", path, h)
+// plain returns an error if o holds a handle, which means nothing outside of its run, or a secret.
+func plain(o tengo.Object, path string) error {
+	switch o := o.(type) {
+	case *handle:
+		return fmt.Errorf("%s is %s, a handle; read one of its fields", path, o)
+	case *secret:
+		return fmt.Errorf("%s is a secret: %w", path, o.misused())
 	}
 	if list, ok := elementsOf(o); ok {
 		for i, e := range list {
-			if err := noHandles(e, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			if err := plain(e, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}
 	}
 	if m, ok := pairsOf(o); ok {
 		for _, key := range slices.Sorted(maps.Keys(m)) {
-			if err := noHandles(m[key], path+"."+key); err != nil {
+			if err := plain(m[key], path+"."+key); err != nil {
 				return err
 			}
 		}
@@ -149,7 +153,7 @@ func noHandles(o tengo.Object, path string) error {
 
 // runFail ends the script.
 func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
-	why, err := p.text(args[0])
+	why, err := p.shownText(args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,118 @@
+package scripts
+
+import (
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ"
+)
+
+// isSecret reports whether an expression is a secret for sure: a call of run.secret, or a variable that holds nothing else.
+func (c *checker) isSecret(e parser.Expr) bool {
+	switch v := e.(type) {
+	case *parser.ParenExpr:
+		return c.isSecret(v.Expr)
+	case *parser.Ident:
+		s := c.symbols[v]
+		if s == nil || s.assigned || s.init == nil {
+			return false
+		}
+		e = s.init
+	}
+	call, ok := e.(*parser.CallExpr)
+	if !ok {
+		return false
+	}
+	base, key := selected(call.Func)
+	return key != nil && key.Value == "secret" && c.module(base) == "run"
+}
+
+// secretCall notes which secret a call asks for, and reports secrets among the arguments of what would make texts of them.
+func (c *checker) secretCall(e *parser.CallExpr) {
+	if c.isSecret(e) && len(e.Args) == 1 {
+		c.secretName(e.Args[0])
+		return
+	}
+	what := c.writes(e.Func)
+	if what == "" {
+		return
+	}
+	for _, arg := range e.Args {
+		if place := c.secretIn(arg); place != nil {
+			c.at(codeSecretPlace, place, "%s cannot take a secret", what)
+		}
+	}
+}
+
+// secretName checks the argument of run.secret, if it is written out.
+func (c *checker) secretName(e parser.Expr) {
+	v, complete := literalValue(e)
+	name, isText := v.(string)
+	switch {
+	case !complete:
+	case !isText:
+		c.at(codeArgument, e, "run.secret takes the name of a secret")
+	case !writ.ValidName(name):
+		c.at(codeSecretName, e, "%q cannot name a secret", name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
+	default:
+		c.secrets[name] = true
+	}
+}
+
+// writes names the function that f is if it makes something readable of its arguments, "" if it does not or cannot be seen.
+func (c *checker) writes(f parser.Expr) string {
+	if name, ok := f.(*parser.Ident); ok {
+		if s := c.symbols[name]; s != nil && s.builtin && slices.Contains([]string{"string", "format", "bytes"}, name.Name) {
+			return name.Name
+		}
+		return ""
+	}
+	base, key := selected(f)
+	if key == nil {
+		return ""
+	}
+	module := c.module(base)
+	pure := goModules[module] != nil && module != "run"
+	if pure || module == "run" && key.Value == "output" {
+		return module + "." + key.Value
+	}
+	return ""
+}
+
+// secretIn finds a secret in an expression that is written out, nil if there is none.
+func (c *checker) secretIn(e parser.Expr) parser.Expr {
+	if c.isSecret(e) {
+		return e
+	}
+	var inside []parser.Expr
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		inside = []parser.Expr{e.Expr}
+	case *parser.ArrayLit:
+		inside = e.Elements
+	case *parser.MapLit:
+		for _, element := range e.Elements {
+			inside = append(inside, element.Value)
+		}
+	}
+	for _, e := range inside {
+		if found := c.secretIn(e); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// operands reports secrets that are compared or put into a text.
+func (c *checker) operands(e *parser.BinaryExpr) {
+	if e.Token == token.LAnd || e.Token == token.LOr {
+		return
+	}
+	for _, operand := range []parser.Expr{e.LHS, e.RHS} {
+		if c.isSecret(operand) {
+			c.at(codeSecretPlace, operand, "a secret cannot be compared, nor be part of a text")
+		}
+	}
+}
