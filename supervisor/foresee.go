@@ -109,8 +109,8 @@ func (p *proposed) foreseeAlter(f *foresight, id writ.ResourceID, args map[strin
 			continue
 		}
 		before, has := have.Values[field.Name]
-		if _, sets := p.op.Result.Field(field.Name); !sets || !has {
-			return
+		if set, sets := p.op.Result.Field(field.Name); !sets || set.Type != field.Type || !has {
+			return // what it sets is not among the values
 		}
 		if v != before {
 			changed = append(changed, field.Name)

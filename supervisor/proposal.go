@@ -76,7 +76,10 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {
 			return "", false
 		}
-		return before[n-1].op.Kind, true
+		if op := before[n-1].op; op.Named() {
+			return op.Kind, true
+		}
+		return "nothing", true // what it made has no name, so it fits nowhere
 	}
 	if problems := op.Args.Check(args, isHandle); len(problems) > 0 {
 		return c, fmt.Errorf("%s: %s", op.Name(), short(problems[0].String()))

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -180,7 +181,10 @@ func (s *site) sign(statement *identity.Statement) []byte {
 func (s *site) payload(script string) *identity.Payload {
 	s.t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
-	bundle := scripts.Bundle{Main: scripts.Source{Name: "test.tengo", Text: []byte(script)}}
+	bundle, err := scripts.Resolve(scripts.Source{Name: "test.tengo", Text: []byte(script)}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	report := scripts.Check(bundle)
 	if err := report.Err(); err != nil {
 		s.t.Fatalf("%v\n%s", err, report)
@@ -189,12 +193,16 @@ func (s *site) payload(script string) *identity.Payload {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &identity.Payload{
+	p := &identity.Payload{
 		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Project: theProject, ProjectName: "shop", Signer: "alice",
 		Created: now, Expires: now.Add(15 * time.Minute), Deadline: time.Hour, Nonce: identity.NewNonce(), Engine: scripts.Engines()[0],
 		Allow: report.Operations, Destructive: report.Destructive, MaxCalls: 200, Params: params,
-		Script: identity.File{Name: "test.tengo", Text: []byte(script)},
+		Script: identity.File(bundle.Main),
 	}
+	for _, m := range bundle.Modules {
+		p.Modules = append(p.Modules, identity.File(m))
+	}
+	return p
 }
 
 func (s *site) signPayload(p *identity.Payload) []byte {
