@@ -1,157 +1,109 @@
 package scripts_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"writ/scripts"
 )
 
-// author writes random scripts that loop, branch on results, walk over maps, and handle failures.
-type author struct {
-	*rapid.T
-	b       strings.Builder
-	names   int
-	handles []string // variables that hold handles, visible here
-	depth   int
-}
+// How many random scripts are replayed: all of them take minutes under the race detector.
+const (
+	randomScripts = 1_000
+	manyScripts   = 10_000 // with WRIT_TEST_LONG=1
+)
 
-func (a *author) pick(n int) int { return rapid.IntRange(0, n-1).Draw(a.T, "pick") }
+var oneScript = flag.Int("script", -1, "replay only the random script of this number")
 
-func (a *author) line(format string, args ...any) {
-	fmt.Fprintf(&a.b, "%s"+format+"\n", append([]any{strings.Repeat("\t", a.depth)}, args...)...)
-}
-
-func (a *author) name() string {
-	a.names++
-	return fmt.Sprintf("x%d", a.names)
-}
-
-// number writes an expression for a whole number, maybe from a result.
-func (a *author) number() string {
-	if len(a.handles) > 0 && a.pick(3) == 0 {
-		return a.handles[a.pick(len(a.handles))] + ".size_gib"
-	}
-	return []string{"1", "2", "run.params.count", "len(m)", "int(string(3))", "(7 % 4)", "seen"}[a.pick(7)]
-}
-
-// text writes an expression for a name, which must not fail.
-func (a *author) text() string {
-	prefix := []string{"a", "b", "fail-"}[min(a.pick(8), 2)]
-	return fmt.Sprintf(`"%s%d-" + seen`, prefix, a.pick(9))
-}
-
-func (a *author) block(statements int) {
-	a.depth++
-	outer := slices.Clone(a.handles)
-	for range statements {
-		a.statement()
-	}
-	a.handles = outer
-	a.depth--
-}
-
-func (a *author) statement() {
-	most := 10
-	if a.depth > 2 {
-		most = 6
-	}
-	switch a.pick(most) {
-	case 0, 1:
-		h := a.name()
-		a.line(`%s := volume.create(%s, {size_gib: 1 + %s}, {labels: m})`, h, a.text(), a.number())
-		a.handles = append(a.handles, h)
-	case 2:
-		if len(a.handles) > 0 {
-			a.line(`machine.create("m-" + seen, {cpus: 1 + seen %% 4, memory_mib: 64, disks: [%s], env: m})`, a.handles[a.pick(len(a.handles))])
-		}
-	case 3:
-		a.line(`m["k%d"] = string(%s)`, a.pick(5), a.number())
-	case 4:
-		a.line(`run.log(m, string(json.encode(m)), list, %s)`, a.number())
-	case 5:
-		a.line(`seen += %s; list = append(list, seen)`, a.number())
-	case 6:
-		a.line(`for k, v in m {`)
-		a.depth++
-		a.line(`seen++; node.ping({}, {labels: {k: k, v: v}})`)
-		a.depth--
-		a.block(a.pick(2))
-		a.line(`}`)
-	case 7:
-		i := a.name()
-		a.line(`for %s := 0; %s < 2; %s++ {`, i, i, i)
-		a.block(1 + a.pick(2))
-		a.line(`}`)
-	case 8:
-		a.line(`if %s %% 2 == 0 {`, a.number())
-		a.block(1 + a.pick(2))
-		a.line(`} else {`)
-		a.block(a.pick(2))
-		a.line(`}`)
-	default:
-		if len(a.handles) > 0 {
-			h := a.handles[a.pick(len(a.handles))]
-			a.line(`if %s.err { run.log(%s.err.code) } else { seen += %s.size_gib }`, h, h, h)
-		}
-	}
-}
-
-func script(t *rapid.T) string {
-	a := &author{T: t}
-	a.b.WriteString(imports + "json := import(\"json\")\nm := {zone: \"z\", a: \"1\", k9: \"\"}\nseen := 0\nlist := []\n")
-	for range rapid.IntRange(1, 10).Draw(t, "statements") {
-		a.statement()
-	}
-	a.line(`run.output({seen: seen, m: m, list: list, at: string(run.now())})`)
-	return a.b.String()
-}
-
+// TestReplayFromEveryPrefixIsTheSame plays random scripts with results in random order, then replays each from every prefix of its
+// journal: the calls that follow must be those that followed, and nothing else may differ either.
 func TestReplayFromEveryPrefixIsTheSame(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		text := script(rt)
-		in := everything()
-		in.Params = map[string]any{"count": int64(2)}
-		p, err := scripts.Compile(bundleOf(text))
-		if err != nil {
-			rt.Fatalf("%v\n%s", err, text)
-		}
-		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
-		o, w := play(t, p, in, chance)
-		for len(w.open) > 0 {
-			w.answer(0)
-		}
-		last, _ := play(t, p, in, nil)
-		last.Calls, o.Calls = nil, nil
-		if diff := cmp.Diff(last, o); diff != "" {
-			rt.Fatalf("%s\nresults in another order change what the script does (-in order +by chance):\n%s", text, diff)
-		}
-		step := 1 + len(w.journal)/25 // all prefixes of a short journal, some of a long one
-		for n := len(w.journal); n >= 0; n -= step {
-			again, err := p.Pass(t.Context(), in, w.journal[:n])
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if len(again.Calls) > len(w.calls)-n {
-				rt.Fatalf("%s\nafter %d calls the script makes %d, of %d in all", text, n, len(again.Calls), len(w.calls))
-			}
-			if diff := cmp.Diff(w.calls[n:n+len(again.Calls)], again.Calls, cmp.Transformer("nil", func(c []scripts.NewCall) []scripts.NewCall { return append([]scripts.NewCall{}, c...) })); diff != "" {
-				rt.Fatalf("%s\nafter %d calls the script makes others (-before +now):\n%s", text, n, diff)
-			}
-			if n == len(w.journal) {
-				again.Calls = nil
-				if diff := cmp.Diff(o, again); diff != "" {
-					rt.Fatalf("%s\nthe whole journal gives another outcome (-before +now):\n%s", text, diff)
+	if *oneScript >= 0 {
+		replay(t, *oneScript)
+		return
+	}
+	count := randomScripts
+	if os.Getenv("WRIT_TEST_LONG") == "1" {
+		count = manyScripts
+	}
+	var calls, completed atomic.Int64
+	t.Run("scripts", func(t *testing.T) {
+		const parts = 20
+		for part := range parts {
+			t.Run(fmt.Sprint(part), func(t *testing.T) {
+				t.Parallel()
+				for number := part; number < count; number += parts {
+					o, n := replay(t, number)
+					calls.Add(int64(n))
+					if o.Status == scripts.Completed {
+						completed.Add(1)
+					}
 				}
-			}
+			})
 		}
 	})
+	t.Logf("%d scripts with %d calls; %d reached their end, the others failed", count, calls.Load(), completed.Load())
+	if completed.Load() < int64(count)/2 || calls.Load() < 5*int64(count) {
+		t.Error("too few scripts reach their end, or make too few calls, to prove anything")
+	}
+}
+
+// replay writes the script of a number and plays it. It returns how the script ends, and how many calls it makes.
+func replay(t *testing.T, number int) (scripts.Outcome, int) {
+	t.Helper()
+	chance := rand.New(rand.NewPCG(uint64(number), 0))
+	bundle := randomScript(chance)
+	in := everything()
+	in.Params = map[string]any{"count": int64(2), "zones": []any{"a", "b"}}
+	in.MaxCalls = 40
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("script %d: %s\n%s\nonce more: go test ./scripts -run TestReplayFromEveryPrefixIsTheSame -script %[1]d",
+			number, fmt.Sprintf(format, args...), bundle.Main.Text)
+	}
+	p, err := scripts.Compile(bundle)
+	if err != nil {
+		fail("%v", err)
+	}
+	o, w := play(t, p, in, chance)
+	for len(w.open) > 0 {
+		w.answer(0)
+	}
+	inOrder, _ := play(t, p, in, nil)
+	o.Calls, inOrder.Calls = nil, nil
+	if diff := cmp.Diff(inOrder, o); diff != "" {
+		fail("results in another order change what it does (-in order +by chance):\n%s", diff)
+	}
+	for n := range len(w.journal) + 1 {
+		again, err := p.Pass(t.Context(), in, w.journal[:n])
+		switch {
+		case err != nil:
+			fail("%v", err)
+		case len(again.Calls) > len(w.calls)-n:
+			fail("after %d calls it makes %d, of %d in all", n, len(again.Calls), len(w.calls))
+		case len(again.Calls) > 0 && !reflect.DeepEqual(w.calls[n:n+len(again.Calls)], again.Calls):
+			fail("after %d calls it makes others (-before +now):\n%s", n, cmp.Diff(w.calls[n:n+len(again.Calls)], again.Calls))
+		case !slices.Equal(again.Logs, o.Logs[:min(len(again.Logs), len(o.Logs))]):
+			fail("after %d calls it logs something else (-at last +now):\n%s", n, cmp.Diff(o.Logs, again.Logs))
+		case len(again.Calls) == 0 && again.Status == scripts.Waiting && n == len(w.journal):
+			fail("it waits for what it has")
+		case n == len(w.journal):
+			again.Calls = nil
+			if diff := cmp.Diff(o, again); diff != "" {
+				fail("the whole journal gives another outcome (-before +now):\n%s", diff)
+			}
+		}
+	}
+	return o, len(w.calls)
 }
 
 // FuzzScript puts any text through check, compiler and two passes: nothing may panic, and what passes its check must compile.
