@@ -82,9 +82,10 @@ type Outcome struct {
 	Failure *writ.Failure  `json:"failure,omitempty"`
 }
 
-// Evaluator carries out passes somewhere: in this process or, safely, in children of it. Pass may be called
+// Evaluator carries out passes somewhere: in this process or, safely, in children of it. Its methods may be called
 // concurrently. An error means that the pass did not take place (CodeEvaluatorCrashed when its process died); a script's own failure
-// is an Outcome.
+// is an Outcome. Plan is PlanOf, in the same place.
 type Evaluator interface {
 	Pass(ctx context.Context, bundle Bundle, inputs Inputs, journal []Entry) (Outcome, error)
+	Plan(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error)
 }

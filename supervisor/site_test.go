@@ -68,6 +68,10 @@ func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts
 	return program.Pass(ctx, inputs, journal)
 }
 
+func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
+	return scripts.PlanOf(ctx, bundle, inputs)
+}
+
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSite(t testing.TB) *site {
 	t.Helper()

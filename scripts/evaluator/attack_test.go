@@ -14,7 +14,8 @@ import (
 )
 
 // TestAttacks runs scripts that would take all memory, all time or the whole process if Tengo were left alone. Each must end as its own
-// failure, with the code it names and a position, in a child that lives on: so within the CPU time and memory of one.
+// failure, with the code it names and a position, in a child that lives on: so within the CPU time and memory of one. So must its plan, or
+// it goes as far as values are known.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../testdata/attacks/*.tengo")
@@ -53,7 +54,15 @@ func attack(t *testing.T, pool *evaluator.Pool, file string) error {
 	inputs := everything
 	inputs.MaxCalls = scripts.MaxCalls
 	inputs.Allow = []string{"node.ping", "volume.create", "container.exec", "machine.create"}
-	o, err := pool.Pass(t.Context(), scripts.Bundle{Main: scripts.Source{Name: name, Text: text}}, inputs, nil)
+	bundle := scripts.Bundle{Main: scripts.Source{Name: name, Text: text}}
+	plan, err := pool.Plan(t.Context(), bundle, inputs)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if plan.Horizon == nil && (plan.Failure == nil || plan.Failure.Code != want) {
+		return fmt.Errorf("its plan is complete, failure %v", plan.Failure)
+	}
+	o, err := pool.Pass(t.Context(), bundle, inputs, nil)
 	if err != nil {
 		return err
 	}

@@ -120,6 +120,18 @@ func (c *child) pass(ctx context.Context, bundle *scripts.Bundle, r request, jou
 	return a, nil
 }
 
+// plan asks for a plan. After an error the child is of no use any more and must be ended.
+func (c *child) plan(ctx context.Context, r request) (*answer, error) {
+	a, err := c.ask(ctx, &r)
+	if err == nil && a.Plan == nil {
+		err = errors.New("the child has all that it needs and did not plan")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
 func (c *child) ask(ctx context.Context, r *request) (*answer, error) {
 	frame, err := appendFrame(r)
 	if err != nil {

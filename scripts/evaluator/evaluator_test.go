@@ -166,6 +166,14 @@ func TestChildFindsWhatThisProcessFinds(t *testing.T) {
 			if diff := cmp.Diff(inside, outside); diff != "" {
 				t.Errorf("this process and a child differ (-this +child):\n%s", diff)
 			}
+			here, err := new(evaluator.InProcess).Plan(t.Context(), bundle(text), everything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there, err := pool.Plan(t.Context(), bundle(text), everything)
+			if diff := cmp.Diff(here, there); err != nil || diff != "" {
+				t.Errorf("the plans of this process and of a child differ (-this +child): %v\n%s", err, diff)
+			}
 		})
 	}
 }
@@ -181,6 +189,10 @@ func TestDeadChildCostsOnePass(t *testing.T) {
 		_, err := pool.Pass(t.Context(), bundle("// please "+mood), everything, nil)
 		if code := writ.CodeOf(err); code != writ.CodeEvaluatorCrashed || !want.MatchString(err.Error()) {
 			t.Errorf("the pass of a child that should %s = %v (%s), want %s: %s", mood, err, code, writ.CodeEvaluatorCrashed, want)
+		}
+		_, err = pool.Plan(t.Context(), bundle("// please "+mood), everything)
+		if code := writ.CodeOf(err); code != writ.CodeEvaluatorCrashed || !want.MatchString(err.Error()) {
+			t.Errorf("the plan of a child that should %s = %v (%s), want %s: %s", mood, err, code, writ.CodeEvaluatorCrashed, want)
 		}
 		finish(t, pool, bundle(facts))
 	}

@@ -24,18 +24,20 @@ type greeting struct {
 	Layers Layers `json:"layers"`
 }
 
-// request asks for a pass.
+// request asks for a pass or for a plan.
 type request struct {
 	Program writ.Digest     `json:"program"`          // of the bundle
 	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
 	Inputs  scripts.Inputs  `json:"inputs"`
 	Journal difference      `json:"journal"`
+	Plan    bool            `json:"plan,omitempty"` // Bundle and Inputs are all that it takes
 }
 
 // answer is what came of a request.
 type answer struct {
 	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child lacks what was left out: ask again with all of it
-	Retire  bool             `json:"retire,omitempty"`  // the child has worked long enough and ends after this answer
+	Plan    *scripts.Plan    `json:"plan,omitempty"`
+	Retire  bool             `json:"retire,omitempty"` // the child has worked long enough and ends after this answer
 }
 
 // appendFrame encodes v as a frame.

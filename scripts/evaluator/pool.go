@@ -81,32 +81,55 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 // Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. The values in the journal must not change
 // afterwards: they are compared with those of the run's next pass, to send a child only what it does not know.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	if err := p.enter(ctx); err != nil {
+	r := request{Program: bundle.Digest(), Inputs: inputs}
+	a, err := p.ask(ctx, r, func(c *child) (*answer, error) { return c.pass(ctx, &bundle, r, journal) })
+	switch {
+	case err == errFrameTooBig:
+		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, nil
+	case err != nil:
 		return scripts.Outcome{}, err
+	default:
+		return *a.Outcome, nil
+	}
+}
+
+// Plan implements scripts.Evaluator.
+func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
+	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Plan: true}
+	a, err := p.ask(ctx, r, func(c *child) (*answer, error) { return c.plan(ctx, r) })
+	if err != nil {
+		return scripts.Plan{}, err
+	}
+	return *a.Plan, nil
+}
+
+// ask lets a child answer a request. errFrameTooBig is returned as it is.
+func (p *Pool) ask(ctx context.Context, r request, ask func(c *child) (*answer, error)) (*answer, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
 	}
 	defer p.leave()
-	r := request{Program: bundle.Digest(), Inputs: inputs}
 	for {
-		c, fresh, err := p.take(ctx, r.Program, inputs.Run)
+		c, fresh, err := p.take(ctx, r.Program, r.Inputs.Run)
 		if err != nil {
-			return scripts.Outcome{}, err
+			return nil, err
 		}
-		a, err := c.pass(ctx, &bundle, r, journal)
+		a, err := ask(c)
 		switch {
 		case errors.Is(err, errFrameTooBig):
 			p.give(c) // it was not even asked
-			return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, nil
+			return nil, errFrameTooBig
 		case errors.Is(err, errGone) && !fresh:
 			c.end() // it died while it had nothing to do, which is not the script's fault
 			continue
 		case err != nil:
-			return scripts.Outcome{}, p.bury(ctx, c, inputs.Run, err)
+			return nil, p.bury(ctx, c, r.Inputs.Run, err)
 		case a.Retire:
 			c.end()
 		default:
 			p.give(c)
 		}
-		return *a.Outcome, nil
+		return a, nil
 	}
 }
 

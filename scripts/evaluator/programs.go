@@ -81,5 +81,10 @@ func (e *InProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scri
 	return c.pass(ctx, inputs, journal)
 }
 
+// Plan implements scripts.Evaluator.
+func (e *InProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
+	return scripts.PlanOf(ctx, bundle, inputs)
+}
+
 // Confinement returns nil: nothing holds a script that is evaluated in this process.
 func (e *InProcess) Confinement(context.Context) (Layers, error) { return nil, nil }

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"writ/scripts"
 )
 
 // childArgument is the whole command line of a child, behind the name of the program.
@@ -65,7 +67,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		if err != nil {
 			return err
 		}
-		a.Retire = a.Outcome != nil && used() > retireCPU
+		a.Retire = (a.Outcome != nil || a.Plan != nil) && used() > retireCPU
 		if err := writeFrame(out, a); err != nil {
 			return err
 		}
@@ -93,6 +95,14 @@ type memory struct {
 }
 
 func (m *memory) answer(r *request) (*answer, error) {
+	if r.Plan && r.Bundle != nil {
+		defer runtime.GC() // plans are rare, and what is left of one must not count against the next pass
+		plan, err := scripts.PlanOf(context.Background(), *r.Bundle, r.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		return &answer{Plan: &plan}, nil
+	}
 	c := m.programs.find(r.Program)
 	if c == nil {
 		if r.Bundle == nil {
