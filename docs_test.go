@@ -15,11 +15,13 @@ import (
 
 //go:generate go test . -run ^TestDocuments$ -update
 
-var update = flag.Bool("update", false, "write the documents that are made from the tables of this package")
+var update = flag.Bool("update", false, "write the documents that are made from tables")
 
-// Two documents are the tables of this package in another form.
+// These documents are tables in another form: those of this package, the catalogue of operations, the diagnostics of scripts.
 func TestDocuments(t *testing.T) {
-	for name, text := range map[string]string{"codes.md": codesDocument(), "states.md": statesDocument()} {
+	for name, text := range map[string]string{
+		"codes.md": codesDocument(), "states.md": statesDocument(), "operations.md": operationsDocument(),
+	} {
 		path := filepath.Join("docs", name)
 		if *update {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -15,15 +15,15 @@ const paramsName = "params"
 
 // paramSchema is what the declaration of one parameter may hold.
 var paramSchema = catalog.Schema{
-	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}},
-	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}},
-	{Name: "min", Type: catalog.Int},
-	{Name: "max", Type: catalog.Int},
-	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern))},
-	{Name: "help", Type: catalog.String},
+	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}, Help: "what it is"},
+	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "what a list holds"},
+	{Name: "min", Type: catalog.Int, Help: "least value of an int, bytes of a string, elements of a list"},
+	{Name: "max", Type: catalog.Int, Help: "greatest value of an int, bytes of a string, elements of a list"},
+	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern)), Help: "what a string, or each of a list, must match as a whole (RE2)"},
+	{Name: "help", Type: catalog.String, Help: "what it is for, for people"},
 	// default and enum are of the parameter's own type.
-	{Name: "default"},
-	{Name: "enum"},
+	{Name: "default", Help: "its value if none is given; without a default one must be given"},
+	{Name: "enum", Help: "a list of the only values that are possible"},
 }
 
 // declared reads the parameters that the script declares. Nothing runs: the declaration is a literal.

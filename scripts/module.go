@@ -17,6 +17,7 @@ type member struct {
 	read        func(p *pass) (tengo.Object, error)
 	value       tengo.Object // shared: it is copied whenever it is read
 	unknown     treatment    // of call, see native
+	args, help  string       // for manuals; may be missing
 }
 
 // Modules that are not made of operations alone: what a run knows of itself, and pure functions. They have no clock, no randomness, no

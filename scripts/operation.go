@@ -213,13 +213,20 @@ func invalid(op *catalog.Operation, why string) error {
 
 // optionSchema is what the options of a call may be.
 var optionSchema = catalog.Schema{
-	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100))},
-	{Name: "timeout", Type: catalog.String},
-	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait"}},
-	{Name: "node", Type: catalog.String, Min: new(int64(1))},
-	{Name: "labels", Type: catalog.Map, Max: new(int64(32)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))}},
-	{Name: "idempotent", Type: catalog.Bool},
-	{Name: "adopt", Type: catalog.Bool},
+	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
+		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
+	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
+		Help: "how long one try may take; what the operation says if not given"},
+	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait"},
+		Help: "what happens if the node is lost: fail the call after a minute (fail), or wait for the node (wait)"},
+	{Name: "node", Type: catalog.String, Min: new(int64(1)),
+		Help: "the node, by name or id, that shall do it"},
+	{Name: "labels", Type: catalog.Map, Max: new(int64(32)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
+		Help: "labels that the node must have"},
+	{Name: "idempotent", Type: catalog.Bool,
+		Help: "repeating the operation is harmless here, so it may be repeated if nobody knows whether it was done"},
+	{Name: "adopt", Type: catalog.Bool,
+		Help: "take the resource over if another deployment of the project owns it"},
 }
 
 // maxTimeout is the longest that a run may take, see docs/trust.md.

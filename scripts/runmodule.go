@@ -17,15 +17,24 @@ import (
 
 // runModule is what a script knows of its run.
 var runModule = map[string]member{
-	"params":     {read: func(p *pass) (tengo.Object, error) { return p.params() }},
-	"id":         {read: func(p *pass) (tengo.Object, error) { return p.runID(), nil }},
-	"project":    {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.Project}, nil }},
-	"datacenter": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.DatacenterName}, nil }},
-	"now":        {call: runNow},
-	"log":        {least: 1, most: -1, call: runLog, unknown: carries},
-	"output":     {least: 1, most: 1, call: runOutput, unknown: ends("the output")},
-	"fail":       {least: 1, most: 1, call: runFail, unknown: endsDeep("the text that the script fails with")},
-	"secret":     {least: 1, most: 1, call: runSecret, unknown: ends("which secret it is")},
+	"params": {read: func(p *pass) (tengo.Object, error) { return p.params() },
+		help: "the values of the parameters that the script declares"},
+	"id": {read: func(p *pass) (tengo.Object, error) { return p.runID(), nil },
+		help: "the run's id"},
+	"project": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.Project}, nil },
+		help: "the name of the project"},
+	"datacenter": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.DatacenterName}, nil },
+		help: "the name of the datacenter"},
+	"now": {call: runNow,
+		help: "waits for the time, in UTC; every later pass of the run sees the same"},
+	"log": {least: 1, most: -1, call: runLog, unknown: carries, args: "value, …",
+		help: "writes a line of the run's log: the values with spaces between"},
+	"output": {least: 1, most: 1, call: runOutput, unknown: ends("the output"), args: "map",
+		help: "adds to what the run hands out in the end; a key that is there already gets the new value"},
+	"fail": {least: 1, most: 1, call: runFail, unknown: endsDeep("the text that the script fails with"), args: "why",
+		help: "ends the script, and with it the run, as failed"},
+	"secret": {least: 1, most: 1, call: runSecret, unknown: ends("which secret it is"), args: "name",
+		help: "a secret, for arguments only: nothing but the node that needs it can read it"},
 }
 
 // runID is the id of the run, which a plan does not know: it follows from what will be signed.
