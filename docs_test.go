@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/scripts"
 )
 
 //go:generate go test . -run ^TestDocuments$ -update
@@ -21,6 +22,7 @@ var update = flag.Bool("update", false, "write the documents that are made from 
 func TestDocuments(t *testing.T) {
 	for name, text := range map[string]string{
 		"codes.md": codesDocument(), "states.md": statesDocument(), "operations.md": operationsDocument(),
+		"manual/diagnostics.md": diagnosticsDocument(),
 	} {
 		path := filepath.Join("docs", name)
 		if *update {
@@ -55,6 +57,28 @@ scripts have codes of their own, W0001 and up. This page is made from the table 
 			retry = "yes"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %d | %s |\n", row.Code, row.Kind, retry, row.Status, row.Exit, row.Explain)
+	}
+	return b.String()
+}
+
+// diagnosticsDocument has an anchor for each code, w0104.
+func diagnosticsDocument() string {
+	var b strings.Builder
+	b.WriteString(`# Diagnostics
+
+What ` + "`writ check`" + ` says of scripts, each with a wrong and a right example; ` + "`writ explain CODE`" + ` says the same. Errors stop a script,
+warnings do not, unless ` + "`--strict`" + ` is given. The codes do not change their meaning. This page is made from the table ` + "`Codes`" + ` of the
+package scripts by ` + "`go generate .`" + `.
+`)
+	for i, c := range scripts.Codes {
+		if i == 0 || c.Code[:3] != scripts.Codes[i-1].Code[:3] {
+			fmt.Fprintf(&b, "\n## %s\n", map[string]string{
+				"W00": "The source and its size", "W01": "Operations and their arguments", "W02": "Names and imports",
+				"W03": "Parameters", "W04": "Possible, and most likely a mistake",
+			}[c.Code[:3]])
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n*%s*: %s.\n%s\n\nWrong:\n\n```tengo\n%s\n```\n\nRight:\n\n```tengo\n%s\n```\n",
+			c.Code, c.Severity, c.Title, c.Explain, c.Wrong, c.Right)
 	}
 	return b.String()
 }

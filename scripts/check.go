@@ -14,7 +14,7 @@ import (
 // compiler refuses, and what the catalogue of operations knows. It also says what the script is: its parameters and its operations.
 func Check(bundle Bundle) Report {
 	a := analyse(bundle)
-	c := &checker{analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool)}
+	c := &checker{analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool), misdeclared: make(map[string]bool)}
 	for _, u := range a.units {
 		if u.tree != nil {
 			c.nodes(u.tree)
@@ -62,6 +62,8 @@ type checker struct {
 
 	reads        []paramRead
 	paramsSymbol *symbol
+	misdeclared  map[string]bool // parameters whose declaration was reported; what reads them is right
+	undeclared   bool            // the declaration of all of them was
 }
 
 // paramRead is a place where a parameter is read by its name.
@@ -242,7 +244,7 @@ func (c *checker) isParams(e parser.Expr) bool {
 // paramReads checks the parameters that the script and its modules read by name.
 func (c *checker) paramReads(params Params) {
 	for _, r := range c.reads {
-		if _, ok := params.Named(r.name); !ok {
+		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
 			c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name).meant(catalog.Closest(r.name, params.Names()))
 		}
 	}

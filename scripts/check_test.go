@@ -227,6 +227,24 @@ func TestEveryCodeIsExplained(t *testing.T) {
 			t.Errorf("LookupCode(%s) = %v %v", info.Code, found, ok)
 		}
 	}
+	for _, info := range scripts.Codes {
+		if r := scripts.Check(bundleOf(info.Right)); info.Right == "" || len(r.Diagnostics) > 0 {
+			t.Errorf("the right example of %s is wrong:\n%s", info.Code, r)
+		}
+		r := scripts.Check(bundleOf(info.Wrong))
+		got := make(map[string]bool)
+		for _, d := range r.Diagnostics {
+			got[d.Code] = true
+		}
+		if hinted := strings.Contains(info.Wrong, "…"); !hinted && (len(got) != 1 || !got[info.Code]) {
+			t.Errorf("the wrong example of %s has %v", info.Code, findings(r))
+		}
+		for _, text := range []string{info.Wrong, info.Right} {
+			if formatted, err := format(text); err == nil && formatted != text+"\n" {
+				t.Errorf("an example of %s is not formatted:\n%s", info.Code, formatted)
+			}
+		}
+	}
 	if _, ok := scripts.LookupCode("W9999"); ok {
 		t.Error("LookupCode finds what is not there")
 	}

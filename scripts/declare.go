@@ -36,6 +36,8 @@ func (c *checker) declared() Params {
 	for _, e := range literal.Elements {
 		if p, ok := c.param(e); ok {
 			params = append(params, p)
+		} else {
+			c.misdeclared[e.Key] = true
 		}
 	}
 	return params
@@ -55,10 +57,12 @@ func (c *checker) declaration() *parser.MapLit {
 		literal, ok := assign.RHS[0].(*parser.MapLit)
 		if !ok {
 			c.at(codeParamsLiteral, assign.RHS[0], "params must be a map that is written out")
+			c.undeclared = true
 			return nil
 		}
 		if _, complete := literalValue(literal); !complete {
 			c.at(codeParamsLiteral, unreadable(literal), "params must be written out; this cannot be read without running the script")
+			c.undeclared = true
 			return nil
 		}
 		if symbol := c.symbols[name]; symbol != nil {

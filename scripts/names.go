@@ -252,6 +252,14 @@ func (r *resolver) export(s *parser.ExportStmt) {
 func (r *resolver) assign(s *parser.AssignStmt) {
 	if len(s.LHS) != 1 || len(s.RHS) != 1 {
 		r.at(codeAssignment, s.LHS[0], "one variable at a time").Help = "write two assignments"
+		for _, e := range s.RHS {
+			r.expr(e)
+		}
+		for _, e := range s.LHS { // what follows is checked as if it had been right
+			if name, ok := e.(*parser.Ident); ok && s.Token == token.Define {
+				r.define(name, nil)
+			}
+		}
 		return
 	}
 	name, isName := s.LHS[0].(*parser.Ident)

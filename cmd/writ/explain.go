@@ -22,6 +22,8 @@ type explanation struct {
 	Status    int       `json:"status,omitempty"`
 	Exit      int       `json:"exit"`
 	Explain   string    `json:"explain"`
+	Wrong     string    `json:"wrong,omitempty"` // of a diagnostic: an example that gets it
+	Right     string    `json:"right,omitempty"` // of a diagnostic: what was probably meant
 }
 
 func (a *app) explainCommand() *cobra.Command {
@@ -68,7 +70,7 @@ func explainCode(code string) (explanation, bool) {
 		}, true
 	}
 	if c, ok := scripts.LookupCode(code); ok {
-		e := explanation{Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain}
+		e := explanation{Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain, Wrong: c.Wrong, Right: c.Right}
 		if c.Severity == scripts.SeverityError {
 			e.Exit = writ.CodeScriptInvalid.Info().Exit
 		}
@@ -81,7 +83,7 @@ func (e explanation) view() terminal.View {
 	return terminal.View{Data: e, Names: []string{e.Code}, Text: func(bool) string {
 		var b strings.Builder
 		if e.Title != "" {
-			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\n", e.Code, e.Severity, e.Title, e.Explain)
+			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\n\nWrong:\n\n%s\n\nRight:\n\n%s\n", e.Code, e.Severity, e.Title, e.Explain, indented(e.Wrong), indented(e.Right))
 			return b.String()
 		}
 		again := "the same request will fail again"
@@ -91,6 +93,11 @@ func (e explanation) view() terminal.View {
 		fmt.Fprintf(&b, "%s (%s)\n\n%s\n\n%s; exit code %d, HTTP status %d\n", e.Code, e.Kind, e.Explain, again, e.Exit, e.Status)
 		return b.String()
 	}}
+}
+
+// indented sets an example off from the text.
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.ReplaceAll(text, "\t", "  "), "\n", "\n    ")
 }
 
 func listExplanations() terminal.View {
