@@ -3,6 +3,7 @@ package scripts
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/d5/tengo/v2/parser"
 
@@ -293,7 +294,7 @@ func (c *checker) call(e *parser.CallExpr) {
 func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	least, most := arity(op)
 	if len(e.Args) < least || len(e.Args) > most {
-		c.at(codeArity, e, "%s takes %s, not %d", op.Name(), argumentsOf(op), len(e.Args))
+		c.at(codeArity, e, "%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(e.Args))
 		return
 	}
 	args := e.Args
@@ -426,7 +427,9 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	key, value := nodeAt(options, p.Path)
 	if p.Reason == catalog.UnknownField && key != nil {
-		c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "there is no option %q", key.Key).meant(p.Suggestion)
+		d := c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "there is no option %q", key.Key)
+		d.Help = "the options are " + strings.Join(optionSchema.Names(), ", ")
+		d.meant(p.Suggestion)
 		return
 	}
 	c.at(codeOptionValue, value, "%s", p.Message).meant(p.Suggestion)

@@ -26,7 +26,7 @@ type request struct {
 func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 	least, most := arity(op)
 	if len(args) < least || len(args) > most {
-		return nil, fmt.Errorf("%s takes %s, not %d", op.Name(), argumentsOf(op), len(args))
+		return nil, fmt.Errorf("%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(args))
 	}
 	r := &request{op: op}
 	if op.Named() {
