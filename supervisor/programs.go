@@ -18,6 +18,8 @@ const maxPrograms = 256
 type program struct {
 	bundle scripts.Bundle
 	inputs scripts.Inputs
+	bound  writ.Digest   // of the plan that the run is bound to, zero if it is bound to none
+	plan   *scripts.Plan // that plan, once it was made
 }
 
 // programs keeps the programs of active runs.
@@ -71,6 +73,7 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 	}
 	p := &program{
 		bundle: bundleOf(payload),
+		bound:  payload.Plan,
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: s.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
@@ -78,6 +81,35 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 	}
 	s.programs.put(run.ID, p)
 	return p, nil
+}
+
+// pass evaluates a run. One that is bound to a plan does what is planned, or fails: before its first call if the plan that was signed is
+// not the one that is made here, else before the first call that was not planned. The plan is made again after a restart, by the engine
+// that was signed.
+func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.Entry) (scripts.Outcome, error) {
+	if p.bound.IsZero() {
+		return s.Evaluator.Pass(ctx, p.bundle, p.inputs, journaled)
+	}
+	if p.plan == nil {
+		plan, err := s.Evaluator.Plan(ctx, p.bundle, p.inputs)
+		if err != nil {
+			return scripts.Outcome{}, err
+		}
+		planned := *p
+		planned.plan = &plan
+		p = &planned
+		s.programs.put(p.inputs.Run, p)
+	}
+	if p.plan.Digest != p.bound {
+		err := writ.Errorf(writ.CodePlanMismatch, "the run is bound to the plan %s, but its script is planned here as %s", p.bound, p.plan.Digest).
+			WithHint("plan it again with `writ plan`, and sign that plan")
+		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *err}}, nil
+	}
+	outcome, err := s.Evaluator.Pass(ctx, p.bundle, p.inputs, journaled)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	return p.plan.Follow(outcome, len(journaled)), nil
 }
 
 // payload returns a submission as it was signed.

@@ -37,6 +37,8 @@ type site struct {
 	queue   *memory.Queue
 	nodes   []*testNode
 
+	evaluator scripts.Evaluator // of the next supervisor that starts
+
 	*supervisor.Supervisor
 	journal *journal.Journal
 	stop    context.CancelFunc
@@ -75,7 +77,7 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New()}
+	s := &site{t: t, dir: t.TempDir(), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), evaluator: inProcess{}}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.adopt(&identity.Roster{
 		Cluster: identity.ClusterOf(s.person.PublicKey()), Version: 1, Created: now, Expires: now.Add(identity.RosterValidity),
@@ -120,7 +122,7 @@ func (s *site) start() {
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal, Queue: s.queue,
-		Evaluator: inProcess{}, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Evaluator: s.evaluator, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)

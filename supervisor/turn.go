@@ -193,7 +193,7 @@ func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := t.s.Evaluator.Pass(ctx, p.bundle, p.inputs, t.entries())
+	outcome, err := t.s.pass(ctx, p, t.entries())
 	switch {
 	case err == nil:
 		t.run.Crashes = 0

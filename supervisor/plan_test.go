@@ -1,0 +1,180 @@
+package supervisor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/identity"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// planned makes the plan of a payload as a client does.
+func (s *site) planned(p *identity.Payload) scripts.Plan {
+	s.t.Helper()
+	plan, err := scripts.PlanOf(s.t.Context(), scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}, scripts.Inputs{
+		Params: p.Params, Project: p.ProjectName, Datacenter: p.Datacenter, DatacenterName: s.roster.Datacenter(p.Datacenter).Name,
+		Allow: p.Allow, MaxCalls: p.MaxCalls,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return plan
+}
+
+// submitBound hands in a script that is bound to the plan of another one.
+func (s *site) submitBound(script, planned string) writ.RunID {
+	s.t.Helper()
+	p := s.payload(script)
+	other := *p
+	other.Script.Text = []byte(planned)
+	p.Plan = s.planned(&other).Digest
+	run, err := s.Submit(s.t.Context(), s.signPayload(p))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run.ID
+}
+
+// boundScript has calls that nothing is unknown of, others, and an end that its plan does not see.
+const boundScript = `
+volume := import("volume")
+machine := import("machine")
+node := import("node")
+run := import("run")
+facts := node.facts()
+disk := volume.create("disk", {size_gib: 2}, {retries: 2})
+machine.create("vm", {cpus: 2, memory_mib: 64, disks: [disk], env: {HOST: facts.hostname, RUN: run.id, AT: string(run.now())}}, {timeout: "1m"})
+if disk.err == undefined { volume.create("more", {size_gib: 1}).path }
+run.output({host: facts.hostname})
+`
+
+func TestARunThatIsBoundToItsPlanDoesWhatWasPlanned(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		for range 2 {
+			_, calls := s.wantState(s.submitBound(boundScript, boundScript), writ.RunSucceeded)
+			if len(calls) != 5 {
+				t.Errorf("%d calls", len(calls))
+			}
+		}
+	})
+}
+
+func TestARunIsBoundToItsPlanAlsoAfterARestart(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		id := s.submitBound(waitingScript, waitingScript)
+		s.awaitCall(id, 1, writ.CallPlanned)
+		s.halt()
+		s.evaluator = &strayEvaluator{pass: strings.Replace(waitingScript, `"second"`, `"other"`, 1)}
+		s.start()
+		s.join("n1")
+		run, calls := s.wantState(id, writ.RunFailed)
+		wantDeviation(t, run, "call 2 is volume.create other, planned was volume.create second", "test.tengo:5:1")
+		if len(calls) != 1 {
+			t.Errorf("%d calls", len(calls))
+		}
+		s.wantEffects(1)
+	})
+}
+
+const waitingScript = `volume := import("volume")
+run := import("run")
+first := volume.create("first", {size_gib: 1})
+run.log(first.path, first.err)
+volume.create("second", {size_gib: 1})
+volume.create("third", {size_gib: 1})
+`
+
+func TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		run, calls := s.wantState(s.submitBound(waitingScript, strings.Replace(waitingScript, "third", "fourth", 1)), writ.RunFailed)
+		if run.Failure.Code != writ.CodePlanMismatch || len(calls) != 0 {
+			t.Errorf("%d calls, failure %+v", len(calls), run.Failure)
+		}
+		s.wantEffects(0)
+	})
+}
+
+// strayEvaluator is one that something is wrong with, so that a run does not do what was planned.
+type strayEvaluator struct {
+	inProcess
+	pass    string // the script that it evaluates in the place of any other, if set
+	crashes bool   // when it plans
+}
+
+func (e *strayEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	bundle.Main.Text = []byte(e.pass)
+	return e.inProcess.Pass(ctx, bundle, inputs, journal)
+}
+
+func (e *strayEvaluator) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
+	if e.crashes {
+		return scripts.Plan{}, writ.Errorf(writ.CodeEvaluatorCrashed, "it died")
+	}
+	return e.inProcess.Plan(ctx, bundle, inputs)
+}
+
+func wantDeviation(t *testing.T, run *journal.Run, message, position string) {
+	t.Helper()
+	if f := run.Failure; f.Code != writ.CodePlanDeviated || f.Message != message || f.Position != position {
+		t.Errorf("the run failed with %s %q at %s, want %q at %s", f.Code, f.Message, f.Position, message, position)
+	}
+}
+
+func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
+	for name, test := range map[string]struct {
+		replace, with     string
+		message, position string
+		calls             int // that the run still makes
+		sent              int // of them
+	}{
+		"another operation": {`volume.create("second"`, `volume.resize("first"`, "call 2 is volume.resize first, planned was volume.create second", "test.tengo:5:1", 1, 1},
+		"another name":      {`"third"`, `"fourth"`, "call 3 is volume.create fourth, planned was volume.create third", "test.tengo:6:1", 2, 1},
+		"another spec":      {`"third", {size_gib: 1}`, `"third", {size_gib: 5}`, "call 3, volume.create third, has size_gib 5, planned was 1", "test.tengo:6:1", 2, 1},
+		"other options":     {`"third", {size_gib: 1}`, `"third", {size_gib: 1}, {retries: 1}`, "call 3, volume.create third, has other options than planned", "test.tengo:6:1", 2, 1},
+		"one more":          {"(\"third\", {size_gib: 1})\n", "(\"third\", {size_gib: 1})\nvolume.create(\"fourth\", {size_gib: 1})\n", "call 4 is volume.create fourth; the plan ends after 3 calls", "test.tengo:7:1", 3, 1},
+		"one less":          {`volume.create("third", {size_gib: 1})`, ``, "the script ended after 2 calls; call 3 of the plan is volume.create third", "test.tengo:6:1", 2, 1},
+		"the first already": {`"first"`, `"one"`, "call 1 is volume.create one, planned was volume.create first", "test.tengo:3:10", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				if strings.Count(waitingScript, test.replace) != 1 {
+					t.Fatal("the script has no such place")
+				}
+				s.halt()
+				s.evaluator = &strayEvaluator{pass: strings.Replace(waitingScript, test.replace, test.with, 1)}
+				s.start()
+				s.join("n1")
+				p := s.payload(waitingScript)
+				p.Allow = append(p.Allow, "volume.resize")
+				p.Plan = s.planned(p).Digest
+				accepted, err := s.Submit(t.Context(), s.signPayload(p))
+				if err != nil {
+					t.Fatal(err)
+				}
+				run, calls := s.wantState(accepted.ID, writ.RunFailed)
+				wantDeviation(t, run, test.message, test.position)
+				if len(calls) != test.calls {
+					t.Errorf("the run has %d calls, want %d", len(calls), test.calls)
+				}
+				s.wantEffects(test.sent)
+			})
+		})
+	}
+}
+
+func TestPlanningThatKillsTheEvaluatorFailsTheRun(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		s.evaluator = &strayEvaluator{pass: waitingScript, crashes: true}
+		s.start()
+		run, calls := s.wantState(s.submitBound(waitingScript, waitingScript), writ.RunFailed)
+		if run.Failure.Code != writ.CodeEvaluatorCrashed || len(calls) != 0 {
+			t.Errorf("%d calls, failure %+v", len(calls), run.Failure)
+		}
+	})
+}
