@@ -26,12 +26,14 @@ type Job struct {
 	Project    ProjectID      `json:"project"`
 	Name       string         `json:"name,omitempty"` // of the resource
 	UID        UID            `json:"uid,omitempty"`  // of the resource
-	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now
-	Idempotent bool           `json:"idempotent,omitempty"`
-	Payload    Digest         `json:"payload"`  // of the user's signed text
-	Accepted   int64          `json:"accepted"` // when the supervisor accepted the run
-	StartBy    int64          `json:"start_by"`
-	EndBy      int64          `json:"end_by"`
+	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now; a secret is {"secret": "name@version"}
+	// Secrets are the values of the secrets among Args by "name@version", each encrypted to the node (package identity/secret).
+	Secrets    map[string][]byte `json:"secrets,omitempty"`
+	Idempotent bool              `json:"idempotent,omitempty"`
+	Payload    Digest            `json:"payload"`  // of the user's signed text
+	Accepted   int64             `json:"accepted"` // when the supervisor accepted the run
+	StartBy    int64             `json:"start_by"`
+	EndBy      int64             `json:"end_by"`
 }
 
 // TaskID is the job's id in the queue: "<run>-<seq>-<try>-<delivery>".

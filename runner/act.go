@@ -63,23 +63,15 @@ func (n *incarnation) act(w *work) *writ.Result {
 	return n.finish(w, n.answer(w, started, got))
 }
 
-// do calls the driver. It is the one place where a driver's panic ends.
+// do calls the driver. It is the one place where a driver's panic ends, and where a secret does that it gives away.
 func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	defer func() {
 		if p := recover(); p != nil {
 			got = attempt{err: fmt.Errorf("the driver panicked: %v\n%s", p, debug.Stack())}
 		}
+		got = w.mask.attempt(got)
 	}()
-	got.Outcome, got.err = w.driver.Do(ctx, sal.Request{
-		Operation: w.operation,
-		Resource:  w.resource(),
-		UID:       w.job.UID,
-		Args:      w.args,
-		Key:       w.job.JobKey.String(),
-		Progress: func(text string) {
-			n.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
-		},
-	})
+	got.Outcome, got.err = w.driver.Do(ctx, n.request(ctx, w))
 	return got
 }
 

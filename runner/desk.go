@@ -24,6 +24,7 @@ type work struct {
 
 	operation *catalog.Operation // nil if the node does not know it
 	args      any
+	mask      mask // of the secrets in args
 	driver    sal.Driver
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn

@@ -168,7 +168,7 @@ func (n *incarnation) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
 	return key, err
 }
 
-// decode finds operation and driver of a job and decodes its arguments.
+// decode finds operation and driver of a job and decodes its arguments, with the secrets among them.
 func (n *incarnation) decode(w *work) error {
 	operation, ok := catalog.Lookup(w.job.Operation)
 	if !ok {
@@ -185,7 +185,11 @@ func (n *incarnation) decode(w *work) error {
 	case operation.Named() && !(writ.ValidName(w.job.Name) && writ.ValidUUID(string(w.job.Project)) && writ.ValidUUID(string(w.job.UID))):
 		return writ.Errorf(writ.CodeArgumentsInvalid, "project, name and uid do not name a resource")
 	}
-	var err error
-	w.args, err = operation.Decode(w.job.Args)
+	secrets, err := n.reveal(w.job, operation)
+	if err != nil {
+		return err
+	}
+	w.mask = maskOf(secrets)
+	w.args, err = operation.DecodeWith(w.job.Args, secrets)
 	return err
 }

@@ -104,6 +104,9 @@ func (p *Plan) describe(v any) string {
 		if seq, ok := v["ref"].(int64); ok && len(v) == 1 {
 			return "<" + label(p.Calls, int(seq)) + ">"
 		}
+		if secret, ok := catalog.SecretOf(v); ok {
+			return secret.String()
+		}
 		var texts []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			texts = append(texts, key+": "+p.describe(v[key]))

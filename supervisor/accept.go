@@ -53,6 +53,9 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		if added, err = tx.AddRun(run, signed); err != nil || !added {
 			return err
 		}
+		if err := knowsSecrets(tx, p); err != nil {
+			return err
+		}
 		if err := nextRevision(tx, p); err != nil {
 			return err
 		}

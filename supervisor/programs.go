@@ -77,6 +77,7 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 		inputs: scripts.Inputs{
 			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: s.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
+			Secrets: payload.Secrets,
 		},
 	}
 	s.programs.put(run.ID, p)

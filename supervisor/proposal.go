@@ -81,7 +81,7 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 		}
 		return "nothing", true // what it made has no name, so it fits nowhere
 	}
-	if problems := op.Args.Check(args, isHandle); len(problems) > 0 {
+	if problems := op.Args.CheckSent(args, isHandle); len(problems) > 0 {
 		return c, fmt.Errorf("%s: %s", op.Name(), short(problems[0].String()))
 	}
 	c.Args = op.Args.Fill(args)

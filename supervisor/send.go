@@ -51,6 +51,9 @@ func (t *turn) sendCalls(tx *journal.Tx) error {
 			return err
 		}
 	}
+	if t.lacking {
+		return t.cascade()
+	}
 	return nil
 }
 
@@ -105,11 +108,19 @@ func waitsForIts(node, why string) string { return "waits for node " + node + ",
 
 // deliver journals the next delivery of a planned call and prepares its job.
 func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
+	secrets, missing, err := t.secretsFor(tx, c)
+	if err != nil {
+		return err
+	}
+	if missing != nil {
+		t.lacking = true
+		return t.fail(c, writ.CallFailed, missing)
+	}
 	if err := c.Move(writ.CallQueued); err != nil {
 		return err
 	}
 	c.Queued = t.now
-	return t.addDelivery(tx, c)
+	return t.addDelivery(tx, c, secrets)
 }
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more.
@@ -127,10 +138,14 @@ func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 			return err
 		}
 	}
-	return t.addDelivery(tx, c)
+	secrets, _, err := t.secretsFor(tx, c) // if one is missing by now the node says so, unless it has done the job already
+	if err != nil {
+		return err
+	}
+	return t.addDelivery(tx, c, secrets)
 }
 
-func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call) error {
+func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
 	if err != nil {
@@ -147,7 +162,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call) error {
 	t.touch(c)
 	job := writ.Job{
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
-		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Idempotent: c.Options.Idempotent,
+		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Idempotent: c.Options.Idempotent,
 		Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(), StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(),
 	}
 	body, err := cbor.Marshal(job)

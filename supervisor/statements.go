@@ -30,6 +30,10 @@ func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementA
 		answer, err = s.cancel(ctx, verified)
 	case "token create":
 		answer, err = s.createToken(ctx, verified)
+	case "secret set":
+		answer, err = s.setSecret(ctx, verified)
+	case "secret remove":
+		answer, err = s.removeSecret(ctx, verified)
 	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain":
 		answer, err = s.decideNode(ctx, verified)
 	default:

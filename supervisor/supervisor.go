@@ -51,13 +51,14 @@ type Supervisor struct {
 	turns    *turns
 	programs *programs
 	greeted  *greetings
+	secrets  *keyring
 	previews chan struct{} // holds one for each preview under way
 }
 
 // Open makes a supervisor from its journal and takes a new epoch. rosters are signed rosters from outside, oldest first; they are
 // needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
-	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), previews: make(chan struct{}, maxPreviews)}
+	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews)}
 	s.turns = newTurns(s.turn, config.Log)
 	if err := s.loadRosters(ctx, rosters); err != nil {
 		return nil, err

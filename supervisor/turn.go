@@ -30,6 +30,7 @@ type turn struct {
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
 	runDirty bool         // the run is to be written
+	lacking  bool         // a call that was to be sent lacks a secret
 	runMoved bool         // and told of: its state, or what is shown of it, changed
 	settled  []settlement // results that ended a call or try
 	events   []writ.Event

@@ -28,7 +28,7 @@ func (s *Supervisor) dialers() []*link.Dialer {
 func (s *Supervisor) hello() link.Hello {
 	return link.Hello{
 		Datacenter: s.Datacenter, Journal: s.Journal.ID(), Version: s.Version,
-		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources},
+		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources, link.VerbSecrets},
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
 }
@@ -101,6 +101,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.resources(ctx, p.Project)
+	case link.VerbSecrets:
+		p, err := decode[link.Secrets](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.listSecrets(ctx, p.Project)
 	default:
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "this supervisor does not know the verb %q", verb)
 	}

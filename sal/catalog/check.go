@@ -73,9 +73,17 @@ func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
 	return c.problems
 }
 
+// CheckSent is Check for arguments that have travelled: there, a secret is a map.
+func (s Schema) CheckSent(args map[string]any, isHandle IsHandle) []Problem {
+	c := checker{isHandle: isHandle, sent: true}
+	c.object(s, args, nil)
+	return c.problems
+}
+
 type checker struct {
 	isHandle IsHandle
-	known    bool              // every value must be known, and secrets have their form
+	known    bool              // every value must be known
+	sent     bool              // secrets have the form in which they travel
 	secrets  map[Secret]string // values that are known here
 	revealed bool              // texts are values of secrets
 	problems []Problem
@@ -167,15 +175,15 @@ func (c *checker) value(f *Field, v any, at Path) {
 	}
 }
 
-// named returns which secret v is. The form of one counts in jobs only: in a script it is a map like any other.
+// named returns which secret v is. The form in which one travels counts only there: in a script it is a map like any other.
 func (c *checker) named(f *Field, v any) (Secret, bool) {
 	if name, ok := v.(Secret); ok {
 		return name, true
 	}
-	if !c.known || f.Type != String {
+	if !c.sent || f.Type != String {
 		return "", false
 	}
-	return secretOf(v)
+	return SecretOf(v)
 }
 
 // element checks a member of a list or map, where nil is not "not given" but a mistake.

@@ -15,7 +15,7 @@ func (o *Operation) Decode(args map[string]any) (any, error) { return o.DecodeWi
 
 // DecodeWith is Decode where the values of secrets are known; they are checked like any text, and no error shows one.
 func (o *Operation) DecodeWith(args map[string]any, secrets map[Secret]string) (any, error) {
-	c := checker{isHandle: isRef, known: true, secrets: secrets}
+	c := checker{isHandle: isRef, known: true, sent: true, secrets: secrets}
 	if c.object(o.Args, args, nil); len(c.problems) > 0 {
 		texts := make([]string, len(c.problems))
 		for i, p := range c.problems {

@@ -31,8 +31,8 @@ const secretKey = "secret"
 // form is the secret among values that travel.
 func (s Secret) form() map[string]any { return map[string]any{secretKey: string(s)} }
 
-// secretOf reads the form.
-func secretOf(v any) (Secret, bool) {
+// SecretOf reads a secret among values that travel.
+func SecretOf(v any) (Secret, bool) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) != 1 {
 		return "", false
@@ -109,7 +109,7 @@ var textType = reflect.TypeFor[Text]()
 
 // textOf reads the form. Values may be nil.
 func textOf(v any, values map[Secret]string) Text {
-	name, ok := secretOf(v)
+	name, ok := SecretOf(v)
 	if !ok {
 		plain, _ := v.(string)
 		return Text{plain: plain}
@@ -128,7 +128,7 @@ func (s Schema) Secrets(args map[string]any) []Secret {
 	}
 	var all []Secret
 	_, _ = s.rewrite(args, func(_ *Field, v any) (any, error) {
-		if name, ok := secretOf(v); ok {
+		if name, ok := SecretOf(v); ok {
 			all = append(all, name)
 		}
 		return v, nil

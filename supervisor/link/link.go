@@ -12,7 +12,7 @@ import (
 // Verb names a request.
 type Verb string
 
-// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources. To a coordinator: register.
+// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets. To a coordinator: register.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -22,6 +22,7 @@ const (
 	VerbValues    Verb = "values"
 	VerbQueues    Verb = "queues"
 	VerbResources Verb = "resources"
+	VerbSecrets   Verb = "secrets"
 	VerbRegister  Verb = "register"
 )
 

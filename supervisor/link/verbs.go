@@ -50,6 +50,10 @@ type (
 	}
 	// Queues asks for the depth of the queues. The answer is []writ.QueueDepth.
 	Queues struct{}
+	// Secrets asks which secrets there are in a project, in all if Project is empty. The answer is []writ.Secret.
+	Secrets struct {
+		Project writ.ProjectID `json:"project,omitempty"`
+	}
 	// Resources asks for the resources of a project, of all if Project is empty. The answer is []writ.Resource, with values.
 	Resources struct {
 		Project writ.ProjectID `json:"project,omitempty"`

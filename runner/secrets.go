@@ -1,0 +1,152 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"writ"
+	"writ/identity/secret"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// reveal opens the secrets that the arguments of a job name. They are in memory from now on until the job is done, and nowhere else. The
+// error is SECRET_UNKNOWN if one did not come with the job, and SECRET_UNREADABLE if this node cannot open it.
+func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.Secret]string, error) {
+	names := operation.Args.Secrets(job.Args)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	values := make(map[catalog.Secret]string, len(names))
+	for _, name := range names {
+		sealed, ok := job.Secrets[string(name)]
+		if !ok {
+			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
+				WithHint("it was removed since the job was sent first; `writ secret list` shows what there is")
+		}
+		value, err := secret.Open(sealed, labelOf(job, name), n.member.age)
+		if err != nil {
+			return nil, err
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// labelOf says which secret a job means by a name.
+func labelOf(job *writ.Job, name catalog.Secret) secret.Label {
+	_, version, _ := strings.Cut(string(name), "@")
+	number, _ := strconv.Atoi(version) // in proper form, as SecretOf has seen it
+	return secret.Label{Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name.Name(), Version: number}
+}
+
+// minMasked is how long a value must be to be masked: anything shorter is in every text by chance.
+const minMasked = 4
+
+// mask puts the names of secrets in the place of their values. Drivers do not give them away, but the tools behind them do as they like:
+// a program prints its environment, an error repeats a command line.
+type mask struct{ replacer *strings.Replacer }
+
+func maskOf(secrets map[catalog.Secret]string) mask {
+	shown := make(map[string]string)
+	for name, value := range secrets {
+		for _, text := range []string{value, strings.TrimSpace(value)} {
+			if len(text) >= minMasked {
+				shown[text] = name.String()
+			}
+		}
+	}
+	if len(shown) == 0 {
+		return mask{}
+	}
+	texts := slices.SortedFunc(maps.Keys(shown), func(a, b string) int { // the longest first: a secret may begin with another
+		return cmp.Or(len(b)-len(a), cmp.Compare(a, b))
+	})
+	var pairs []string
+	for _, text := range texts {
+		pairs = append(pairs, text, shown[text])
+	}
+	return mask{strings.NewReplacer(pairs...)}
+}
+
+func (m mask) text(s string) string {
+	if m.replacer == nil {
+		return s
+	}
+	return m.replacer.Replace(s)
+}
+
+func (m mask) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return m.text(v)
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = m.value(e)
+		}
+		return list
+	case map[string]any:
+		return m.values(v)
+	default:
+		return v
+	}
+}
+
+func (m mask) values(values map[string]any) map[string]any {
+	if m.replacer == nil || values == nil {
+		return values
+	}
+	masked := make(map[string]any, len(values))
+	for key, v := range values {
+		masked[m.text(key)] = m.value(v)
+	}
+	return masked
+}
+
+// err returns an error that shows no secret; one that shows none anyway stays as it is.
+func (m mask) err(err error) error {
+	if m.replacer == nil || err == nil {
+		return err
+	}
+	known, coded := errors.AsType[*writ.Error](err)
+	shows := err.Error()
+	if coded {
+		shows += known.Message + known.Hint
+		for cause := known.Err; cause != nil; cause = errors.Unwrap(cause) {
+			shows += cause.Error()
+		}
+	}
+	if m.text(shows) == shows {
+		return err
+	}
+	if !coded {
+		return errors.New(m.text(err.Error()))
+	}
+	return &writ.Error{Code: known.Code, Message: m.text(known.Message), Hint: m.text(known.Hint)}
+}
+
+// attempt masks what a driver answered.
+func (m mask) attempt(got attempt) attempt {
+	got.Values, got.err = m.values(got.Values), m.err(got.err)
+	return got
+}
+
+// request is what the driver is asked to do, with the values of secrets in its arguments.
+func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
+	return sal.Request{
+		Operation: w.operation,
+		Resource:  w.resource(),
+		UID:       w.job.UID,
+		Args:      w.args,
+		Key:       w.job.JobKey.String(),
+		Progress: func(text string) {
+			n.log.DebugContext(ctx, w.mask.text(text), "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+		},
+	}
+}

@@ -1,0 +1,236 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/secret"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// A secret is kept as it came, encrypted to the supervisor. It is opened twice: when it is set, so that one that cannot be used is refused
+// at once, and when a call that names it is sent; then it is encrypted to the node, and nothing in between keeps it.
+
+// label says which secret a version is.
+func (s *Supervisor) label(project writ.ProjectID, name string, version int) secret.Label {
+	return secret.Label{Cluster: s.Pin, Datacenter: s.Datacenter, Project: project, Name: name, Version: version}
+}
+
+// open decrypts what was encrypted to this supervisor.
+func (s *Supervisor) open(sealed []byte, label secret.Label) (string, error) {
+	reader, err := secret.OfSupervisor(s.Key)
+	if err != nil {
+		return "", fmt.Errorf("read secrets with the supervisor's key: %w", err)
+	}
+	return secret.Open(sealed, label, reader)
+}
+
+func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	change, err := identity.ParseSecretChange(v.Statement)
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	label := s.label(change.Project, change.Name, change.Version)
+	if _, err := s.open(change.Sealed, label); err != nil {
+		return link.StatementAnswer{}, err
+	}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
+	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		if err := isNext(tx, change); err != nil {
+			return err
+		}
+		err := tx.AddSecret(&journal.Secret{
+			Secret: writ.Secret{Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now},
+			Sealed: change.Sealed, Statement: v.Digest,
+		})
+		if err != nil {
+			return err
+		}
+		return record(tx, v, answer)
+	})
+	return answer, err
+}
+
+// isNext refuses to set a secret in another version than the next.
+func isNext(tx *journal.Tx, change identity.SecretChange) error {
+	newest, err := tx.NewestSecret(change.Project, change.Name)
+	if err != nil {
+		return err
+	}
+	have := 0
+	if newest != nil {
+		have = newest.Version
+	}
+	if change.Version != have+1 {
+		return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would make version %d", change.Name, have, change.Version).
+			WithHint("somebody else set it meanwhile; look with `writ secret list`, then set it again")
+	}
+	return nil
+}
+
+func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	change, err := identity.ParseSecretChange(v.Statement)
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	var answer link.StatementAnswer
+	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+		newest, err := tx.NewestSecret(change.Project, change.Name)
+		if err != nil {
+			return err
+		}
+		if newest == nil {
+			return writ.Errorf(writ.CodeSecretUnknown, "there is no secret %s in this project and datacenter", change.Name).
+				WithHint("`writ secret list` shows what there is")
+		}
+		if change.Version > newest.Version {
+			return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would remove up to version %d", change.Name, newest.Version, change.Version).
+				WithHint("look with `writ secret list`, then remove it again")
+		}
+		n, err := tx.RemoveSecrets(change.Project, change.Name, change.Version)
+		if err != nil {
+			return err
+		}
+		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("%d versions of the secret %s are removed, up to %d", n, change.Name, change.Version)}
+		return record(tx, v, answer)
+	})
+	return answer, err
+}
+
+func (s *Supervisor) listSecrets(ctx context.Context, project writ.ProjectID) (all []writ.Secret, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		all, err = tx.Secrets(project)
+		return err
+	})
+	for i := range all {
+		all[i].Datacenter = s.Datacenter
+	}
+	return all, err
+}
+
+// knowsSecrets refuses a submission that names a version which is not there, or which was not the newest any more when it was signed:
+// whoever told the signer of an old version must not choose it.
+func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
+	for _, ref := range p.Secrets {
+		name, version := splitRef(ref)
+		have, err := tx.Secret(p.Project, name, version)
+		if err != nil {
+			return err
+		}
+		if have == nil {
+			return secretUnknown(ref, p.ProjectName)
+		}
+		newest, err := tx.NewestSecret(p.Project, name)
+		if err != nil {
+			return err
+		}
+		if newest.Version != version && newest.Set.Before(p.Created) {
+			return writ.Errorf(writ.CodeConflict, "the script was signed with the secret %s, when version %d was there already", ref, newest.Version).
+				WithHint("sign it again")
+		}
+	}
+	return nil
+}
+
+func secretUnknown(ref, project string) *writ.Error {
+	return writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in this datacenter", project, ref).
+		WithHint("`writ secret list` shows what there is; set it with `writ secret set`, then sign the script again")
+}
+
+// splitRef takes "db-password@3" apart, which is of a payload and so in proper form.
+func splitRef(ref string) (name string, version int) {
+	name, text, _ := strings.Cut(ref, "@")
+	version, _ = strconv.Atoi(text)
+	return name, version
+}
+
+// secretsFor returns the secrets that a call names, encrypted to its node. missing says which one it cannot have.
+func (t *turn) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]byte, missing *writ.Error, err error) {
+	op, _ := catalog.Lookup(c.Operation)
+	names := op.Args.Secrets(c.Args)
+	if len(names) == 0 {
+		return nil, nil, nil
+	}
+	sealed = make(map[string][]byte, len(names))
+	for _, name := range names {
+		one, err := t.secretFor(tx, c, string(name))
+		switch code := writ.CodeOf(err); {
+		case code == writ.CodeSecretUnknown || code == writ.CodeSecretUnreadable:
+			missing = writ.AsError(err)
+		case err != nil:
+			return nil, nil, err
+		default:
+			sealed[string(name)] = one
+		}
+	}
+	return sealed, missing, nil
+}
+
+func (t *turn) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
+	name, version := splitRef(ref)
+	have, err := tx.Secret(c.Project, name, version)
+	if err != nil {
+		return nil, err
+	}
+	if have == nil {
+		return nil, secretUnknown(ref, t.run.ProjectName)
+	}
+	node := t.s.fleet.record(c.Node)
+	if node == nil {
+		return nil, fmt.Errorf("call %d of run %s is to be sent to a node that is not known", c.Seq, c.Run)
+	}
+	label := t.s.label(c.Project, name, version)
+	return t.s.secrets.sealedFor(node.AgeKey, label, func() ([]byte, error) {
+		value, err := t.s.open(have.Sealed, label)
+		if err != nil {
+			return nil, err
+		}
+		reader, err := secret.ForNode(node.AgeKey)
+		if err != nil {
+			return nil, err
+		}
+		return secret.Seal(value, label, reader)
+	})
+}
+
+// maxSealed bounds the ciphertexts that are kept for nodes, at most 36 KiB each.
+const maxSealed = 512
+
+// keyring keeps what was encrypted for nodes, so that calls side by side on one node cost one encryption. It has no value in it.
+type keyring struct {
+	mu   sync.Mutex
+	kept map[sealedFor][]byte
+}
+
+type sealedFor struct {
+	key   string // of the node
+	label secret.Label
+}
+
+func newKeyring() *keyring { return &keyring{kept: make(map[sealedFor][]byte)} }
+
+// sealedFor returns what was encrypted before, or what seal makes now.
+func (k *keyring) sealedFor(key string, label secret.Label, seal func() ([]byte, error)) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := sealedFor{key, label}
+	if sealed, ok := k.kept[at]; ok {
+		return sealed, nil
+	}
+	sealed, err := seal()
+	if err != nil {
+		return nil, err
+	}
+	if len(k.kept) >= maxSealed {
+		clear(k.kept)
+	}
+	k.kept[at] = sealed
+	return sealed, nil
+}
