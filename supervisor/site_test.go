@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
+
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
@@ -53,6 +55,15 @@ const (
 func newKey(t testing.TB) ed25519.PrivateKey {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newAge(t testing.TB) *age.X25519Identity {
+	t.Helper()
+	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,6 +312,7 @@ type testNode struct {
 	id       writ.NodeID
 	name     string
 	key      ed25519.PrivateKey
+	age      *age.X25519Identity
 	slots    int
 	capacity writ.Capacity
 	fault    string        // said in beats
@@ -349,9 +361,12 @@ func (s *site) join(name string, change ...func(n *testNode)) *testNode {
 
 // claim goes through the join with a token.
 func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
-	joiner := identity.Joiner{Token: token.ID, Name: n.name, Key: n.key.Public().(ed25519.PublicKey), Nonce: make([]byte, identity.NonceSize)}
+	if n.age == nil {
+		n.age = newAge(n.site.t)
+	}
+	joiner := identity.Joiner{Token: token.ID, Name: n.name, Key: n.key.Public().(ed25519.PublicKey), AgeKey: n.age.Recipient().String(), Nonce: make([]byte, identity.NonceSize)}
 	rand.Read(joiner.Nonce)
-	hello := nodes.Hello{Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, Nonce: joiner.Nonce}
+	hello := nodes.Hello{Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce}
 	proof, err := n.site.Greet(n.site.t.Context(), hello)
 	if err != nil {
 		return nodes.Welcome{}, err

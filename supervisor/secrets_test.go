@@ -1,0 +1,363 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/secret"
+	"writ/supervisor/journal"
+)
+
+const canary = "canary-5f1d0c7b93e8"
+
+// change is a statement that sets a secret to a value, or removes it if there is none.
+func (s *site) change(name string, version int, value string) *identity.Statement {
+	s.t.Helper()
+	statement := s.statement("", "")
+	c := identity.SecretChange{Project: theProject, Name: name, Version: version}
+	if value != "" {
+		c.Sealed = s.seal(value, secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: name, Version: version})
+	}
+	c.Statement(statement)
+	return statement
+}
+
+func (s *site) seal(value string, label secret.Label) []byte {
+	s.t.Helper()
+	to, err := secret.ForSupervisor(s.key.Public().(ed25519.PublicKey))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sealed, err := secret.Seal(value, label, to)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sealed
+}
+
+// set sets a secret.
+func (s *site) set(name string, version int, value string) {
+	s.t.Helper()
+	if _, err := s.Decide(s.t.Context(), s.sign(s.change(name, version, value))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// submitWith hands in a script whose header names secrets.
+func (s *site) submitWith(script string, secrets ...string) (writ.Run, error) {
+	s.t.Helper()
+	p := s.payload(script)
+	p.Secrets = secrets
+	return s.Submit(s.t.Context(), s.signPayload(p))
+}
+
+// reads returns the secrets of a job as its node reads them.
+func (n *testNode) reads(job writ.Job) (map[string]string, error) {
+	values := map[string]string{}
+	for ref, sealed := range job.Secrets {
+		name, version, _ := strings.Cut(ref, "@")
+		value, err := secret.Open(sealed, secret.Label{
+			Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name, Version: int(version[0] - '0'),
+		}, n.age)
+		if err != nil {
+			return nil, err
+		}
+		values[ref] = value
+	}
+	return values, nil
+}
+
+const secretScript = `
+herodb := import("herodb")
+run := import("run")
+herodb.create("store", {memory_mib: 64, password: run.secret("db-password")}, {retries: 1})
+`
+
+func TestASecretReachesOnlyTheNodeThatNeedsIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		var n *testNode
+		var seen []string
+		n = s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				values, err := n.reads(job)
+				if err != nil {
+					t.Error(err)
+				}
+				seen = append(seen, values["db-password@2"])
+				if job.Try == 1 {
+					return writ.Result{Error: writ.Errorf(writ.CodeDriverFailed, "once more")}
+				}
+				return succeed(ctx, job)
+			}
+		})
+		s.set("db-password", 1, "an older one")
+		s.set("db-password", 2, canary)
+		time.Sleep(2 * time.Second)
+		run, err := s.submitWith(secretScript, "db-password@2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(run.ID, writ.RunSucceeded)
+		if !slices.Equal(seen, []string{canary, canary}) {
+			t.Errorf("the node read %q", seen)
+		}
+		mark := map[string]any{"secret": "db-password@2"}
+		if got, _ := n.jobs[0].Args["password"].(map[string]any); got["secret"] != mark["secret"] {
+			t.Errorf("the job has %v", n.jobs[0].Args)
+		}
+		s.halt()
+		for _, file := range []string{"journal.db", "journal.db-wal"} {
+			text, err := os.ReadFile(filepath.Join(s.dir, file))
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if bytes.Contains(text, []byte(canary)) {
+				t.Errorf("%s has the value", file)
+			}
+		}
+	})
+}
+
+func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		s.set("db-password", 1, canary)
+		s.wantState(s.submit(webScript), writ.RunSucceeded)
+		for _, job := range n.jobs {
+			if job.Secrets != nil {
+				t.Errorf("%s carries %d secrets", job.Operation, len(job.Secrets))
+			}
+		}
+	})
+}
+
+func TestSecretsThatAreNotThereAreRefusedAtTheDoor(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.set("db-password", 1, canary)
+		s.set("api-key", 1, canary)
+		s.set("api-key", 2, canary)
+		if _, err := s.Decide(t.Context(), s.sign(s.change("api-key", 1, ""))); err != nil {
+			t.Fatal(err)
+		}
+		for ref, want := range map[string]writ.Code{
+			"db-password@2": writ.CodeSecretUnknown, // never was
+			"db-passwort@1": writ.CodeSecretUnknown,
+			"api-key@1":     writ.CodeSecretUnknown, // was removed
+		} {
+			if _, err := s.submitWith(secretScript, ref); writ.CodeOf(err) != want {
+				t.Errorf("%s: %v, want %s", ref, err, want)
+			}
+		}
+		other := s.payload(secretScript)
+		other.Project, other.Secrets = theProject, []string{"db-password@1"}
+		if _, err := s.Submit(t.Context(), s.signPayload(other)); err != nil {
+			t.Errorf("the one that is there: %v", err)
+		}
+	})
+}
+
+// A coordinator tells signers which version is the newest, and may lie.
+func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.set("db-password", 1, "leaked long ago")
+		before := s.payload(secretScript)
+		before.Secrets = []string{"db-password@1"}
+		time.Sleep(2 * time.Second)
+		s.set("db-password", 2, canary)
+		time.Sleep(2 * time.Second)
+		if _, err := s.submitWith(secretScript, "db-password@1"); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("signed with version 1 after version 2 was set: %v", err)
+		}
+		if _, err := s.Submit(t.Context(), s.signPayload(before)); err != nil {
+			t.Errorf("signed with version 1 before version 2 was set: %v", err)
+		}
+	})
+}
+
+func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		label := secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: "db-password", Version: 1}
+		with := func(change func(l *secret.Label)) *identity.Statement {
+			wrong := label
+			change(&wrong)
+			statement := s.statement("", "")
+			identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Sealed: s.seal(canary, wrong)}.Statement(statement)
+			return statement
+		}
+		stranger := s.statement("", "")
+		to, err := secret.ForSupervisor(newKey(t).Public().(ed25519.PublicKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := secret.Seal(canary, label, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Sealed: sealed}.Statement(stranger)
+		for name, tt := range map[string]struct {
+			statement *identity.Statement
+			want      writ.Code
+		}{
+			"of another secret":          {with(func(l *secret.Label) { l.Name = "api-key" }), writ.CodeSecretUnreadable},
+			"of another project":         {with(func(l *secret.Label) { l.Project = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
+			"of another version":         {with(func(l *secret.Label) { l.Version = 2 }), writ.CodeSecretUnreadable},
+			"of another datacenter":      {with(func(l *secret.Label) { l.Datacenter = "01920000-0000-7000-8000-000000000003" }), writ.CodeSecretUnreadable},
+			"of another cluster":         {with(func(l *secret.Label) { l.Cluster = "c" }), writ.CodeSecretUnreadable},
+			"for another supervisor":     {stranger, writ.CodeSecretUnreadable},
+			"a version that is not next": {s.change("db-password", 2, canary), writ.CodeConflict},
+			"removing what is not there": {s.change("db-password", 1, ""), writ.CodeSecretUnknown},
+		} {
+			if _, err := s.Decide(t.Context(), s.sign(tt.statement)); writ.CodeOf(err) != tt.want {
+				t.Errorf("%s: %v, want %s", name, err, tt.want)
+			}
+		}
+
+		// The coordinator holds the first of two back, or hands them in again: neither chooses which is the newest.
+		first, second := s.sign(s.change("db-password", 1, "first")), s.sign(s.change("db-password", 2, canary))
+		if _, err := s.Decide(t.Context(), second); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("the second before the first: %v", err)
+		}
+		for _, signed := range [][]byte{first, first, second, first, second} {
+			if _, err := s.Decide(t.Context(), signed); err != nil {
+				t.Errorf("in order and again: %v", err)
+			}
+		}
+		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, "late"))); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("the first version once more: %v", err)
+		}
+		swapped := bytes.Replace(second, []byte("secret/db-password"), []byte("secret/db-passwort"), 1)
+		if _, err := s.Decide(t.Context(), swapped); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+			t.Errorf("under another name: %v", err)
+		}
+		s.wantVersions("db-password", 2)
+	})
+}
+
+// wantVersions fails the test unless a secret has so many versions.
+func (s *site) wantVersions(name string, want int) {
+	s.t.Helper()
+	var all []writ.Secret
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
+		all, err = tx.Secrets(theProject)
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(v writ.Secret) bool { return v.Name != name })
+	if len(all) != want || all[want-1].Version != want || all[0].SetBy != "alice" || all[0].Set.IsZero() {
+		s.t.Errorf("there are %+v, want %d versions", all, want)
+	}
+}
+
+func TestADeployerSetsNoSecret(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		next, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Bindings = slices.DeleteFunc(next.Bindings, func(b identity.Binding) bool { return b.Role == identity.Admin })
+		s.adopt(next)
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []*identity.Statement{s.change("db-password", 1, canary), s.change("db-password", 1, "")} {
+			if _, err := s.Decide(t.Context(), s.sign(statement)); writ.CodeOf(err) != writ.CodeRoleMissing {
+				t.Errorf("%s by a deployer: %v", statement.Decision, err)
+			}
+		}
+	})
+}
+
+// What waits when a secret is removed does not get it, and what depends on that does not wait for ever.
+func TestARemovedSecretIsGone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		release := make(chan struct{})
+		n := s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name == "first" {
+					<-release
+				}
+				return succeed(ctx, job)
+			}
+		})
+		s.set("db-password", 1, canary)
+		run, err := s.submitWith(`
+herodb := import("herodb")
+volume := import("volume")
+run := import("run")
+volume.create("first", {size_gib: 1}).path
+store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
+herodb.backup(store, {backup: "b"})
+`, "db-password@1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.awaitCall(run.ID, 1, writ.CallQueued)
+		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, ""))); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		_, calls := s.wantState(run.ID, writ.RunFailed)
+		if calls[1].Error.Code != writ.CodeSecretUnknown || calls[2].Error.Code != writ.CodeDependencyFailed {
+			t.Errorf("the calls end with %+v and %+v", calls[1].Error, calls[2].Error)
+		}
+		for _, job := range n.jobs {
+			if len(job.Secrets) > 0 {
+				t.Errorf("%s got the secret", job.Operation)
+			}
+		}
+		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, canary))); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("version 1 is made again: %v", err)
+		}
+		s.set("db-password", 2, canary)
+		s.wantVersions("db-password", 2)
+	})
+}
+
+// A node that named no proper key cannot get secrets: the call fails, and is not tried for ever.
+func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		s.halt()
+		j, err := journal.Open(t.Context(), filepath.Join(s.dir, "journal.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = j.Write(t.Context(), func(tx *journal.Tx) error {
+			node, err := tx.Node(n.id)
+			if err != nil {
+				return err
+			}
+			node.AgeKey = "lost"
+			return tx.PutNode(node)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.start()
+		s.set("db-password", 1, canary)
+		run, err := s.submitWith(secretScript, "db-password@1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, calls := s.wantState(run.ID, writ.RunFailed)
+		if calls[0].Error.Code != writ.CodeSecretUnreadable || calls[0].Try != 1 {
+			t.Errorf("try %d ends with %+v", calls[0].Try, calls[0].Error)
+		}
+	})
+}
