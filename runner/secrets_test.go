@@ -1,0 +1,176 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"filippo.io/age"
+
+	"writ"
+	"writ/identity/secret"
+	"writ/runner"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+const canary = "canary-5f1d0c7b93e8\n"
+
+// reader is the key that the node has now.
+func (n *node) reader() age.Recipient {
+	n.Helper()
+	text, err := os.ReadFile(filepath.Join(n.dir, "age.key"))
+	must(n.TB, err)
+	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
+	must(n.TB, err)
+	return key.Recipient()
+}
+
+// withSecret is a job that gives a container a secret on its standard input, with the ciphertext that make makes.
+func (n *node) withSecret(seq int, make func(label secret.Label) []byte) *writ.Job {
+	return n.job(seq, "container.exec", "web", func(j *writ.Job) {
+		j.Args = map[string]any{"command": []any{"login"}, "stdin": map[string]any{"secret": "db-password@3"}}
+		label := secret.Label{Cluster: j.Cluster, Datacenter: j.Datacenter, Project: j.Project, Name: "db-password", Version: 3}
+		if sealed := make(label); sealed != nil {
+			j.Secrets = map[string][]byte{"db-password@3": sealed}
+		}
+	})
+}
+
+func (n *node) sealTo(to age.Recipient) func(label secret.Label) []byte {
+	return func(label secret.Label) []byte {
+		sealed, err := secret.Seal(canary, label, to)
+		must(n.TB, err)
+		return sealed
+	}
+}
+
+// talker is a driver whose tool says everything that it is told.
+type talker struct {
+	sal.Driver
+	say func(told string, r sal.Request) (sal.Outcome, error)
+}
+
+func (d *talker) Do(_ context.Context, r sal.Request) (sal.Outcome, error) {
+	told, err := r.Args.(*catalog.ContainerExec).Stdin.Reveal()
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	return d.say(told, r)
+}
+
+func TestASecretEndsAtTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := &talker{}
+		n := newSite(t).fresh(func(r *runner.Runner) {
+			d.Driver = r.Drivers[1]
+			r.Drivers[1] = d
+			r.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		told := ""
+		for i, say := range []func(text string, r sal.Request) (sal.Outcome, error){
+			func(text string, r sal.Request) (sal.Outcome, error) {
+				told = text
+				r.Progress("typing " + text)
+				return sal.Outcome{Change: writ.ChangeUpdated, Values: map[string]any{"stdout": "> " + text, "all": []any{map[string]any{text: strings.TrimSpace(text)}}}}, nil
+			},
+			func(text string, _ sal.Request) (sal.Outcome, error) {
+				return sal.Outcome{}, writ.Errorf(writ.CodeDriverFailed, "cannot log in with %s", text).WithHint("not with %q", strings.TrimSpace(text))
+			},
+			func(text string, _ sal.Request) (sal.Outcome, error) {
+				return sal.Outcome{}, fmt.Errorf("cannot log in with %s", text)
+			},
+			func(text string, _ sal.Request) (sal.Outcome, error) {
+				e := writ.Errorf(writ.CodeDriverFailed, "cannot log in")
+				e.Err = fmt.Errorf("run login --password %s", text)
+				return sal.Outcome{}, e
+			},
+			func(text string, r sal.Request) (sal.Outcome, error) { panic(fmt.Sprintf("%s %+v", text, r.Args)) },
+		} {
+			d.say = say
+			job := n.withSecret(i+1, n.sealTo(n.reader()))
+			n.push(job)
+			got := n.await(job.JobKey)
+			if text := fmt.Sprintf("%+v %+v", got, got.Error); strings.Contains(text, strings.TrimSpace(canary)) {
+				t.Errorf("result %d shows it: %s", i+1, text)
+			}
+			if i == 0 && !strings.Contains(got.Values["stdout"].(string), "> <secret db-password>") {
+				t.Errorf("result 1 is %+v", got.Values)
+			}
+		}
+		if told != canary {
+			t.Errorf("the driver was told %q", told)
+		}
+		n.stop()
+		if strings.Contains(log.String(), strings.TrimSpace(canary)) || !strings.Contains(log.String(), "typing <secret db-password>") {
+			t.Errorf("the log:\n%s", log.String())
+		}
+		must(t, filepath.WalkDir(n.dir, func(path string, f fs.DirEntry, err error) error {
+			if err != nil || f.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte(strings.TrimSpace(canary))) {
+				t.Errorf("%s has it", path)
+			}
+			return err
+		}))
+	})
+}
+
+func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		another, err := age.GenerateX25519Identity()
+		must(t, err)
+		as := func(change func(l *secret.Label)) func(secret.Label) []byte {
+			return func(l secret.Label) []byte { change(&l); return n.sealTo(n.reader())(l) }
+		}
+		seq := 0
+		for name, tt := range map[string]struct {
+			make func(secret.Label) []byte
+			want writ.Code
+		}{
+			"none":              {func(secret.Label) []byte { return nil }, writ.CodeSecretUnknown},
+			"nonsense":          {func(secret.Label) []byte { return []byte("age-encryption.org/v1\n") }, writ.CodeSecretUnreadable},
+			"for another node":  {n.sealTo(another.Recipient()), writ.CodeSecretUnreadable},
+			"of another name":   {as(func(l *secret.Label) { l.Name = "api-key" }), writ.CodeSecretUnreadable},
+			"an older one":      {as(func(l *secret.Label) { l.Version = 2 }), writ.CodeSecretUnreadable},
+			"another project's": {as(func(l *secret.Label) { l.Project = labProject }), writ.CodeSecretUnreadable},
+			"another cluster's": {as(func(l *secret.Label) { l.Cluster = "c" }), writ.CodeSecretUnreadable},
+		} {
+			seq++
+			job := n.withSecret(seq, tt.make)
+			n.push(job)
+			if got := n.await(job.JobKey); codeOf(got) != tt.want || got.Error.Retryable() {
+				t.Errorf("%s: %+v, want %s", name, got.Error, tt.want)
+			}
+		}
+		if n.host.total() != 0 {
+			t.Errorf("%d effects", n.host.total())
+		}
+	})
+}
+
+func TestANodeThatLostItsKeySaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		before := n.sealTo(n.reader())
+		n.stop()
+		must(t, os.Remove(filepath.Join(n.dir, "age.key")))
+		n = n.again()
+		job := n.withSecret(1, before)
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeSecretUnreadable || !strings.Contains(got.Error.Hint, "join anew") {
+			t.Errorf("it answers %+v", got.Error)
+		}
+	})
+}
