@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,6 +51,7 @@ func analyse(bundle Bundle) *analysis {
 		a.add(codeTooBig, parser.Pos(a.main.file.Base), 1, "the script and its modules have %d bytes; at most %d are possible", total, MaxBundle)
 		return a
 	}
+	a.named(a.main)
 	for _, m := range bundle.Modules {
 		if builtinModule(m.Name) {
 			a.add(codeReservedModule, parser.Pos(a.unit(m).file.Base), 1, "module %q is built in", m.Name)
@@ -63,6 +65,16 @@ func (a *analysis) unit(s Source) *unit {
 	u := &unit{source: s, file: a.files.AddFile(s.Name, -1, len(s.Text))}
 	a.units = append(a.units, u)
 	return u
+}
+
+// sourceName is what payloads allow. The natives of the engine have names that it does not, and positions hold short ones only.
+var sourceName = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
+
+func (a *analysis) named(u *unit) {
+	if !sourceName.MatchString(u.source.Name) {
+		d := a.add(codeReservedModule, parser.Pos(u.file.Base), 1, "%q cannot name a script or module", u.source.Name)
+		d.Help = "1 to 128 letters, digits and _./@+-"
+	}
 }
 
 // visit reads a unit and what it imports.
@@ -90,6 +102,7 @@ func (a *analysis) follow(i *parser.ImportExpr) {
 	case a.state[name] == unseen:
 		a.state[name] = inside
 		u := a.unit(source)
+		a.named(u)
 		a.visit(u)
 		a.modules = append(a.modules, u)
 		a.state[name] = done

@@ -3,6 +3,7 @@ package scripts
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,31 @@ func (c *callable) CanCall() bool            { return true }
 func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
 	if c.pass.plan != nil {
 		if result, err := c.pass.plan.treat(c.native, args); result != nil || err != nil {
-			return result, err
+			return result, throw(err)
 		}
 	}
-	return c.native.call(c.pass, args)
+	o, err := c.native.call(c.pass, args)
+	return o, throw(err)
+}
+
+// thrown takes an error through the VM, which writes down its text once for each call that is under way: a text of 256 KiB in a recursion
+// would take all memory.
+type thrown struct{ cause error }
+
+func (t *thrown) Error() string { return "stopped" }
+func (t *thrown) Unwrap() error { return t.cause }
+
+// throw prepares an error for the VM. Those of Tengo, which are short, it must see as they are.
+func throw(err error) error {
+	switch err.(type) {
+	case nil, *thrown, tengo.ErrInvalidArgumentType:
+		return err
+	}
+	switch err {
+	case tengo.ErrWrongNumArguments, tengo.ErrInvalidIndexType, tengo.ErrNotIndexable:
+		return err
+	}
+	return &thrown{err}
 }
 
 // The natives that take the place of operators and statements; see instrument.go. Their names cannot be written in a script.
@@ -48,7 +70,9 @@ const (
 	nativeDivide  = "\x00divide"
 	nativeRest    = "\x00rest"
 	nativeEqual   = "\x00equal"
+	nativeWeigh   = "\x00weigh"
 	nativeIndex   = "\x00index"
+	nativeElement = "\x00element"
 	nativeSpread  = "\x00spread"
 	nativeFuel    = "\x00fuel:" // followed by how much
 
@@ -69,20 +93,24 @@ var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, err
 		equal, err := p.equal(args[0], args[1], 0)
 		return boolean(equal), err
 	},
-	nativeIndex:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return index(args[0]) },
-	nativeSpread: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.spread(args[0]) },
-	nativeDecide: func(_ *pass, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
-	nativeSlice:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
+	nativeWeigh:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return args[0], p.weigh(args[0], 64) },
+	nativeIndex:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.index(args[0]) },
+	nativeElement: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.element(args[0], args[1]) },
+	nativeSpread:  func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.spread(args[0]) },
+	nativeDecide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
+	nativeSlice:   func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
 }
 
 // bounded are the builtin functions of Tengo that are not left as they are: because one call can take all memory or recurse without end
-// (range, bytes, copy, string, format, splice), because their result depends on how Go grows slices (append, splice), or on the
-// time zone of the host (time).
+// (range, bytes, copy, string, format, splice) or read a long text (int, float), because their result depends on how Go grows slices
+// (append, splice), or on the time zone of the host (time).
 var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
 	"append": builtinAppend,
 	"bytes":  builtinBytes,
 	"copy":   builtinCopy,
+	"float":  weighed("float"),
 	"format": builtinFormat,
+	"int":    weighed("int"),
 	"range":  builtinRange,
 	"splice": builtinSplice,
 	"string": builtinString,
@@ -210,14 +238,71 @@ func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
 	return result, err
 }
 
+// weigh takes fuel for reading a text, a unit for so many bytes of it.
+func (p *pass) weigh(o tengo.Object, bytes int) error {
+	switch o := o.(type) {
+	case *tengo.String:
+		return p.burn(int64(len(o.Value) / bytes))
+	case *tengo.Bytes:
+		return p.burn(int64(len(o.Value) / bytes))
+	default:
+		return nil
+	}
+}
+
+// weighed is a builtin function of Tengo that may read a text.
+func weighed(name string) func(p *pass, args []tengo.Object) (tengo.Object, error) {
+	all := tengo.GetAllBuiltinFunctions()
+	builtin := all[slices.IndexFunc(all, func(f *tengo.BuiltinFunction) bool { return f.Name == name })]
+	return func(p *pass, args []tengo.Object) (tengo.Object, error) {
+		for _, arg := range args {
+			if err := p.weigh(arg, 16); err != nil {
+				return nil, err
+			}
+		}
+		return builtin.Value(args...)
+	}
+}
+
 // index lets through what can be an index. Tengo would print anything else to make a key of it.
-func index(o tengo.Object) (tengo.Object, error) {
+func (p *pass) index(o tengo.Object) (tengo.Object, error) {
+	const digits = 340 // of the longest float
 	switch o.(type) {
-	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Float, *tengo.Undefined:
+	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Undefined:
 		return o, nil
+	case *tengo.Float:
+		return o, p.keep(digits)
 	default:
 		return nil, fmt.Errorf("invalid index type: %s", o.TypeName())
 	}
+}
+
+// element is x[i].
+func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
+	i, err := p.index(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.runes(x); err != nil {
+		return nil, err
+	}
+	found, err := x.IndexGet(i)
+	switch err {
+	case tengo.ErrNotIndexable: // which Tengo says of the index
+		err = fmt.Errorf("not indexable: %s", i.TypeName())
+	case tengo.ErrInvalidIndexType:
+		err = fmt.Errorf("invalid index type: %s", i.TypeName())
+	}
+	return found, err
+}
+
+// runes takes fuel for the characters of a text, which Tengo keeps from the first time that one of them is asked for.
+func (p *pass) runes(o tengo.Object) error {
+	s, ok := o.(*tengo.String)
+	if !ok || !reflect.ValueOf(s).Elem().FieldByName("runeStr").IsNil() {
+		return nil
+	}
+	return p.keep(4 * len(s.Value))
 }
 
 // spread lets through a list whose elements become arguments: f(list...).
@@ -235,12 +320,25 @@ func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 // iterable returns what `for … in` walks over: maps in the order of their keys.
 func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
 	if m, ok := pairsOf(o); ok {
-		return &sortedMap{pairs: m, keys: slices.Sorted(maps.Keys(m))}, p.keep(2 * sizeObject * len(m))
+		keys, err := p.keys(m)
+		if err != nil {
+			return nil, err
+		}
+		return &sortedMap{pairs: m, keys: keys}, p.keep(2 * sizeObject * len(m))
 	}
-	if s, ok := o.(*tengo.String); ok {
-		return o, p.keep(4 * len(s.Value)) // as runes
+	return o, p.runes(o)
+}
+
+// keys returns the keys of a map in their order. What that takes depends on how long they are, too.
+func (p *pass) keys(m map[string]tengo.Object) ([]string, error) {
+	size := len(m)
+	for key := range m {
+		size += len(key) / 8
 	}
-	return o, nil
+	if err := p.burn(int64(size)); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(m)), nil
 }
 
 // sortedMap walks over a map in the order of its keys. A key that is deleted on the way is passed over; one that is added is not seen.

@@ -58,7 +58,8 @@ var wrong = []struct {
 	{"a := " + strings.Repeat("1 + ", 5_000) + "1", []string{"W0003 1:4808"}},
 	{"a := " + strings.Repeat("1 + ", 1_100) + "1", []string{"W0003 1:6"}},
 	{"a := {}; b := a" + strings.Repeat(".a", 30_000), []string{"W0003 1:15"}},
-	{"a := {}\na" + strings.Repeat(".a", 300) + " = 1\n", nil},
+	{"a := {}\na" + strings.Repeat(".a", 250) + " = 1\n", nil},
+	{"a := {}\na" + strings.Repeat(".a", 251) + " = 1\n", []string{"W0003 2:1"}},
 	{"a := {}\na" + strings.Repeat(".a", 500) + " = 1\n", []string{"W0003 2:1"}},
 	{"f := func() {}\nf" + strings.Repeat("()", 1_000), []string{"W0003 2:1"}},
 	{"a := true\nif a {}" + strings.Repeat(" else if a {}", 4_000), []string{"W0003 2:15606"}},
@@ -192,6 +193,18 @@ func modules() []string {
 		codes = append(codes, d.Code)
 	}
 	return codes
+}
+
+func TestNamesAreThoseThatCanBeSigned(t *testing.T) {
+	for _, name := range []string{"", "my script.tengo", "a\nb", strings.Repeat("n", 129), "\x00add" /* as the engine calls its own */} {
+		main := scripts.Source{Name: "main.tengo", Text: fmt.Appendf(nil, "import(%q)", name)}
+		named := scripts.Source{Name: name, Text: []byte("export 1")}
+		for _, b := range []scripts.Bundle{{Main: named}, {Main: main, Modules: []scripts.Source{named}}} {
+			if r := scripts.Check(b); !slices.ContainsFunc(r.Diagnostics, func(d scripts.Diagnostic) bool { return d.Code == "W0206" }) {
+				t.Errorf("a source that is called %.200q: %s", name, r)
+			}
+		}
+	}
 }
 
 func TestCheckFollowsImports(t *testing.T) {

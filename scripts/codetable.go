@@ -198,8 +198,8 @@ export {…}`,
 		`times := func(x, n) { return x * n }
 double := func(x) { return times(x, 2) }
 import("run").log(double(2))`},
-	{codeReservedModule, SeverityError, "the name of a built-in module",
-		"A module of your own has the name of one that is built in. Give it another name.",
+	{codeReservedModule, SeverityError, "not a name for a script or module of your own",
+		"A module of your own has the name of one that is built in, or a name that no signed text can hold: names of scripts and modules have 1 to 128 letters, digits and _./@+-. Give it another name.",
 		`// a signed text with a module of its own that is called "text": …`,
 		`text := import("text") // the built-in one; call yours site/text
 import("run").log(text.to_upper("a"))`},

@@ -16,6 +16,8 @@ import (
 // every call of a run is encoded in every pass. A handle is {"ref": seq}, a secret {"secret": "name@version"},
 // a key whose value is undefined is left out.
 type encoder struct {
+	pass    *pass // burns for what is read, be it written or not
+	plain   bool  // a handle is no value, and neither is a secret
 	buf     []byte
 	unknown bool // something of it is not known
 }
@@ -113,10 +115,16 @@ func (e *encoder) object(o tengo.Object, depth int) error {
 	case *tengo.Undefined:
 		e.buf = append(e.buf, simpleNull)
 	case *handle:
+		if e.plain {
+			return &misfit{why: fmt.Sprintf("is %s, a handle; read one of its fields", o)}
+		}
 		e.reference(o)
 	case *unknown:
 		e.later(o)
 	case *secret:
+		if e.plain {
+			return &misfit{why: "is a secret: " + o.misused().Error()}
+		}
 		e.head(majorMap, 1)
 		e.text("secret")
 		e.text(string(o.name))
@@ -144,6 +152,9 @@ func (e *encoder) later(u *unknown) {
 }
 
 func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
+	if err := e.pass.burn(2 * int64(len(m))); err != nil {
+		return err
+	}
 	keys := make([]string, 0, len(m))
 	for key, v := range m {
 		if v != tengo.UndefinedValue {

@@ -2,8 +2,6 @@ package scripts
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +33,9 @@ func (p *pass) text(o tengo.Object) (string, error) {
 	if err := p.print(&b, o, 0); err != nil {
 		return "", err
 	}
+	if b.Len() > maxString {
+		return "", tengo.ErrStringLimit
+	}
 	return b.String(), p.keep(b.Len())
 }
 
@@ -56,7 +57,10 @@ func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
 		return p.printAll(b, "[", "]", len(list), func(i int) error { return p.print(b, list[i], depth+1) })
 	}
 	if m, ok := pairsOf(o); ok {
-		keys := slices.Sorted(maps.Keys(m))
+		keys, err := p.keys(m)
+		if err != nil {
+			return err
+		}
 		return p.printAll(b, "{", "}", len(keys), func(i int) error {
 			b.WriteString(keys[i])
 			b.WriteString(": ")
@@ -134,10 +138,11 @@ func (p *pass) equal(x, y tengo.Object, depth int) (bool, error) {
 		if !ok || len(m) != len(other) {
 			return false, nil
 		}
-		if err := p.burn(int64(len(m))); err != nil {
+		keys, err := p.keys(m) // in order: what fails or burns first must not depend on chance
+		if err != nil {
 			return false, err
 		}
-		for _, key := range slices.Sorted(maps.Keys(m)) { // sorted: what fails or burns first must not depend on chance
+		for _, key := range keys {
 			value, ok := other[key]
 			if !ok {
 				return false, nil
@@ -148,10 +153,8 @@ func (p *pass) equal(x, y tengo.Object, depth int) (bool, error) {
 		}
 		return true, nil
 	}
-	if s, ok := x.(*tengo.String); ok {
-		if err := p.burn(int64(len(s.Value)) / 64); err != nil {
-			return false, err
-		}
+	if err := p.weigh(x, 64); err != nil {
+		return false, err
 	}
 	return x.Equals(y), nil
 }
@@ -179,8 +182,12 @@ func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 		if err := p.keep(sizeMap + sizeKey*len(m)); err != nil {
 			return nil, err
 		}
+		keys, err := p.keys(m)
+		if err != nil {
+			return nil, err
+		}
 		to := make(map[string]tengo.Object, len(m))
-		for _, key := range slices.Sorted(maps.Keys(m)) {
+		for _, key := range keys {
 			c, err := p.copied(m[key], depth+1)
 			if err != nil {
 				return nil, err

@@ -71,7 +71,7 @@ func TestArgumentsAreEncodedAsEverythingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var e encoder
+		e := encoder{pass: &pass{fuel: MaxFuel}}
 		if err := e.object(o, 0); err == errArguments {
 			return
 		} else if err != nil {

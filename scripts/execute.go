@@ -19,6 +19,7 @@ import (
 type pass struct {
 	inputs  Inputs
 	entries []Entry // by seq: entries[i].Seq == i+1
+	sizes   []int   // of their values, in bytes
 	vm      *tengo.VM
 	files   *parser.SourceFileSet
 
@@ -65,12 +66,14 @@ func (p *pass) read(journal []Entry) error {
 	if p.entries = journal; !slices.IsSortedFunc(journal, bySeq) {
 		p.entries = slices.SortedFunc(slices.Values(journal), bySeq)
 	}
+	p.sizes = make([]int, len(journal))
 	for i := range p.entries {
 		e := &p.entries[i]
 		if e.Seq != i+1 {
 			return writ.Errorf(writ.CodeNonDeterminism, "the journal has no call %d, or has it twice", i+1)
 		}
-		p.bytes += sizeOf(e.Values)
+		p.sizes[i] = sizeOf(e.Values)
+		p.bytes += p.sizes[i]
 	}
 	if p.bytes > MaxJournal {
 		return errJournal
@@ -165,7 +168,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if err != nil {
 		return nil, err
 	}
-	if p.encoded, err = request.encode(p.encoded[:0]); err != nil {
+	if p.encoded, err = request.encode(p, p.encoded[:0]); err != nil {
 		return nil, err
 	}
 	if err := p.burn(50 + int64(len(p.encoded))/16); err != nil {
@@ -221,7 +224,7 @@ func (p *pass) permitted(op *catalog.Operation) error {
 
 // result returns a field of a call's result.
 func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, error) {
-	if sizeOf(entry.Values) > MaxResult {
+	if p.sizes[entry.Seq-1] > MaxResult {
 		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, MaxResult)
 	}
 	v := entry.Values[field]

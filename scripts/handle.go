@@ -68,6 +68,11 @@ func handleFields(op *catalog.Operation) []string {
 
 // IndexGet reads a field.
 func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
+	o, err := h.field(index)
+	return o, throw(err)
+}
+
+func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	key, ok := index.(*tengo.String)
 	if !ok {
 		return nil, tengo.ErrInvalidIndexType

@@ -11,9 +11,10 @@ import (
 //
 //   - `for … in` walks over maps in the order of their keys;
 //   - loops and functions burn fuel for the nodes of their body;
-//   - +, /, % and == on anything but numbers that are written out become functions that know bounds: as operators of Tengo they can take
-//     all memory, recurse until the process dies, or panic;
-//   - what is used as an index is looked at first, because Tengo prints it to make a key of it;
+//   - +, ++, /, % and == become functions that know bounds, unless the operands that are written out show that it takes none: as operators
+//     of Tengo they can take all memory, recurse until the process dies, or panic;
+//   - what <, >, <= and >= compare is weighed, because texts may be long;
+//   - x[i] becomes a function, because Tengo prints an index to make a key of it, and takes a text apart to find a character;
 //   - builtins that are not bounded are replaced;
 //   - a module of the bundle, which is compiled as a function, is called.
 //
@@ -40,6 +41,11 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		return in.assign(s)
 	case *parser.IncDecStmt:
 		in.target(s.Expr)
+		if s.Token == token.Inc { // of a text it is one longer
+			one := &parser.IntLit{Value: 1, ValuePos: s.TokenPos}
+			sum := in.binary(&parser.BinaryExpr{LHS: s.Expr, RHS: one, Token: token.Add, TokenPos: s.TokenPos})
+			return &parser.AssignStmt{LHS: []parser.Expr{s.Expr}, RHS: []parser.Expr{sum}, Token: token.Assign, TokenPos: s.TokenPos}
+		}
 	case *parser.ExprStmt:
 		s.Expr = in.expr(s.Expr)
 	case *parser.BlockStmt:
@@ -111,6 +117,8 @@ func cost(n parser.Node) int {
 		sum = 4 + 3*len(n.Args)
 	case *parser.SliceExpr, *parser.ImmutableExpr, *parser.ErrorExpr:
 		sum = 8
+	case *parser.StringLit:
+		sum += len(n.Value) / 64 // it may be compared
 	case *parser.BinaryExpr, *parser.UnaryExpr:
 		sum = 3
 	}
@@ -194,7 +202,9 @@ func (in *instrumenter) expr(e parser.Expr) parser.Expr {
 		e.Expr = in.expr(e.Expr)
 	case *parser.IndexExpr:
 		e.Expr = in.expr(e.Expr)
-		e.Index = in.index(e.Index)
+		if _, isKey := e.Index.(*parser.StringLit); !isKey {
+			return call(nativeElement, e.Pos(), e.Expr, in.expr(e.Index))
+		}
 	case *parser.SliceExpr:
 		e.Expr = in.expr(e.Expr)
 		if e.Low != nil {
@@ -253,8 +263,12 @@ func (in *instrumenter) index(e parser.Expr) parser.Expr {
 func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 	switch e.Token {
 	case token.Add:
-		if !number(e.LHS) && !number(e.RHS) {
+		if !number(e.LHS) {
 			return call(nativeAdd, e.Pos(), e.LHS, e.RHS)
+		}
+	case token.Less, token.LessEq, token.Greater, token.GreaterEq:
+		if !literal(e.LHS) && !literal(e.RHS) {
+			e.LHS = call(nativeWeigh, e.LHS.Pos(), e.LHS)
 		}
 	case token.Quo, token.Rem:
 		if n, ok := e.RHS.(*parser.IntLit); !ok || n.Value == 0 {

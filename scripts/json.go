@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/d5/tengo/v2"
@@ -24,6 +22,9 @@ func jsonEncode(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var b bytes.Buffer
 	if err := p.writeJSON(&b, args[0], 0); err != nil {
 		return nil, err
+	}
+	if b.Len() > maxString {
+		return nil, tengo.ErrBytesLimit
 	}
 	return &tengo.Bytes{Value: b.Bytes()}, p.keep(2 * b.Len())
 }
@@ -52,11 +53,12 @@ func (p *pass) writeJSON(b *bytes.Buffer, o tengo.Object, depth int) error {
 		return nil
 	}
 	if m, ok := pairsOf(o); ok {
-		if err := p.burn(int64(len(m))); err != nil {
+		keys, err := p.keys(m)
+		if err != nil {
 			return err
 		}
 		b.WriteByte('{')
-		for i, key := range slices.Sorted(maps.Keys(m)) {
+		for i, key := range keys {
 			if i > 0 {
 				b.WriteByte(',')
 			}

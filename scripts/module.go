@@ -76,6 +76,11 @@ func (m *module) Copy() tengo.Object { return m }
 
 // IndexGet returns a member. What a module does not have is an error, not undefined.
 func (m *module) IndexGet(index tengo.Object) (tengo.Object, error) {
+	o, err := m.member(index)
+	return o, throw(err)
+}
+
+func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	key, ok := index.(*tengo.String)
 	if !ok {
 		return nil, tengo.ErrInvalidIndexType

@@ -74,8 +74,8 @@ func argumentsOf(op *catalog.Operation) string {
 
 // encode appends CBOR [operation, name, spec, options] to buf, what the hash of a call is made of: everything that the script said, and
 // nothing that a later catalogue could fill in differently.
-func (r *request) encode(buf []byte) ([]byte, error) {
-	e := encoder{buf: buf}
+func (r *request) encode(p *pass, buf []byte) ([]byte, error) {
+	e := encoder{pass: p, buf: buf}
 	e.head(majorList, 4)
 	e.text(r.op.Name())
 	switch name := r.name.(type) {

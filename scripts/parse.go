@@ -41,7 +41,7 @@ func (f *findings) parse(u *unit) {
 		f.add(codeSyntax, parser.Pos(u.file.Base), 1, "the source cannot be read: %v", err)
 	default:
 		m := measure{findings: f}
-		m.node(tree, 0)
+		m.node(tree, 0, 0)
 		if !m.failed {
 			u.tree = tree
 		}
@@ -118,12 +118,16 @@ func (m *measure) refuse(code string, n parser.Node, format string, args ...any)
 	m.at(code, n, format, args...)
 }
 
-// node measures n, which is depth deep. What is too deep is not looked into.
-func (m *measure) node(n parser.Node, depth int) {
+// node measures n, which is depth deep, and so many operators of chains deeper in the tree. What is too deep is not looked into.
+func (m *measure) node(n parser.Node, depth, terms int) {
 	switch n := n.(type) {
 	case *parser.BinaryExpr:
-		m.chain(n, depth)
+		m.chain(n, depth, terms)
 		return
+	case *parser.AssignStmt:
+		m.target(n.LHS[0])
+	case *parser.IncDecStmt:
+		m.target(n.Expr)
 	case *parser.ArrayLit:
 		m.elements(n, len(n.Elements))
 	case *parser.MapLit:
@@ -149,25 +153,43 @@ func (m *measure) node(n parser.Node, depth int) {
 		m.deep = true
 		return
 	}
-	children(n, func(c parser.Node) { m.node(c, depth) })
+	children(n, func(c parser.Node) { m.node(c, depth, terms) })
 }
 
-// chain measures a chain of binary operators, which leans to the left and is no nesting: a + b + c.
-func (m *measure) chain(n *parser.BinaryExpr, depth int) {
+// chain measures a chain of binary operators, which leans to the left and is no nesting: a + b + c. The tree is as deep as it is long.
+func (m *measure) chain(n *parser.BinaryExpr, depth, terms int) {
 	var e parser.Expr = n
-	for terms := 2; ; terms++ {
+	for {
 		b, ok := e.(*parser.BinaryExpr)
 		if !ok {
 			break
 		}
-		if terms > maxTerms {
+		if terms++; terms >= maxTerms {
 			m.refuse(codeTooDeep, n, "more than %d operands in one expression", maxTerms)
 			return
 		}
-		m.node(b.RHS, depth+1)
+		m.node(b.RHS, depth+1, terms)
 		e = b.LHS
 	}
-	m.node(e, depth+1)
+	m.node(e, depth+1, terms)
+}
+
+// target measures what is assigned to: the VM counts the keys and indexes in a byte.
+func (m *measure) target(e parser.Expr) {
+	for n := 0; ; n++ {
+		switch t := e.(type) {
+		case *parser.SelectorExpr:
+			e = t.Expr
+		case *parser.IndexExpr:
+			e = t.Expr
+		default:
+			if n > maxArguments {
+				m.refuse(codeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, maxArguments)
+				m.deep = true
+			}
+			return
+		}
+	}
 }
 
 func (m *measure) elements(n parser.Node, count int) {

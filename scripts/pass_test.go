@@ -165,7 +165,7 @@ func TestFailuresSayWhatAndWhere(t *testing.T) {
 		`import("text").repeat("x", -1)`:                                        {writ.CodeScriptFailed, 1, "does not take these arguments"},
 		`import("text").trim("x")`:                                              {writ.CodeScriptFailed, 1, "text.trim takes 2 arguments, not 1"},
 		`import("json").encode(node.ping())`:                                    {writ.CodeScriptFailed, 1, "json cannot write <node.ping 1>"},
-		`f := func(x) { return 1 + f(x + 1) }; f(0)`:                            {writ.CodeScriptFailed, 33, "nested too deeply"},
+		`f := func(x) { return 1 + f(x + 1) }; f(0)`:                            {writ.CodeScriptFailed, 29, "nested too deeply"},
 		`range(0, 1, 0)`:                                                        {writ.CodeScriptFailed, 1, "range step must be greater than 0"},
 		`m := {}; m[[1]] = 1`:                                                   {writ.CodeScriptFailed, 12, "invalid index type: array"},
 		`a := [1, 2]; splice(a, 5)`:                                             {writ.CodeScriptFailed, 14, "index out of bounds"},
@@ -220,7 +220,7 @@ func TestPositionsAreReadFromTheVM(t *testing.T) {
 		t.Errorf("trace (-want +got):\n%s", diff)
 	}
 	deep := first(t, "f := func(x) { return 1 + f(x + 1) }\nf(0)")
-	if deep.Failure == nil || deep.Failure.Position != "test.tengo:1:33" || len(deep.Failure.Trace) != 31 {
+	if deep.Failure == nil || deep.Failure.Position != "test.tengo:1:29" || len(deep.Failure.Trace) != 31 {
 		t.Errorf("a stack overflow is at %+v", deep.Failure)
 	}
 }

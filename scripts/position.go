@@ -70,6 +70,9 @@ func unwind(err error) (trace []string, cause error) {
 		trace = append(trace, at)
 		err = inner
 	}
+	if t, ok := err.(*thrown); ok {
+		err = t.cause
+	}
 	slices.Reverse(trace)
 	return trace[:min(len(trace), maxTrace)], err
 }

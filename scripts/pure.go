@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +79,9 @@ func pureModule(name string, functions map[string][2]int, members map[string]mem
 	return members
 }
 
+// sets are the functions of text that look for each character of a text in a set of them.
+var sets = []string{"contains_any", "index_any", "last_index_any", "trim", "trim_left", "trim_right"}
+
 // fromLibrary makes a function of Tengo's library safe: it gets scalars only, as it would print anything else, its work is counted,
 // its result bounded, and arguments that make it panic are an error.
 func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object, error) {
@@ -93,6 +97,9 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 				return nil, fmt.Errorf("%s.%s: argument %d %w", module, name, i+1, err)
 			}
 			work += size
+		}
+		if module == "text" && slices.Contains(sets, name) {
+			work += length(args[0]) * length(args[1])
 		}
 		if err := p.burn(work / 16); err != nil {
 			return nil, err
@@ -114,6 +121,15 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 		}
 		return result, p.keep(int(size))
 	}
+}
+
+// length returns that of a text, 0 for anything else.
+func length(o tengo.Object) int64 {
+	s, ok := o.(*tengo.String)
+	if !ok {
+		return 0
+	}
+	return int64(len(s.Value))
 }
 
 // scalars returns about how many bytes o takes in memory. It is an error if o is no scalar, nor, where that is possible, a list of them.
@@ -252,6 +268,11 @@ func expression(name string, least, most int) member {
 		if wrong != nil || err != nil {
 			return wrong, err
 		}
+		if name == "re_replace" { // each match reads what it is replaced by
+			if err := p.burn(length(args[1]) * length(args[2]) / 16); err != nil {
+				return nil, err
+			}
+		}
 		return call(p, args)
 	}}
 }
@@ -330,15 +351,19 @@ func timesDate(_ *pass, args []tengo.Object) (tengo.Object, error) {
 }
 
 // timesParse reads a time by its layout. A zone that has only a name counts as UTC: what it means depends on the host.
-func timesParse(_ *pass, args []tengo.Object) (tengo.Object, error) {
+func timesParse(p *pass, args []tengo.Object) (tengo.Object, error) {
 	layout, ok1 := args[0].(*tengo.String)
 	text, ok2 := args[1].(*tengo.String)
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("times.parse takes two strings")
 	}
+	if err := p.burn(int64(len(layout.Value)+len(text.Value)) / 4); err != nil {
+		return nil, err
+	}
 	at, err := time.ParseInLocation(layout.Value, text.Value, time.UTC)
 	if err != nil {
-		return &tengo.Error{Value: &tengo.String{Value: err.Error()}}, nil
+		why := err.Error() // with both of them in it
+		return &tengo.Error{Value: &tengo.String{Value: why}}, p.keep(len(why))
 	}
 	return &tengo.Time{Value: at.UTC()}, nil
 }

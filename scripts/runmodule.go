@@ -71,16 +71,24 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 
 // runLog writes its arguments, with spaces between. A text of several lines becomes several.
 func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
-	texts := make([]string, len(args))
+	var b strings.Builder
 	for i, arg := range args {
 		text, err := p.shownText(arg)
 		if err != nil {
 			return nil, err
 		}
-		texts[i] = text
+		if b.Len()+len(text) > maxString {
+			return nil, tengo.ErrStringLimit
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(text)
 	}
-	text := strings.TrimSuffix(strings.Join(texts, " "), "\n")
-	for line := range strings.SplitSeq(text, "\n") {
+	if err := p.keep(b.Len()); err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		switch {
 		case len(p.logs) < MaxLogLines-1:
 			p.logs = append(p.logs, shown(line))
@@ -93,15 +101,31 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 
 // shown makes a line of a text that a script chose: valid UTF-8, not too long, and nothing in it that a terminal would act on.
 func shown(text string) string {
-	if len(text) > MaxLogLine {
-		text = strings.ToValidUTF8(text[:MaxLogLine], "") + " …"
+	start := clipped(text)
+	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
+	if len(start) < len(text) || len(clean) > MaxLogLine { // what is shown instead is longer
+		return clipped(clean) + cutOff
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+	return clean
+}
+
+// cutOff ends a text whose rest was cut off.
+const cutOff = " …"
+
+// clipped returns the first MaxLogLine bytes of a text.
+func clipped(text string) string {
+	if len(text) <= MaxLogLine {
+		return text
+	}
+	return strings.ToValidUTF8(text[:MaxLogLine], "")
+}
+
+// visible replaces what a terminal would act on.
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\t' {
+		return utf8.RuneError
+	}
+	return r
 }
 
 // runOutput adds to what the run hands out; a key that is there gets the new value.
@@ -110,7 +134,7 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("run.output takes a map, not a %s", args[0].TypeName())
 	}
-	var e encoder // which knows what is a value
+	e := encoder{pass: p, plain: true} // which knows what is a value
 	if err := e.object(args[0], 0); err != nil {
 		if err == errArguments {
 			err = errOutput
@@ -118,9 +142,6 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, within("the output", err)
 	}
 	if err := p.keep(4 * len(e.buf)); err != nil {
-		return nil, err
-	}
-	if err := plain(args[0], "the output"); err != nil {
 		return nil, err
 	}
 	if p.output == nil && len(m) > 0 {
@@ -134,31 +155,6 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 }
 
 var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have %d bytes", MaxResult)
-
-// plain returns an error if o holds a handle, which means nothing outside of its run, or a secret.
-func plain(o tengo.Object, path string) error {
-	switch o := o.(type) {
-	case *handle:
-		return fmt.Errorf("%s is %s, a handle; read one of its fields", path, o)
-	case *secret:
-		return fmt.Errorf("%s is a secret: %w", path, o.misused())
-	}
-	if list, ok := elementsOf(o); ok {
-		for i, e := range list {
-			if err := plain(e, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
-		}
-	}
-	if m, ok := pairsOf(o); ok {
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			if err := plain(m[key], path+"."+key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 // runFail ends the script.
 func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -184,11 +180,16 @@ func (r *record) IsFalsy() bool    { return len(r.fields) == 0 }
 func (r *record) CanIterate() bool { return true }
 
 func (r *record) Iterate() tengo.Iterator {
-	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))}
+	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))} // of a few: parameters are declared
 }
 
 // IndexGet returns a field.
 func (r *record) IndexGet(index tengo.Object) (tengo.Object, error) {
+	o, err := r.field(index)
+	return o, throw(err)
+}
+
+func (r *record) field(index tengo.Object) (tengo.Object, error) {
 	key, ok := index.(*tengo.String)
 	if !ok {
 		return nil, tengo.ErrInvalidIndexType

@@ -30,7 +30,7 @@ func (u *unknown) Equals(tengo.Object) bool { panic(u.here("a comparison")) }
 func (u *unknown) CanIterate() bool         { panic(u.here("the number of rounds")) }
 func (u *unknown) Copy() tengo.Object       { return u }
 
-// BinaryOp is that of x++ and x--: everything else that has operators is a native.
+// BinaryOp is that of x--: everything else that has operators is a native.
 func (u *unknown) BinaryOp(_ token.Token, right tengo.Object) (tengo.Object, error) {
 	if _, ok := right.(*tengo.Int); !ok {
 		return nil, u.here("the result of an operator")
@@ -177,7 +177,9 @@ func wholeParts(op *catalog.Operation) treatment {
 var treatments = map[string]treatment{
 	nativeDecide:  ends("the condition"),
 	nativeIterate: ends("the number of rounds"),
+	nativeWeigh:   carries,
 	nativeIndex:   ends("the key or index"),
+	nativeElement: func(p *planning, args []tengo.Object) (*unknown, error) { return ends("the key or index")(p, args[1:]) },
 	nativeSpread:  ends("the number of arguments"),
 	nativeSlice:   flat,
 	nativeAdd: func(p *planning, args []tengo.Object) (*unknown, error) {

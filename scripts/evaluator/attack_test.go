@@ -2,77 +2,179 @@ package evaluator_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/scripts"
 	"writ/scripts/evaluator"
 )
 
-// TestAttacks runs scripts that would take all memory, all time or the whole process if Tengo were left alone. Each must end as its own
-// failure, with the code it names and a position, in a child that lives on: so within the CPU time and memory of one. So must its plan, or
-// it goes as far as values are known.
+// What an attack may cost.
+const (
+	attackCPU    = 2500 * time.Millisecond // of the child, for a pass or a plan of it
+	attackMemory = 300 << 20               // bytes of the child at its worst, over its whole life
+	afterCPU     = time.Second             // of the child, for the honest script that comes next
+	attackHeap   = 8 << 20                 // bytes that this process may have more after all attacks
+)
+
+// attack is a script that would take all memory, all time or the whole process if Tengo were left alone.
+type attack struct {
+	name    string
+	bundle  scripts.Bundle
+	journal []scripts.Entry
+	want    writ.Code
+}
+
+// TestAttacks runs every attack. Each must end as its own failure, with the code it names and a position, within the CPU time and the
+// memory of one child that lives on and gives the next script its right answer; the process that asks for the passes stays as it was. So
+// must its plan, or it goes as far as values are known.
 func TestAttacks(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../testdata/attacks/*.tengo")
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d attacks, %v", len(files), err)
+	all := append(attackFiles(t), attackBundles()...)
+	const workers = 2
+	pools := [workers]*evaluator.Pool{newPool(t, 1), newPool(t, 1)}
+	for _, pool := range pools {
+		pool.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+		finish(t, pool, bundle(facts))
 	}
-	const children = 2
-	pool := newPool(t, children)
-	queue := make(chan string, len(files))
-	for _, file := range files {
-		queue <- file
+	before := measure(t)
+	queue := make(chan attack, len(all))
+	for _, a := range all {
+		queue <- a
 	}
 	close(queue)
 	var group sync.WaitGroup
-	for range children {
+	for _, pool := range pools {
 		group.Go(func() {
-			for file := range queue {
-				if err := attack(t, pool, file); err != nil {
-					t.Errorf("%s: %v", filepath.Base(file), err)
+			for a := range queue {
+				if err := a.run(t, pool); err != nil {
+					t.Errorf("%s: %v", a.name, err)
 				}
 			}
 		})
 	}
 	group.Wait()
-	finish(t, pool, bundle(facts))
+	after := measure(t)
+	if after.heap > before.heap+attackHeap || after.goroutines > before.goroutines || after.files > before.files {
+		t.Errorf("this process has %+v after the attacks, and had %+v before", after, before)
+	}
+	t.Logf("%d attacks; children took %d and %d MiB; this process: %+v before, %+v after", len(all), peakOf(pools[0])>>20, peakOf(pools[1])>>20, before, after)
 }
 
-func attack(t *testing.T, pool *evaluator.Pool, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
+// attackFiles reads the attacks that are one file. The first line of each says how it must end.
+func attackFiles(t *testing.T) []attack {
+	files, err := filepath.Glob("../testdata/attacks/*.tengo")
+	if err != nil || len(files) < 170 {
+		t.Fatalf("%d attacks, %v", len(files), err)
 	}
-	name := filepath.Base(file)
-	first, _, _ := strings.Cut(string(text), "\n")
-	want := writ.Code(strings.TrimPrefix(first, "// want: "))
+	var all []attack
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		first, _, _ := strings.Cut(string(text), "\n")
+		all = append(all, attack{
+			name: name, bundle: scripts.Bundle{Main: scripts.Source{Name: name, Text: text}},
+			want: writ.Code(strings.TrimPrefix(first, "// want: ")),
+		})
+	}
+	return all
+}
+
+func (a attack) run(t *testing.T, pool *evaluator.Pool) error {
 	inputs := everything
 	inputs.MaxCalls = scripts.MaxCalls
-	inputs.Allow = []string{"node.ping", "volume.create", "container.exec", "machine.create"}
-	bundle := scripts.Bundle{Main: scripts.Source{Name: name, Text: text}}
-	plan, err := pool.Plan(t.Context(), bundle, inputs)
+	inputs.Allow = []string{"node.ping", "node.facts", "volume.create", "container.exec", "machine.create"}
+	used := cpuOf(pool)
+	plan, err := pool.Plan(t.Context(), a.bundle, inputs)
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	if plan.Horizon == nil && (plan.Failure == nil || plan.Failure.Code != want) {
+	if plan.Horizon == nil && (plan.Failure == nil || plan.Failure.Code != a.want) {
 		return fmt.Errorf("its plan is complete, failure %v", plan.Failure)
 	}
-	o, err := pool.Pass(t.Context(), bundle, inputs, nil)
+	if used = cpuOf(pool) - used; used > attackCPU {
+		return fmt.Errorf("its plan took %v of CPU time", used)
+	}
+	used = cpuOf(pool)
+	o, err := pool.Pass(t.Context(), a.bundle, inputs, a.journal)
 	if err != nil {
 		return err
 	}
-	if o.Status != scripts.Failed || o.Failure.Code != want {
-		return fmt.Errorf("%s %+v, want %s", o.Status, o.Failure, want)
+	used, next := cpuOf(pool)-used, cpuOf(pool)
+	if o.Status != scripts.Failed || o.Failure.Code != a.want {
+		return fmt.Errorf("%s %+v, want %s", o.Status, o.Failure, a.want)
 	}
-	for _, position := range append(o.Failure.Trace, o.Failure.Position) {
-		if strings.HasPrefix(position, name+":") {
-			return nil
+	if used > attackCPU {
+		return fmt.Errorf("it took %v of CPU time", used)
+	}
+	if peak := peakOf(pool); peak > attackMemory {
+		return fmt.Errorf("its child has taken %d MiB", peak>>20)
+	}
+	passes := finish(t, pool, bundle(facts))
+	if next = cpuOf(pool) - next; len(passes) != 3 || passes[2].Status != scripts.Completed || next > afterCPU {
+		return fmt.Errorf("the next script took %d passes and %v of CPU time and ended %+v", len(passes), next, passes[len(passes)-1])
+	}
+	if len(o.Failure.Message) > scripts.MaxLogLine+8 {
+		return fmt.Errorf("its message has %d bytes", len(o.Failure.Message))
+	}
+	places := append(o.Failure.Trace, o.Failure.Position)
+	if a.want == writ.CodeScriptInvalid {
+		places = []string{o.Failure.Message} // the compiler's, which begins with the place
+	}
+	for _, place := range places {
+		for _, source := range append(a.bundle.Modules, a.bundle.Main) {
+			if strings.HasPrefix(place, source.Name+":") {
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("it failed at %q (%q), which is not in the script", o.Failure.Position, o.Failure.Trace)
+}
+
+// cpuOf returns the CPU time of the one child of a pool, 0 if it has none that waits for work.
+func cpuOf(pool *evaluator.Pool) time.Duration {
+	for _, child := range pool.Idle() {
+		return evaluator.CPUOf(child.Pid)
+	}
+	return 0
+}
+
+// peakOf returns the most memory that the one child of a pool had resident.
+func peakOf(pool *evaluator.Pool) int64 {
+	for _, child := range pool.Idle() {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child.Pid))
+		_, text, _ := strings.Cut(string(status), "VmHWM:")
+		kib, _ := strconv.ParseInt(strings.Fields(text + " 0")[0], 10, 64)
+		return kib << 10
+	}
+	return 0
+}
+
+// footprint is what a process keeps.
+type footprint struct {
+	heap              uint64
+	goroutines, files int
+}
+
+func measure(t *testing.T) footprint {
+	for range 3 { // what is pooled goes in the second round
+		runtime.GC()
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return footprint{heap: memory.HeapInuse, goroutines: runtime.NumGoroutine(), files: len(files)}
 }
