@@ -71,6 +71,7 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 		return c, err
 	}
 	args, _ := marked(p.Args).(map[string]any)
+	args = op.Args.NameSecrets(args)
 	isHandle := func(v any) (writ.ResourceKind, bool) {
 		n, ok := refIn(v)
 		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {

@@ -33,12 +33,22 @@ type orderFlags struct {
 	deadline    time.Duration
 	maxCalls    int
 	destructive bool
+	plan        string
 }
 
 // Defaults of what is signed.
 const defaultDeadline = time.Hour
 
 func (o *orderFlags) add(a *app, c *cobra.Command) {
+	o.addTask(a, c)
+	f := c.Flags()
+	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
+	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
+	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
+}
+
+// addTask adds the flags that decide what is done.
+func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	o.own.add(c)
 	f := c.Flags()
 	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
@@ -46,8 +56,6 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&o.datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes, and the revision it was planned against: NAME@BASE")
-	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
-	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
 	f.BoolVar(&o.destructive, "destructive", false, "what the script deletes or overwrites is meant to be")
 	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {

@@ -73,6 +73,11 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
+	if o.plan != "" {
+		if err := order.Bind(ctx, roster, o.plan); err != nil {
+			return nil, err
+		}
+	}
 	return order.Payload(roster, signer, time.Now())
 }
 

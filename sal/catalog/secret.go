@@ -121,6 +121,18 @@ func textOf(v any, values map[Secret]string) Text {
 	return t
 }
 
+// NameSecrets returns a copy of args in which every secret that has the form in which it travels is a Secret, as Check knows it: the reverse
+// of what ReplaceHandles does to secrets.
+func (s Schema) NameSecrets(args map[string]any) map[string]any {
+	named, _ := s.rewrite(args, func(f *Field, v any) (any, error) { // cannot fail: this does not
+		if name, ok := secretOf(v); ok && f.Type == String {
+			return name, nil
+		}
+		return v, nil
+	})
+	return named
+}
+
 // Secrets returns the secrets that args name, in their form, each once and sorted.
 func (s Schema) Secrets(args map[string]any) []Secret {
 	if !s.takesSecrets() {

@@ -19,7 +19,8 @@ type Order struct {
 	Expires     time.Duration // from now
 	Deadline    time.Duration // from acceptance
 	MaxCalls    int
-	Destructive bool // what the script destroys is meant to be destroyed
+	Destructive bool        // what the script destroys is meant to be destroyed
+	PlanDigest  writ.Digest // of the plan that the run is bound to, zero if to none; see Bind
 }
 
 // Payload returns the text to sign for an order, by a principal who knows a roster.
@@ -52,6 +53,7 @@ func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([
 		Destructive: o.Destructive && o.Script.Report.Destructive,
 		MaxCalls:    o.MaxCalls,
 		Params:      params,
+		Plan:        o.PlanDigest,
 		Script:      identity.File(o.Script.Bundle.Main),
 	}
 	for _, m := range o.Script.Bundle.Modules {

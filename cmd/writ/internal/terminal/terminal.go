@@ -28,10 +28,11 @@ type Terminal struct {
 	Quiet  bool // no progress; errors are shown all the same
 
 	interactive bool
+	painted     bool // Out shows colours
 	styles      styles
 }
 
-type styles struct{ bad, hint, good lipgloss.Style }
+type styles struct{ bad, hint, good, changed, dim lipgloss.Style }
 
 // New returns the terminal of a process. environ is as os.Environ gives it.
 func New(in, out, err *os.File, environ []string) *Terminal {
@@ -42,10 +43,13 @@ func New(in, out, err *os.File, environ []string) *Terminal {
 	if !t.interactive || variable(environ, "NO_COLOR") != "" {
 		w.Profile = colorprofile.NoTTY
 	}
+	t.painted = t.interactive && colorprofile.Detect(out, environ) >= colorprofile.ANSI
 	t.styles = styles{
-		bad:  lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red),
-		hint: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Cyan),
-		good: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Green),
+		bad:     lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red),
+		hint:    lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Cyan),
+		good:    lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Green),
+		changed: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Yellow),
+		dim:     lipgloss.NewStyle().Faint(true),
 	}
 	return t
 }
@@ -79,6 +83,25 @@ func (t *Terminal) progress(mark, format string, args ...any) {
 	if !t.Quiet {
 		fmt.Fprintf(t.Err, "%s%s\n", mark, CleanLines(fmt.Sprintf(format, args...)))
 	}
+}
+
+// Tone is what a piece of data means to a person, for Paint.
+type Tone string
+
+// The tones.
+const (
+	Good    Tone = "good"
+	Changed Tone = "changed"
+	Bad     Tone = "bad"
+	Dim     Tone = "dim"
+)
+
+// Paint returns a piece of data in the colour of its tone, or as it is where data is not shown in colours. It is clean already.
+func (t *Terminal) Paint(tone Tone, s string) string {
+	if !t.painted || s == "" {
+		return s
+	}
+	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim}[tone].Render(s)
 }
 
 // Warn shows what may become a problem, Quiet or not.

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// Plan plans the script of an order. Without a roster nothing is known of its datacenter.
+func (o Order) Plan(ctx context.Context, roster *identity.Roster) (scripts.Plan, error) {
+	params, err := o.Script.Report.Params.Fill(o.Params)
+	if err != nil {
+		return scripts.Plan{}, err
+	}
+	in := scripts.Inputs{
+		Params: params, Project: o.Project.Name, Datacenter: o.Datacenter, Allow: o.Script.Report.Operations, MaxCalls: o.MaxCalls,
+	}
+	if roster != nil {
+		if d := roster.Datacenter(o.Datacenter); d != nil {
+			in.DatacenterName = d.Name
+		}
+	}
+	plan, err := scripts.PlanOf(ctx, o.Script.Bundle, in)
+	if err != nil {
+		return plan, fmt.Errorf("plan the script: %w", err)
+	}
+	return plan, nil
+}
+
+// MinPlanDigits is how many hex digits of a plan's digest are enough to name it.
+const MinPlanDigits = 12
+
+// Bind binds the order to the plan that a person has seen: named is its digest, or how that begins. It is PLAN_MISMATCH if the script
+// plans in another way.
+func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string) error {
+	digits := strings.ToLower(strings.TrimSpace(named))
+	if len(digits) < MinPlanDigits || len(digits) > 2*len(writ.Digest{}) || strings.Trim(digits, "0123456789abcdef") != "" {
+		return writ.Errorf(writ.CodeUsage, "--plan %q: that is no digest of a plan", named).
+			WithHint("it is the 64 hex digits that `writ plan` shows, or at least the first %d of them", MinPlanDigits)
+	}
+	plan, err := o.Plan(ctx, roster)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(plan.Digest.String(), digits) {
+		seen := fmt.Sprintf("%d calls", len(plan.Calls))
+		if plan.Horizon != nil {
+			seen += " as far as can be seen"
+		}
+		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen, digits).
+			WithHint("the script, a module, a parameter, the project or the datacenter is another one than in the plan; `writ plan` shows what would be done now")
+	}
+	o.PlanDigest = plan.Digest
+	return nil
+}
+
+// maxProposal bounds what one request of a preview may have, in bytes: it travels on in one frame of the link.
+const maxProposal = 1<<20 - 8<<10
+
+// Preview asks the datacenter of an order what its plan would do. newest says that the order's deployment is meant as it is now, whatever
+// its revision.
+func (c *Client) Preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
+	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: o.Destructive, Calls: plan.Proposed()}
+	if p.Deployment != "" && !newest {
+		p.Base = &o.Deployment.Base
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return writ.Preview{}, fmt.Errorf("encode the plan: %w", err)
+	}
+	if len(body) > maxProposal {
+		return writ.Preview{}, writ.Errorf(writ.CodeTooLarge, "the plan has %d bytes; a datacenter is asked about at most %d", len(body), maxProposal)
+	}
+	preview, err := api.Answer[writ.Preview](c.API.PreviewPlan(ctx, string(o.Datacenter), body))
+	if err == nil && len(preview.Calls) != len(plan.Calls) {
+		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for %d calls of %d", len(preview.Calls), len(plan.Calls))
+	}
+	return preview, err
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+	"writ/sal/catalog"
+	"writ/scripts"
+)
+
+// planFlags say what is to be planned, and how far.
+type planFlags struct {
+	order    orderFlags
+	offline  bool
+	exitCode bool
+}
+
+func (a *app) planCommand() *cobra.Command {
+	var p planFlags
+	c := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Show what a script would do, before it is signed",
+		Long: `Evaluates a script without running anything: the calls that it makes, with their arguments. What only results will tell is
+shown as (known after …); where the script decides by such a value what to do next, the plan ends and says so.
+
+If a datacenter can be asked, it says for each call what that would do as things are now: + create, ~ change, - delete,
+= leave alone or look at, ? not known yet, ! refused. It also says where, and which resources of the deployment the script
+does not name. Nothing is reserved or recorded.
+
+A run can be bound to its plan: writ submit FILE --plan DIGEST. It is stopped before the first call that is not in it.
+
+With --exit-code the command ends with 0 if nothing would change and with 7 if something would, or may: also if the plan ends
+before the script does, or if no datacenter could be asked. A plan that would fail ends with 1 in any case.`,
+		Example: `  writ plan web.tengo -p count=3
+  writ plan web.tengo --offline -o json
+  writ plan web.tengo --deployment web --exit-code
+  writ submit web.tengo --plan $(writ plan web.tengo -o name)`,
+		Args: exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), args[0], &p) },
+	}
+	p.order.addTask(a, c)
+	c.Flags().BoolVar(&p.offline, "offline", false, "ask no coordinator: plan without a datacenter")
+	c.Flags().BoolVar(&p.exitCode, "exit-code", false, "end with 7 if something would change")
+	return c
+}
+
+// planned is a plan with what is known of its effects; the form of -o json.
+type planned struct {
+	Script     string `json:"script"`
+	Project    string `json:"project"`
+	Datacenter string `json:"datacenter,omitempty"` // name
+	scripts.Plan
+	Preview *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
+	Unasked string        `json:"unasked,omitempty"` // why none was
+	// Summary counts the calls by what they would do; without a preview it has "planned" alone.
+	Summary map[string]int `json:"summary"`
+	// Changes is false if it is sure that nothing would change.
+	Changes bool   `json:"changes"`
+	Next    string `json:"next,omitempty"` // the command that runs exactly this
+}
+
+func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
+	script, err := a.readScript(path, p.order.own)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	view, err := a.makePlan(ctx, c, script, p)
+	if err != nil {
+		return err
+	}
+	err = a.Print(terminal.View{Data: view, Names: []string{view.Digest.String()}, Text: func(wide bool) string {
+		return (&planText{Terminal: a.Terminal, planned: view, wide: wide}).String()
+	}})
+	if err != nil {
+		return err
+	}
+	if failed := view.failed(); failed != nil {
+		return failed
+	}
+	if p.exitCode && view.Changes {
+		return &terminal.ExitError{Exit: writ.ExitPlanChanges}
+	}
+	return nil
+}
+
+// makePlan plans the script and asks its datacenter about the plan, if it can.
+func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Script, p *planFlags) (*planned, error) {
+	roster, unasked, err := a.rosterToPlan(ctx, c, p.offline)
+	if err != nil {
+		return nil, err
+	}
+	order, err := a.orderToPlan(ctx, c, roster, script, &p.order, p.offline)
+	if err != nil {
+		return nil, err
+	}
+	view := &planned{Script: script.Path, Project: order.Project.Name, Unasked: unasked}
+	if view.Plan, err = order.Plan(ctx, roster); err != nil {
+		return nil, err
+	}
+	if roster != nil {
+		if d := roster.Datacenter(order.Datacenter); d != nil {
+			view.Datacenter = d.Name
+		}
+	}
+	if unasked == "" {
+		preview, err := c.Preview(ctx, order, &view.Plan, !strings.Contains(p.order.deployment, "@"))
+		switch {
+		case err == nil:
+			view.Preview = &preview
+		case slices.Contains(noPreview, writ.CodeOf(err)):
+			view.Unasked = writ.AsError(err).Message
+		default:
+			return nil, err
+		}
+	}
+	view.conclude()
+	if view.failed() == nil {
+		view.Next = a.nextCommand(view, &p.order)
+	}
+	return view, nil
+}
+
+// noPreview are the reasons for which a plan is shown without what its datacenter says of it.
+var noPreview = []writ.Code{writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge}
+
+// rosterToPlan returns the roster to plan by, nil if there is none, and why nobody is to be asked for a preview.
+func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
+	switch {
+	case c.Context.Cluster == "":
+		return nil, "no cluster is configured", nil
+	case offline:
+		roster, err = c.Rosters.Latest()
+		return roster, "--offline", err
+	}
+	roster, err = a.roster(ctx, c)
+	if writ.CodeOf(err) == writ.CodeUnreachable {
+		return nil, writ.AsError(err).Message, nil
+	}
+	return roster, "", err
+}
+
+// orderToPlan is the order that would be signed, as far as it can be known without a roster.
+func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags, offline bool) (client.Order, error) {
+	if roster != nil && !(offline && o.datacenter == anyDatacenter) {
+		return a.order(ctx, c, roster, script, o)
+	}
+	order := client.Order{Script: script, MaxCalls: o.maxCalls, Destructive: o.destructive}
+	var err error
+	if order.Params, err = o.readParams(script.Report.Params); err != nil {
+		return order, err
+	}
+	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
+		return order, err
+	}
+	order.Project.Name = c.Context.Project
+	if order.Project.Name == "" {
+		order.Project.Name = client.DefaultProject
+	}
+	return order, nil
+}
+
+// conclude counts what the calls would do.
+func (p *planned) conclude() {
+	p.Summary = make(map[string]int)
+	p.Changes = p.Horizon != nil
+	for i := range p.Calls {
+		action := p.action(i)
+		p.Changes = p.Changes || action.Changes() || action == writ.ActionRefused
+		if p.Preview == nil {
+			p.Summary["planned"]++
+		} else {
+			p.Summary[string(action)]++
+		}
+	}
+}
+
+// action is what a call would do. Without a preview only what no datacenter could change is known.
+func (p *planned) action(i int) writ.Action {
+	if p.Preview != nil {
+		return p.Preview.Calls[i].Action
+	}
+	op, _ := catalog.Lookup(p.Calls[i].Operation)
+	switch {
+	case op.Effect == catalog.Find, op.Effect == catalog.Look && op.Repeat == catalog.Safe:
+		return writ.ActionRead
+	case op.Effect == catalog.Remove:
+		return writ.ActionDelete
+	}
+	return writ.ActionUnknown
+}
+
+// failed is the error of a plan that would not succeed, nil if it may.
+func (p *planned) failed() error {
+	if f := p.Failure; f != nil {
+		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
+		e.Hint = f.Hint
+		if f.Position != "" {
+			e.Message += "\n  at " + f.Position
+		}
+		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+	}
+	if p.Preview == nil {
+		return nil
+	}
+	if e := p.Preview.Refused; e != nil {
+		return writ.Errorf(e.Code, "the script would not be accepted: %s", e.Message).WithHint("%s", e.Hint)
+	}
+	var refused []*writ.PreviewedCall
+	for i := range p.Preview.Calls {
+		if c := &p.Preview.Calls[i]; c.Action == writ.ActionRefused && c.Error != nil && !p.handled(c.Seq) {
+			refused = append(refused, c)
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	first := refused[0]
+	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
+	if more := len(refused) - 1; more > 0 {
+		e = writ.Errorf(first.Error.Code, "%s would fail, %s first: %s", count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
+	}
+	e.Hint = first.Error.Hint
+	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+}
+
+// handled reports whether the script may take the failure of a call as a value: where the plan ends the script may look at it.
+func (p *planned) handled(seq int) bool {
+	return p.Horizon != nil && slices.Contains(p.Horizon.After, seq)
+}
+
+// title names a call: "3 machine.create web-0".
+func (p *planned) title(seq int) string {
+	c := p.Calls[seq-1]
+	name := ""
+	if c.Name != nil {
+		name = p.Describe(c.Name)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, name))
+}
+
+// nextCommand is the command that signs and hands in exactly what was planned.
+func (a *app) nextCommand(p *planned, o *orderFlags) string {
+	words := []string{"writ", "submit", p.Script}
+	add := func(flag string, values ...string) {
+		for _, v := range values {
+			words = append(words, flag, v)
+		}
+	}
+	add("-p", o.params...)
+	if o.paramsFile != "" {
+		add("--params", o.paramsFile)
+	}
+	add("--module", o.own.words...)
+	if a.flags.project != "" {
+		add("--project", a.flags.project)
+	}
+	switch {
+	case o.datacenter != "" && p.Datacenter != "":
+		add("--dc", p.Datacenter)
+	case o.datacenter != "":
+		add("--dc", o.datacenter)
+	}
+	switch {
+	case o.deployment != "" && p.Preview != nil && !strings.Contains(o.deployment, "@"):
+		add("--deployment", fmt.Sprintf("%s@%d", o.deployment, p.Preview.Revision))
+	case o.deployment != "":
+		add("--deployment", o.deployment)
+	}
+	if o.maxCalls != scripts.MaxCalls {
+		add("--max-calls", fmt.Sprint(o.maxCalls))
+	}
+	if o.destructive {
+		words = append(words, "--destructive")
+	}
+	add("--plan", p.Digest.String()[:shownDigits])
+	for i, w := range words {
+		words[i] = shellWord(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// shownDigits is how much of a digest stands in a command: as many that no two plans of a person's life have the same.
+const shownDigits = 16
+
+// shellWord quotes a word so that a shell takes it as it is.
+func shellWord(w string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=@:,+%", r)
+	}
+	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !safe(r) }) {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/sal/catalog"
+	"writ/scripts"
+)
+
+// planText shows a plan to a person: what happens first, then what is known of it, then what is not.
+type planText struct {
+	*terminal.Terminal
+	*planned
+	wide bool
+	b    strings.Builder
+}
+
+// planMark is how an action is shown.
+type planMark struct {
+	symbol string
+	tone   terminal.Tone
+	count  string // after a number: "2 to create"
+}
+
+var marks = map[writ.Action]planMark{
+	writ.ActionCreate:    {"+", terminal.Good, "to create"},
+	writ.ActionUpdate:    {"~", terminal.Changed, "to update"},
+	writ.ActionAct:       {"~", terminal.Changed, "to carry out"},
+	writ.ActionDelete:    {"-", terminal.Bad, "to delete"},
+	writ.ActionUnknown:   {"?", terminal.Changed, "not known yet"},
+	writ.ActionUnchanged: {"=", terminal.Dim, "unchanged"},
+	writ.ActionRead:      {"=", terminal.Dim, "to look at"},
+	writ.ActionRefused:   {"!", terminal.Bad, "refused"},
+	writ.ActionUnreached: {" ", terminal.Dim, "not reached"},
+}
+
+// actions are all actions in the order in which they are counted.
+var actions = []writ.Action{
+	writ.ActionCreate, writ.ActionUpdate, writ.ActionAct, writ.ActionDelete, writ.ActionUnknown, writ.ActionUnchanged, writ.ActionRead,
+	writ.ActionRefused, writ.ActionUnreached,
+}
+
+// String writes the whole plan.
+func (t *planText) String() string {
+	t.head()
+	width := 0
+	for _, c := range t.Calls {
+		width = max(width, utf8.RuneCountInString(terminal.Clean(t.title(c.Seq))))
+	}
+	for i := range t.Calls {
+		t.call(i, min(width, 48))
+	}
+	t.said()
+	t.beyond()
+	t.kept()
+	t.end()
+	return t.b.String()
+}
+
+func (t *planText) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
+
+func (t *planText) head() {
+	where := "in project " + t.Project
+	if t.Datacenter != "" {
+		where = "in " + t.Datacenter + ", project " + t.Project
+	}
+	t.line("%s %s", terminal.Clean(t.Script), terminal.Clean(where))
+	if t.Preview == nil {
+		t.line("planned without a datacenter: %s", terminal.Clean(t.Unasked))
+	} else if t.Preview.Reason != "" {
+		t.line("its run %s", terminal.Clean(t.Preview.Reason))
+	}
+	t.line("")
+}
+
+// call shows one call: what, where, from which line, and what with.
+func (t *planText) call(i, width int) {
+	c, action := &t.Calls[i], t.action(i)
+	m := marks[action]
+	var preview writ.PreviewedCall
+	if t.Preview != nil {
+		preview = t.Preview.Calls[i]
+	}
+	title := terminal.Clean(t.title(c.Seq))
+	pad := strings.Repeat(" ", max(width-utf8.RuneCountInString(title), 0))
+	where := ""
+	if preview.NodeName != "" {
+		where = "  on " + nodeName(writ.Call{NodeName: preview.NodeName, Driver: preview.Driver, Simulated: preview.Simulated})
+	}
+	if action == writ.ActionUnchanged || action == writ.ActionRead || action == writ.ActionUnreached {
+		title = t.Paint(terminal.Dim, title)
+	}
+	t.line("%s %s%s%s", t.Paint(m.tone, m.symbol), title, pad, t.Paint(terminal.Dim, terminal.Clean(where+"  "+c.Position)))
+	t.why(&preview)
+	t.fields(c, &preview)
+	settled := slices.Contains([]writ.Action{writ.ActionUnchanged, writ.ActionRead, writ.ActionUnreached, writ.ActionRefused}, action)
+	if t.wide || len(preview.Fields) == 0 && !settled {
+		t.arguments(c)
+	}
+}
+
+// why says what a person must know of a call besides what it does.
+func (t *planText) why(p *writ.PreviewedCall) {
+	switch {
+	case p.Error != nil:
+		t.line("      %s %s", t.Paint(terminal.Bad, terminal.Clean(string(p.Error.Code)+":")), terminal.Clean(p.Error.Message))
+		if p.Error.Hint != "" {
+			t.line("      %s", terminal.Clean(p.Error.Hint))
+		}
+	case p.Reason != "" && (p.Waits || t.wide || p.NodeName == ""):
+		t.line("      %s", terminal.Clean(p.Reason))
+	}
+	if p.Waits || p.Error != nil {
+		for _, n := range p.Nodes {
+			t.line("      not %s: it %s", terminal.Clean(n.Name), terminal.Clean(n.Reason))
+		}
+	}
+}
+
+// fields shows what a call changes of what there is.
+func (t *planText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
+	for _, f := range p.Fields {
+		from := "(not given)"
+		if len(f.From) > 0 {
+			var v api.Values // numbers stay exact
+			if json.Unmarshal([]byte(`{"v":`+string(f.From)+`}`), &v) == nil {
+				from = t.short(v["v"])
+			}
+		}
+		t.line("      %s: %s → %s", terminal.Clean(f.Field), from, t.short(c.Args[f.Field]))
+	}
+}
+
+// arguments shows what a call is made with. What is as it would be without saying so is shown only to those who want to see all.
+func (t *planText) arguments(c *scripts.PlannedCall) {
+	op, _ := catalog.Lookup(c.Operation)
+	for _, f := range op.Args {
+		v, given := c.Args[f.Name]
+		if !given || !t.wide && f.Default != nil && reflect.DeepEqual(v, f.Default) {
+			continue
+		}
+		t.line("      %s: %s", f.Name, t.short(v))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Options)) {
+		t.line("      %s: %s %s", terminal.Clean(name), t.short(c.Options[name]), t.Paint(terminal.Dim, "(option)"))
+	}
+}
+
+// mostShown bounds a value in a line.
+const mostShown = 120
+
+func (t *planText) short(v any) string {
+	text := terminal.Clean(t.Describe(v))
+	if utf8.RuneCountInString(text) > mostShown && !t.wide {
+		text = string([]rune(text)[:mostShown]) + "…"
+	}
+	return text
+}
+
+// said shows what the script writes.
+func (t *planText) said() {
+	if len(t.Logs) > 0 {
+		t.line("\nlog")
+		for _, l := range t.Logs {
+			t.line("  %s", terminal.Clean(l))
+		}
+	}
+	if len(t.Output) > 0 {
+		t.line("\noutput")
+		for _, name := range slices.Sorted(maps.Keys(t.Output)) {
+			t.line("  %s: %s", terminal.Clean(name), t.short(t.Output[name]))
+		}
+	}
+}
+
+// beyond says where the plan ends before the script does.
+func (t *planText) beyond() {
+	if h := t.Horizon; h != nil {
+		t.line("\nThe plan ends at %s: %s.", terminal.Clean(h.Position), terminal.Clean(h.Reason))
+		t.line("What the script does after that is not known before it runs.")
+	}
+}
+
+func (t *planText) kept() {
+	if t.Preview == nil || len(t.Preview.Kept) == 0 {
+		return
+	}
+	t.line("\nkept: the deployment has what the plan does not name")
+	for _, k := range t.Preview.Kept {
+		where := ""
+		if k.NodeName != "" {
+			where = " on " + k.NodeName
+		}
+		t.line("  %s", terminal.Clean(string(k.Kind)+" "+k.Name+where))
+	}
+	if t.Preview.KeptMore > 0 {
+		t.line("  and %d more", t.Preview.KeptMore)
+	}
+}
+
+// end shows what it all comes to, and what to type next.
+func (t *planText) end() {
+	t.line("\nplan %s", t.Digest)
+	t.line("%s", t.summary())
+	if t.Next != "" {
+		t.line("%s %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
+	}
+}
+
+// summary is "3 to create, 1 to update, 2 unchanged".
+func (t *planText) summary() string {
+	var parts []string
+	for _, action := range actions {
+		if n := t.Summary[string(action)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, marks[action].count))
+		}
+	}
+	if t.Preview == nil {
+		parts = []string{count(t.Summary["planned"], "call")}
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing to do"}
+	}
+	if t.Horizon != nil {
+		parts = append(parts, "and what comes after "+terminal.Clean(t.Horizon.Position))
+	}
+	return strings.Join(parts, ", ")
+}
