@@ -26,6 +26,7 @@ type Run struct {
 	Signer      string         `json:"signer"`
 	Script      string         `json:"script"`
 	Payload     Digest         `json:"payload"`
+	Plan        Digest         `json:"plan,omitzero"` // that it was signed with and is held to, zero if none
 	State       RunState       `json:"state"`
 	Reason      string         `json:"reason,omitempty"` // why it waits, in a sentence
 	Failure     *Failure       `json:"failure,omitempty"`

@@ -28,6 +28,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 			Script: v.Payload.Script.Name, Received: c.Now(), Expires: v.Payload.Expires,
 		},
 		ProjectName: v.Payload.ProjectName,
+		Plan:        v.Payload.Plan,
 		Signed:      signed,
 	}
 	if v.Payload.Deployment != (identity.Deployment{}) {

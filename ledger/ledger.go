@@ -116,6 +116,7 @@ type Incoming struct {
 	writ.Submission
 	ProjectName string
 	Deployment  string // as in the payload's header, "" for none
+	Plan        writ.Digest
 	Signed      []byte
 }
 

@@ -109,7 +109,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 	return &journal.Run{
 		Run: writ.Run{
 			ID: v.Run, Datacenter: s.Datacenter, Project: p.Project, ProjectName: p.ProjectName, Deployment: p.Deployment.Name,
-			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, State: writ.RunAccepted,
+			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, Plan: p.Plan, State: writ.RunAccepted,
 		},
 		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there

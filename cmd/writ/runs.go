@@ -244,6 +244,7 @@ func runText(v api.RunValues, datacenter string, wideTable, values bool) string 
 		{Title: "project", Value: r.ProjectName},
 		{Title: "deployment", Value: r.Deployment},
 		{Title: "signer", Value: r.Signer},
+		{Title: "plan", Value: planOf(r)},
 		{Title: "accepted", Value: clock(r.Accepted)},
 		{Title: "ended", Value: clock(r.Ended)},
 		{Title: "took", Value: tookRun(r)},
@@ -277,6 +278,14 @@ func runText(v api.RunValues, datacenter string, wideTable, values bool) string 
 		text += "\noutput\n" + outputText(r.Output)
 	}
 	return text
+}
+
+// planOf is the plan that a run is held to.
+func planOf(r api.Run) string {
+	if r.Plan.IsZero() {
+		return ""
+	}
+	return r.Plan.String()
 }
 
 func position(f *writ.Failure) string {

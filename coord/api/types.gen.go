@@ -389,7 +389,10 @@ type Run struct {
 	Output Values `json:"output,omitempty,omitzero"`
 
 	// Payload A SHA-256
-	Payload     Digest         `json:"payload"`
+	Payload Digest `json:"payload"`
+
+	// Plan the plan that it was signed with and is held to, if there is one
+	Plan        Digest         `json:"plan,omitempty,omitzero"`
 	Project     writ.ProjectID `json:"project"`
 	ProjectName string         `json:"project_name"`
 

@@ -70,7 +70,7 @@ func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored w
 func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
 	run := ledger.Run{
 		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
-			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload},
+			Deployment: in.Deployment, Signer: in.Signer, Script: in.Script, Payload: in.Payload, Plan: in.Plan},
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
