@@ -125,7 +125,7 @@ func textOf(v any, values map[Secret]string) Text {
 // of what ReplaceHandles does to secrets.
 func (s Schema) NameSecrets(args map[string]any) map[string]any {
 	named, _ := s.rewrite(args, func(f *Field, v any) (any, error) { // cannot fail: this does not
-		if name, ok := secretOf(v); ok && f.Type == String {
+		if name, ok := SecretOf(v); ok && f.Type == String {
 			return name, nil
 		}
 		return v, nil
