@@ -50,7 +50,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		}
 		run.Accepted = tx.Now
 		run.Deadline = tx.Now.Add(p.Deadline)
-		if added, err = tx.AddRun(run, signed); err != nil || !added {
+		if added, err = tx.AddRun(run, newest, signed); err != nil || !added {
 			return err
 		}
 		if err := knowsSecrets(tx, p); err != nil {

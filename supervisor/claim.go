@@ -15,8 +15,7 @@ import (
 type ground interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
-	Used() (map[writ.NodeID]writ.Capacity, error)
-	QueueDepths() (map[writ.NodeID]writ.QueueDepth, error)
+	Loads() (map[writ.NodeID]journal.Load, error)
 }
 
 var _ ground = (*journal.Tx)(nil)

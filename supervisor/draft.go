@@ -24,10 +24,9 @@ type draft struct {
 	seen []writ.PreviewedCall // one for each of plan
 	left int                  // of maxRounds
 
-	laid   map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
-	open   map[writ.ResourceID]writ.RunID        // what OpenCallOn answered
-	used   map[writ.NodeID]writ.Capacity
-	depths map[writ.NodeID]writ.QueueDepth
+	laid  map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
+	open  map[writ.ResourceID]writ.RunID        // what OpenCallOn answered
+	loads map[writ.NodeID]journal.Load          // with what is laid, without the open calls of the draft
 }
 
 var _ ground = (*draft)(nil)
@@ -42,10 +41,7 @@ func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
 		d.seen[i].Seq = i + 1
 	}
 	var err error
-	if d.used, err = tx.Used(); err != nil {
-		return nil, err
-	}
-	d.depths, err = tx.QueueDepths()
+	d.loads, err = tx.Loads()
 	return d, err
 }
 
@@ -73,27 +69,30 @@ func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 	return run, err
 }
 
-// Used implements ground.
-func (d *draft) Used() (map[writ.NodeID]writ.Capacity, error) {
-	used := maps.Clone(d.used)
+// Loads implements ground.
+func (d *draft) Loads() (map[writ.NodeID]journal.Load, error) {
+	loads := maps.Clone(d.loads)
 	for _, c := range d.turn.calls {
 		if !c.State.Ended() && c.Node != "" && !d.turn.claimed[c.Seq] {
-			used[c.Node] = used[c.Node].Plus(c.Need)
+			reserve(loads, c.Node, c.Need)
 		}
 	}
-	return used, nil
+	return loads, nil
 }
 
-// QueueDepths implements ground.
-func (d *draft) QueueDepths() (map[writ.NodeID]writ.QueueDepth, error) { return d.depths, nil }
+func reserve(loads map[writ.NodeID]journal.Load, node writ.NodeID, more writ.Capacity) {
+	l := loads[node]
+	l.Reserved = l.Reserved.Plus(more)
+	loads[node] = l
+}
 
 // lay puts what a resource is after a call over what the journal has.
 func (d *draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	if before != nil && before.Node != "" {
-		d.used[before.Node] = d.used[before.Node].Minus(before.Need)
+		reserve(d.loads, before.Node, writ.Capacity{}.Minus(before.Need))
 	}
 	if after != nil && after.Node != "" {
-		d.used[after.Node] = d.used[after.Node].Plus(after.Need)
+		reserve(d.loads, after.Node, after.Need)
 	}
 	d.laid[id] = after
 }

@@ -276,14 +276,14 @@ func (f *fleet) hasBacklog(id writ.NodeID) bool {
 	return m != nil && m.backlog
 }
 
-// changes returns the nodes that look different from what was told of them last. used is what is reserved on each.
-func (f *fleet) changes(used map[writ.NodeID]writ.Capacity) []writ.Node {
+// changes returns the nodes that look different from what was told of them last.
+func (f *fleet) changes(loads map[writ.NodeID]journal.Load) []writ.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var changed []writ.Node
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
 		m := f.nodes[id]
-		m.Used = used[id]
+		m.Used = loads[id].Reserved
 		now := m.Node.Node
 		now.LastBeat, m.told.LastBeat = time.Time{}, time.Time{}
 		if !reflect.DeepEqual(now, m.told) {

@@ -140,11 +140,7 @@ func (t *turn) placeCalls(g ground) error {
 
 // seats returns the nodes with what is free on them.
 func (t *turn) seats(g ground) ([]seat, error) {
-	used, err := g.Used()
-	if err != nil {
-		return nil, err
-	}
-	depths, err := g.QueueDepths()
+	loads, err := g.Loads()
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +149,8 @@ func (t *turn) seats(g ground) ([]seat, error) {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
-		d := depths[n.ID]
-		seats = append(seats, seat{n, n.Capacity.Minus(used[n.ID]), d.Planned + d.Queued + d.Running})
+		load := loads[n.ID]
+		seats = append(seats, seat{n, n.Capacity.Minus(load.Reserved), load.Open()})
 	}
 	return seats, nil
 }

@@ -11,8 +11,11 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxPrograms bounds the runs whose bundle is kept in memory, at most 512 KiB each; the others are read again for each pass.
-const maxPrograms = 256
+// Bounds of the programs that are kept in memory; the others are read again for each pass. The sources of one have 512 KiB at most.
+const (
+	maxPrograms     = 256
+	maxProgramBytes = 32 << 20
+)
 
 // program is what a pass of a run needs besides its journal.
 type program struct {
@@ -20,12 +23,14 @@ type program struct {
 	inputs scripts.Inputs
 	bound  writ.Digest   // of the plan that the run is bound to, zero if it is bound to none
 	plan   *scripts.Plan // that plan, once it was made
+	size   int           // of the payload that it is from, in bytes
 }
 
 // programs keeps the programs of active runs.
 type programs struct {
-	mu   sync.Mutex
-	kept map[writ.RunID]*program
+	mu    sync.Mutex
+	kept  map[writ.RunID]*program
+	bytes int // of kept
 }
 
 func newPrograms() *programs { return &programs{kept: make(map[writ.RunID]*program)} }
@@ -39,19 +44,29 @@ func (p *programs) get(id writ.RunID) *program {
 func (p *programs) put(id writ.RunID, program *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.drop(id)
 	for other := range p.kept { // any will do: it is read again when it is needed
-		if len(p.kept) < maxPrograms {
+		if len(p.kept) < maxPrograms && p.bytes+program.size <= maxProgramBytes {
 			break
 		}
-		delete(p.kept, other)
+		p.drop(other)
 	}
 	p.kept[id] = program
+	p.bytes += program.size
 }
 
 func (p *programs) forget(id writ.RunID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.kept, id)
+	p.drop(id)
+}
+
+// drop forgets a program. The caller holds the lock.
+func (p *programs) drop(id writ.RunID) {
+	if have := p.kept[id]; have != nil {
+		p.bytes -= have.size
+		delete(p.kept, id)
+	}
 }
 
 // program returns bundle and inputs of a run, from its signed payload.
@@ -79,6 +94,7 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
 			Secrets: payload.Secrets,
 		},
+		size: len(text),
 	}
 	s.programs.put(run.ID, p)
 	return p, nil

@@ -87,54 +87,84 @@ func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
 
 // adopt puts a verified roster into force. Open runs whose signer lost the right are cancelled.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
-	var open []writ.RunID
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) (err error) {
-		if err := tx.AddRoster(roster.Version, text); err != nil {
-			return err
-		}
-		open, err = tx.OpenRuns()
-		return err
-	})
+	err := s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
-	s.cancelRevoked(ctx, open)
-	if s.fleet != nil {
-		for _, node := range s.fleet.serving() {
-			s.control(ctx, writ.Control{Node: node, Roster: roster.Version})
-		}
+	if s.fleet == nil {
+		return nil // Run does the rest
 	}
+	for _, node := range s.fleet.serving() {
+		s.control(ctx, writ.Control{Node: node, Roster: roster.Version})
+	}
+	s.cancelRevoked(ctx)
 	return nil
 }
 
-// cancelRevoked cancels those of the runs whose signer may not have them run any more. It is asked again when a supervisor begins, so that a
-// crash after the adoption of a roster saves no run.
-func (s *Supervisor) cancelRevoked(ctx context.Context, open []writ.RunID) {
-	for _, id := range open {
-		var run *journal.Run
-		var signed []byte
-		err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-			if run, err = tx.Run(id); err != nil || run == nil {
-				return err
-			}
-			signed, err = tx.Payload(run.Payload)
-			return err
-		})
-		if err != nil || run == nil {
-			if ctx.Err() == nil {
-				s.Log.Error("whether a run may go on cannot be read", "run", id, "err", err)
-			}
-			continue
-		}
-		_, err = s.verifier().SubmissionAt(signed, run.Accepted)
-		switch writ.CodeOf(err) {
-		case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
-			why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-			s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
+// judgeAtOnce is how many runs are judged by a new roster between two notes of how far it got.
+const judgeAtOnce = 256
+
+// cancelRevoked cancels the open runs whose signer may not have them run any more. The journal knows by which roster each run was found good
+// last, so that a crash after the adoption of a roster saves no run, and a start without a new one asks nothing.
+func (s *Supervisor) cancelRevoked(ctx context.Context) {
+	verifier := s.verifier()
+	var last journal.Judged
+	for more := true; more && ctx.Err() == nil; {
+		var err error
+		if last, more, err = s.judgeSome(ctx, verifier, last); err != nil && ctx.Err() == nil {
+			s.Log.Error("not all open runs are judged by the roster; the rest is at the next start", "version", verifier.Roster.Version, "err", err)
+			return
 		}
 	}
+}
+
+// judgeSome judges the next runs after last, and reports the last of them and whether there may be more.
+func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier, last journal.Judged) (journal.Judged, bool, error) {
+	var unjudged []journal.Judged
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		unjudged, err = tx.UnjudgedRuns(verifier.Roster.Version, last, judgeAtOnce)
+		return err
+	})
+	if err != nil || len(unjudged) == 0 {
+		return last, false, err
+	}
+	var good []writ.RunID
+	for _, j := range unjudged {
+		if s.mayGoOn(ctx, verifier, j.Run) {
+			good = append(good, j.Run)
+		}
+	}
+	err = s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
+	return unjudged[len(unjudged)-1], true, err
+}
+
+// mayGoOn reports whether a roster leaves a run alone; if it does not, the run is told to end.
+func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, id writ.RunID) bool {
+	var run *journal.Run
+	var signed []byte
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if run, err = tx.Run(id); err != nil || run == nil {
+			return err
+		}
+		signed, err = tx.Payload(run.Payload)
+		return err
+	})
+	if err != nil || run == nil {
+		if ctx.Err() == nil {
+			s.Log.Error("whether a run may go on cannot be read", "run", id, "err", err)
+		}
+		return false
+	}
+	_, err = verifier.SubmissionAt(signed, run.Accepted)
+	switch writ.CodeOf(err) {
+	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
+		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
+		s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
+		return false
+	}
+	return true
 }
 
 // inRoster reports whether the roster gives this datacenter to this supervisor's key.

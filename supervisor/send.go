@@ -72,13 +72,13 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 		}
 		return nil
 	}
-	sent, err := tx.CountSent(node)
+	load, err := tx.Load(node)
 	if err != nil {
 		return err
 	}
-	room := max(member.Slots, 1)*windowPerSlot - sent
-	if t.s.fleet.hasBacklog(node) {
-		waiting, err := tx.SendableKeys(node, t.now, max(room, 0))
+	room := roomOn(member, load)
+	if room > 0 && t.s.fleet.hasBacklog(node) {
+		waiting, err := tx.SendableKeys(node, t.now, room)
 		if err != nil {
 			return err
 		}
@@ -105,6 +105,9 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 
 // waitsForIts says that a call waits for the node that it is bound to.
 func waitsForIts(node, why string) string { return "waits for node " + node + ", which " + why }
+
+// roomOn is how many more deliveries may be out at a node; it is not positive if there is no room.
+func roomOn(n writ.Node, l journal.Load) int { return max(n.Slots, 1)*windowPerSlot - l.Sent() }
 
 // deliver journals the next delivery of a planned call and prepares its job.
 func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
@@ -274,22 +277,34 @@ func (s *Supervisor) stopWork(ctx context.Context, t *turn) {
 	}
 }
 
-// offer lets the runs whose calls wait for room on a node have a turn, oldest first.
+// offer lets runs whose calls wait for room on a node have a turn, oldest first and as many as there is room for.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID) {
-	member, ok := s.fleet.get(node)
-	if !ok {
+	member, why := s.fleet.away(node)
+	if why != "" {
 		return
 	}
+	s.wakeSendable(ctx, node, func(l journal.Load) int { return roomOn(member, l) })
+}
+
+// wakeSendable gives a turn to the runs of a node's oldest calls that wait for nothing but it, so many calls as most says.
+func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, most func(journal.Load) int) {
 	var keys []writ.JobKey
-	most := max(member.Slots, 1) * windowPerSlot
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		keys, err = tx.SendableKeys(node, time.Now(), most)
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		load, err := tx.Load(node)
+		if err != nil {
+			return err
+		}
+		n := most(load)
+		s.fleet.setBacklog(node, load.Planned > 0)
+		if load.Planned == 0 || n <= 0 {
+			return nil
+		}
+		keys, err = tx.SendableKeys(node, time.Now(), n)
 		return err
 	})
 	if err != nil {
 		return // the watch offers again
 	}
-	s.fleet.setBacklog(node, len(keys) > 0)
 	told := make(map[writ.RunID]bool)
 	for _, key := range keys {
 		if !told[key.Run] {

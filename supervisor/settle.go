@@ -13,6 +13,10 @@ import (
 	"writ/supervisor/journal"
 )
 
+// handOvers is how many of those that wait for a resource are told at once that it may be theirs: the first of them may wait for something
+// else, too. The watch comes to all of them.
+const handOvers = 4
+
 // settle writes the turn: what came in, what the pass asked for, and all that follows from both.
 func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
 	for _, s := range t.settled {
@@ -313,11 +317,13 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 		return err
 	}
 	if run.Deployment != "" {
-		next, err := tx.RunsAfter(run.Project, run.Deployment)
+		next, err := tx.NextOf(run.Project, run.Deployment)
 		if err != nil {
 			return err
 		}
-		t.others = append(t.others, next...)
+		if next != "" {
+			t.others = append(t.others, next)
+		}
 	}
 	results, err := tx.ResultsDigest(run.ID)
 	if err != nil {
@@ -346,6 +352,12 @@ func (t *turn) keep(tx *journal.Tx) error {
 		}
 		shown := c.Call
 		t.events = append(t.events, writ.Event{Call: &shown})
+		if err := t.handOver(tx, c); err != nil {
+			return err
+		}
+	}
+	if idle := !t.unevaluated(); idle != t.run.Idle {
+		t.run.Idle, t.runDirty = idle, true
 	}
 	if t.runDirty {
 		if err := tx.PutRun(t.run); err != nil {
@@ -358,6 +370,16 @@ func (t *turn) keep(tx *journal.Tx) error {
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
 	return tx.AddEvents(t.events...)
+}
+
+// handOver lets the runs that wait longest for the resource of a call look at it again, if the call does not stand in their way any more.
+func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
+	if c.Kind == "" || c.Claimed && !c.State.Ended() {
+		return nil
+	}
+	next, err := tx.RunsWaitingFor(c.Resource(), t.run.ID, handOvers)
+	t.others = append(t.others, next...)
+	return err
 }
 
 // afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.

@@ -96,13 +96,13 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-// wakeOpenRuns lets every run that was open when the last supervisor ended go on. What was out at nodes is delivered again, under
-// the new epoch: nodes know what they have done.
+// wakeOpenRuns lets the runs that were open when the last supervisor ended go on: those that were not evaluated up to where they are. What
+// was out at nodes is delivered again, under the new epoch: nodes know what they have done. All others wait for what the watch finds.
 func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
-	var open []writ.RunID
+	var pending []writ.RunID
 	var sent []*journal.Call
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if open, err = tx.OpenRuns(); err != nil {
+		if pending, err = tx.PendingRuns(); err != nil {
 			return err
 		}
 		sent, err = tx.SentCalls()
@@ -114,12 +114,12 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 	for _, c := range sent {
 		s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})
 	}
-	for _, id := range open {
+	for _, id := range pending {
 		s.turns.post(id, mail{})
 	}
-	if len(open) > 0 {
-		s.Log.Info("open runs go on", "runs", len(open), "calls_sent_again", len(sent), "epoch", s.epoch)
+	if len(pending)+len(sent) > 0 {
+		s.Log.Info("open runs go on", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)
 	}
-	s.cancelRevoked(ctx, open)
+	s.cancelRevoked(ctx)
 	return nil
 }

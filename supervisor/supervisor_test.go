@@ -147,7 +147,7 @@ func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
 			}
 		}
 		if err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
-			open, err := tx.OpenRuns()
+			open, err := tx.PendingRuns()
 			if len(open) > 0 {
 				t.Errorf("%d runs were recorded", len(open))
 			}

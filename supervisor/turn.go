@@ -170,9 +170,12 @@ func (t *turn) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 	return t.move(c, state)
 }
 
-// wantsPass reports whether evaluating the script can bring anything new.
-func (t *turn) wantsPass() bool {
-	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed || t.blocked != "" {
+// wantsPass reports whether evaluating the script can bring anything new now.
+func (t *turn) wantsPass() bool { return t.blocked == "" && t.unevaluated() }
+
+// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment.
+func (t *turn) unevaluated() bool {
+	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false
 	}
 	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {

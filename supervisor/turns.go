@@ -97,7 +97,7 @@ type turns struct {
 type box struct {
 	busy  bool
 	mails []mail
-	held  map[resultID]bool // in mails, or in the turn under way
+	held  map[resultID]bool // in mails, or in the turn under way; nil if none was
 }
 
 // resultID tells results apart: nodes send them again until they are acknowledged.
@@ -130,14 +130,22 @@ func (t *turns) post(run writ.RunID, m mail) {
 	defer t.mu.Unlock()
 	b := t.boxes[run]
 	if b == nil {
-		b = &box{held: make(map[resultID]bool)}
+		b = new(box)
 		t.boxes[run] = b
 	}
-	b.mails = append(b.mails, m)
+	n := len(b.mails)
+	if n > 0 && m.done == nil && b.mails[n-1].done == nil {
+		b.mails[n-1].add(m)
+	} else {
+		b.mails = append(b.mails, m)
+	}
+	if len(m.results) > 0 && b.held == nil {
+		b.held = make(map[resultID]bool)
+	}
 	for i := range m.results {
 		b.held[m.results[i].id()] = true
 	}
-	if !b.busy && !t.stalled[run] && len(b.mails) == 1 {
+	if !b.busy && !t.stalled[run] && n == 0 {
 		t.ready = append(t.ready, run)
 		t.signal()
 	}

@@ -155,28 +155,28 @@ func (s *Supervisor) values(ctx context.Context, id writ.RunID) (link.RunValues,
 
 // queues returns the depth of every node's queue, nodes without work included.
 func (s *Supervisor) queues(ctx context.Context) ([]writ.QueueDepth, error) {
-	var depths map[writ.NodeID]writ.QueueDepth
+	var loads map[writ.NodeID]journal.Load
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		depths, err = tx.QueueDepths()
+		loads, err = tx.Loads()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := []writ.QueueDepth{}
-	if d, ok := depths[""]; ok {
-		d.NodeName = "(no node yet)"
-		all = append(all, d)
+	if l := loads[""]; l.Open() > 0 {
+		all = append(all, depthOf("", "(no node yet)", l))
 	}
 	for _, n := range s.fleet.list() {
-		d := depths[n.ID]
-		if d == (writ.QueueDepth{}) && n.Admission != writ.AdmissionApproved {
-			continue
+		if l := loads[n.ID]; l.Open() > 0 || n.Admission == writ.AdmissionApproved {
+			all = append(all, depthOf(n.ID, n.Name, l))
 		}
-		d.Node, d.NodeName = n.ID, n.Name
-		all = append(all, d)
 	}
 	return all, nil
+}
+
+func depthOf(node writ.NodeID, name string, l journal.Load) writ.QueueDepth {
+	return writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running}
 }
 
 func (s *Supervisor) resources(ctx context.Context, project writ.ProjectID) ([]writ.Resource, error) {

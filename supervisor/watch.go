@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"writ"
@@ -17,7 +18,11 @@ const (
 	// missedLooks is how many looks in a row must find that nobody has a job before it is delivered again: its result may be on
 	// the way.
 	missedLooks = 2
-	maxDue      = 1000
+	// maxDue is how many runs get a turn in one look because a time is over.
+	maxDue = 1000
+	// maxHeld is how many calls that wait for more than a time are looked at again in one look, in turn: what they wait for lets them know
+	// when it comes, except where it is one of several things.
+	maxHeld = 100
 )
 
 // watcher remembers, between two looks, which jobs nobody seemed to have.
@@ -26,6 +31,9 @@ type watcher struct {
 	last    time.Time
 	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
+	fleet   map[writ.NodeID]writ.Node // as it was then
+	due     journal.Due               // how far calls have been looked at for the first time
+	held    journal.Due               // and again
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
@@ -55,31 +63,30 @@ func (w *watcher) look(ctx context.Context) error {
 	flushed, queueErr := w.generation(ctx)
 	w.lost = append(w.lost, s.fleet.tick(now, passed, queueErr == nil)...)
 	var sent []*journal.Call
-	var due []writ.JobKey
+	var due []journal.Due
 	var overdue []writ.RunID
-	var used map[writ.NodeID]writ.Capacity
+	var loads map[writ.NodeID]journal.Load
 	var empty []writ.NodeID // that are being drained
+	changed := w.changedNodes()
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		if sent, err = tx.SentCalls(); err != nil {
 			return err
 		}
-		if due, err = tx.DueCalls(now, maxDue); err != nil {
+		if due, err = w.dueCalls(tx, now); err != nil {
 			return err
 		}
-		if overdue, err = tx.DueRuns(now); err != nil {
+		if overdue, err = tx.DueRuns(now, maxDue); err != nil {
+			return err
+		}
+		if loads, err = tx.Loads(); err != nil {
 			return err
 		}
 		for _, node := range s.fleet.draining() {
-			runs, err := tx.RunsOn(node)
-			if err != nil {
-				return err
-			}
-			if len(runs) == 0 {
+			if loads[node].Open() == 0 {
 				empty = append(empty, node)
 			}
 		}
-		used, err = tx.Used()
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
@@ -96,25 +103,63 @@ func (w *watcher) look(ctx context.Context) error {
 			return err
 		}
 	}
-	posted := make(map[writ.RunID]bool)
-	for _, key := range due {
-		if !posted[key.Run] {
-			posted[key.Run] = true
-			s.turns.post(key.Run, mail{})
-		}
+	for _, call := range due {
+		s.turns.post(call.Run, mail{})
 	}
 	for _, node := range s.fleet.serving() {
-		s.offer(ctx, node)
+		if _, why := s.fleet.away(node); changed[node] && why != "" {
+			s.wakeSendable(ctx, node, func(journal.Load) int { return maxDue }) // they say what they wait for now
+		} else {
+			s.offer(ctx, node)
+		}
 	}
-	return w.announce(ctx, used)
+	return w.announce(ctx, loads)
+}
+
+// dueCalls returns the calls to be looked at: those whose time has come since the last look, and some of those that waited for more than
+// time then.
+func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
+	due, err := tx.DueCalls(w.due, now, maxDue)
+	if err != nil {
+		return nil, err
+	}
+	held, err := tx.DueCalls(w.held, now, maxHeld)
+	if err != nil {
+		return nil, err
+	}
+	if len(due) > 0 {
+		w.due = due[len(due)-1]
+	}
+	w.held = journal.Due{}
+	if len(held) == maxHeld {
+		w.held = held[maxHeld-1]
+	}
+	return append(due, held...), nil
+}
+
+// changedNodes returns the nodes that say something else of themselves than at the last look, or about which something was decided. Every
+// call that waits may wait for that.
+func (w *watcher) changedNodes() map[writ.NodeID]bool {
+	changed := make(map[writ.NodeID]bool)
+	before := w.fleet
+	w.fleet = make(map[writ.NodeID]writ.Node)
+	for _, n := range w.s.fleet.list() {
+		n.Used, n.LastBeat = writ.Capacity{}, time.Time{}
+		w.fleet[n.ID] = n
+		if !reflect.DeepEqual(n, before[n.ID]) {
+			changed[n.ID] = true
+			w.due = journal.Due{}
+		}
+	}
+	return changed
 }
 
 // finishDrain lets nodes be drained on which nothing runs any more.
 func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	for _, node := range empty {
 		err := w.s.changeNode(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
-			runs, err := tx.RunsOn(node)
-			if err == nil && len(runs) == 0 && n.Scheduling == writ.SchedulingDraining {
+			load, err := tx.Load(node)
+			if err == nil && load.Open() == 0 && n.Scheduling == writ.SchedulingDraining {
 				n.Scheduling = writ.SchedulingDrained
 			}
 			return err
@@ -223,8 +268,8 @@ func (w *watcher) miss(missing map[sending]int, c *journal.Call, flushed bool) {
 }
 
 // announce journals an event for each node that looks different now.
-func (w *watcher) announce(ctx context.Context, used map[writ.NodeID]writ.Capacity) error {
-	changed := w.s.fleet.changes(used)
+func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Load) error {
+	changed := w.s.fleet.changes(loads)
 	if len(changed) == 0 {
 		return nil
 	}

@@ -37,6 +37,7 @@ type Tx struct {
 	ctx     context.Context
 	journal string
 	events  int
+	shifts  map[writ.NodeID]Load // of loads, not written yet
 }
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
@@ -82,9 +83,11 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	wrote := false
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		t := &Tx{Tx: tx, ctx: ctx, journal: j.id}
-		err := do(t)
+		if err := do(t); err != nil {
+			return err
+		}
 		wrote = t.events > 0
-		return err
+		return t.settleLoads()
 	})
 	if err == nil && wrote {
 		j.mu.Lock()

@@ -61,7 +61,7 @@ func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
 	}
 	run, call := aRun("one"), aCall(aRun("one").ID, 1)
 	write(t, j, func(tx *journal.Tx) error {
-		if added, err := tx.AddRun(run, []byte("signed")); err != nil || !added {
+		if added, err := tx.AddRun(run, 1, []byte("signed")); err != nil || !added {
 			t.Errorf("AddRun = %v, %v", added, err)
 		}
 		return tx.PutCall(call)
@@ -99,7 +99,7 @@ func TestTheSamePayloadIsRecordedOnce(t *testing.T) {
 	j := open(t, ":memory:")
 	for i, want := range []bool{true, false} {
 		write(t, j, func(tx *journal.Tx) error {
-			added, err := tx.AddRun(aRun("one"), []byte("signed"))
+			added, err := tx.AddRun(aRun("one"), 1, []byte("signed"))
 			if added != want {
 				t.Errorf("AddRun number %d = %v, want %v", i+1, added, want)
 			}
@@ -123,7 +123,7 @@ func TestOfTwoThatMoveTheSameRecordOneWins(t *testing.T) {
 	j := open(t, ":memory:")
 	id := aRun("one").ID
 	write(t, j, func(tx *journal.Tx) error {
-		if _, err := tx.AddRun(aRun("one"), []byte("signed")); err != nil {
+		if _, err := tx.AddRun(aRun("one"), 1, []byte("signed")); err != nil {
 			return err
 		}
 		return tx.PutCall(aCall(id, 1))

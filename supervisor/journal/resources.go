@@ -38,14 +38,30 @@ func (tx *Tx) PutResource(r *Resource) error {
 	if err != nil {
 		return fmt.Errorf("encode resource: %w", err)
 	}
+	before, err := tx.Resource(r.ResourceID)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		tx.shift(before.Node, Load{}.minus(before.load()))
+	}
+	tx.shift(r.Node, r.load())
 	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpus, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (project, kind, name) DO UPDATE SET node = excluded.node, cpus = excluded.cpus, memory_mib = excluded.memory_mib,
 		disk_gib = excluded.disk_gib, body = excluded.body`,
 		string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Need.CPUs, r.Need.MemoryMiB, r.Need.DiskGiB, body)
 }
 
+// load is what the resource adds to its node.
+func (r *Resource) load() Load { return Load{Reserved: r.Need} }
+
 // RemoveResource forgets a resource.
 func (tx *Tx) RemoveResource(id writ.ResourceID) error {
+	before, err := tx.Resource(id)
+	if err != nil || before == nil {
+		return err
+	}
+	tx.shift(before.Node, Load{}.minus(before.load()))
 	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project), string(id.Kind), id.Name)
 }
 
@@ -65,35 +81,22 @@ func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
 	return list[Resource](tx, `SELECT body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
 }
 
-// Used returns what is reserved on each node: by resources that exist and by open calls that will make or grow one.
-func (tx *Tx) Used() (map[writ.NodeID]writ.Capacity, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT node, CAST(SUM(cpus) AS BIGINT), CAST(SUM(memory_mib) AS BIGINT), CAST(SUM(disk_gib) AS BIGINT) FROM (
-		SELECT node, cpus, memory_mib, disk_gib FROM resources
-		UNION ALL
-		SELECT node, cpus, memory_mib, disk_gib FROM calls WHERE open
-	) AS reserved WHERE node <> '' GROUP BY node`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	used := make(map[writ.NodeID]writ.Capacity)
-	for rows.Next() {
-		var node writ.NodeID
-		var c writ.Capacity
-		if err := rows.Scan(&node, &c.CPUs, &c.MemoryMiB, &c.DiskGiB); err != nil {
-			return nil, err
-		}
-		used[node] = c
-	}
-	return used, rows.Err()
-}
-
 // OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.
 func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
-	ids, err := tx.runIDs(`SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open
-		AND claimed AND run <> $4 ORDER BY planned LIMIT 1`, string(id.Project), string(id.Kind), id.Name, string(except))
+	ids, err := tx.runIDs(openCallOn, string(id.Project), string(id.Kind), id.Name, string(except))
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
 	return ids[0], nil
 }
+
+const openCallOn = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND claimed AND kind <> ''
+	AND run <> $4 ORDER BY planned LIMIT 1`
+
+// RunsWaitingFor returns at most max of the other runs with a call that waits for its turn on the resource, oldest first.
+func (tx *Tx) RunsWaitingFor(id writ.ResourceID, except writ.RunID, max int) ([]writ.RunID, error) {
+	return tx.runIDs(runsWaitingFor, string(id.Project), string(id.Kind), id.Name, string(except), max)
+}
+
+const runsWaitingFor = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND NOT claimed AND kind <> ''
+	AND run <> $4 ORDER BY planned LIMIT $5`

@@ -23,6 +23,7 @@ type Run struct {
 	Logs      int           `json:"logs,omitempty"`    // lines that are journaled
 	Crashes   int           `json:"crashes,omitempty"` // of the evaluator, in a row
 	Bytes     int           `json:"bytes,omitempty"`   // of the arguments and values of its calls, encoded
+	Idle      bool          `json:"idle,omitempty"`    // a pass would bring nothing new: only what comes in lets the run go on
 
 	Revision int `json:"revision,omitempty"` // of the deployment, that the run makes
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
@@ -35,9 +36,9 @@ type Run struct {
 	stored writ.RunState // as the journal has it
 }
 
-// due is when the run must be looked at, whatever happens: at its deadline, or when its ending has taken too long.
+// due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
 func (r *Run) due() time.Time {
-	if !r.StopBy.IsZero() && r.StopBy.Before(r.Deadline) {
+	if !r.StopBy.IsZero() {
 		return r.StopBy
 	}
 	return r.Deadline
@@ -69,7 +70,7 @@ type Call struct {
 	StartBy time.Time        `json:"start_by,omitzero"`
 	EndBy   time.Time        `json:"end_by,omitzero"`
 
-	stored writ.CallState // as the journal has it, "" if it does not
+	stored kept // as the journal has it
 }
 
 // Key is the call's current permission to act.
@@ -92,21 +93,22 @@ func (c *Call) Move(to writ.CallState) error {
 	return nil
 }
 
-// AddRun records an accepted submission and its run in one go. It reports false, and changes nothing, if the payload is known.
-func (tx *Tx) AddRun(r *Run, signed []byte) (bool, error) {
+// AddRun records an accepted submission and its run in one go, with the version of the roster that it was judged by. It reports false,
+// and changes nothing, if the payload is known.
+func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
 		r.Payload.String(), signed, string(r.ID))
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, body, judged)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, roster)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
 func (tx *Tx) PutRun(r *Run) error {
-	return tx.putRun(r, `UPDATE runs SET state = $2, open = $3, project = $4, deployment = $5, revision = $6, accepted = $7, due = $8, body = $9
-		WHERE id = $1 AND state = $10`, string(r.stored))
+	return tx.putRun(r, `UPDATE runs SET state = $2, open = $3, project = $4, deployment = $5, revision = $6, accepted = $7, due = $8,
+		pending = $9, body = $10 WHERE id = $1 AND state = $11`, string(r.stored))
 }
 
 func (tx *Tx) putRun(r *Run, query string, more ...any) error {
@@ -115,7 +117,7 @@ func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 		return fmt.Errorf("encode run: %w", err)
 	}
 	args := append([]any{string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment, r.Revision,
-		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), body}, more...)
+		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), !r.Idle, body}, more...)
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
 		err = writ.Errorf(writ.CodeConflict, "run %s is not %s any more", r.ID, r.stored)
@@ -132,14 +134,55 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	return r, err
 }
 
-// OpenRuns returns the ids of the runs that have not ended, oldest first.
-func (tx *Tx) OpenRuns() ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE open ORDER BY accepted, id`)
+// PendingRuns returns the open runs for which a pass may bring something new, oldest first. Of a deployment only the run whose turn it is
+// is among them.
+func (tx *Tx) PendingRuns() ([]writ.RunID, error) { return tx.runIDs(pendingRuns) }
+
+const pendingRuns = `SELECT id FROM runs WHERE open AND pending AND (deployment = '' OR NOT EXISTS (
+	SELECT 1 FROM runs AS earlier WHERE earlier.open AND earlier.deployment <> '' AND earlier.project = runs.project
+	AND earlier.deployment = runs.deployment AND earlier.revision < runs.revision)) ORDER BY accepted, id`
+
+// DueRuns returns at most max open runs whose deadline, or the time that they have for ending, is over, the longest first.
+func (tx *Tx) DueRuns(now time.Time, max int) ([]writ.RunID, error) {
+	return tx.runIDs(dueRuns, sqldb.Micros(now), max)
 }
 
-// DueRuns returns the open runs whose deadline, or the time that they have for ending, is over.
-func (tx *Tx) DueRuns(now time.Time) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE open AND due <= $1`, sqldb.Micros(now))
+const dueRuns = `SELECT id FROM runs WHERE open AND due <= $1 ORDER BY due, id LIMIT $2`
+
+// Judged is how far the open runs have been judged by a roster, in the order of UnjudgedRuns.
+type Judged struct {
+	Roster int
+	Run    writ.RunID
+}
+
+// UnjudgedRuns returns at most max open runs after a place in their order whose submissions were not found good by a roster yet.
+func (tx *Tx) UnjudgedRuns(roster int, after Judged, max int) ([]Judged, error) {
+	rows, err := tx.QueryContext(tx.ctx, unjudgedRuns, roster, after.Roster, string(after.Run), max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []Judged
+	for rows.Next() {
+		var j Judged
+		if err := rows.Scan(&j.Roster, &j.Run); err != nil {
+			return nil, err
+		}
+		found = append(found, j)
+	}
+	return found, rows.Err()
+}
+
+const unjudgedRuns = `SELECT judged, id FROM runs WHERE open AND judged < $1 AND (judged, id) > ($2, $3) ORDER BY judged, id LIMIT $4`
+
+// SetJudged records that the submissions of runs are good by a roster.
+func (tx *Tx) SetJudged(roster int, runs ...writ.RunID) error {
+	for _, id := range runs {
+		if err := tx.exec(`UPDATE runs SET judged = $1 WHERE id = $2`, roster, string(id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // EarlierRun returns the oldest open run of an earlier revision of the same deployment, "" if r may go on.
@@ -147,13 +190,15 @@ func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
 	if r.Deployment == "" {
 		return "", nil
 	}
-	ids, err := tx.runIDs(`SELECT id FROM runs WHERE open AND project = $1 AND deployment = $2
-		AND revision < $3 ORDER BY revision LIMIT 1`, string(r.Project), r.Deployment, r.Revision)
+	ids, err := tx.runIDs(earlierRun, string(r.Project), r.Deployment, r.Revision)
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
 	return ids[0], nil
 }
+
+const earlierRun = `SELECT id FROM runs WHERE open AND deployment <> '' AND project = $1 AND deployment = $2
+	AND revision < $3 ORDER BY revision LIMIT 1`
 
 func (tx *Tx) runIDs(query string, args ...any) ([]writ.RunID, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
@@ -203,7 +248,7 @@ func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision in
 func (tx *Tx) PutCall(c *Call) error {
 	query := `UPDATE calls SET state = $3, open = $4, node = $5, project = $6, kind = $7, name = $8, claimed = $9, ready = $10, retry_at = $11,
 		planned = $12, cpus = $13, memory_mib = $14, disk_gib = $15, body = $16 WHERE run = $1 AND seq = $2 AND state = $17`
-	if c.stored == "" {
+	if c.stored.state == "" {
 		query = `INSERT INTO calls (run, seq, state, open, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
 			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 WHERE $17 = '' ON CONFLICT (run, seq) DO NOTHING`
 	}
@@ -212,17 +257,26 @@ func (tx *Tx) PutCall(c *Call) error {
 		return fmt.Errorf("encode call: %w", err)
 	}
 	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), !c.State.Ended(), string(c.Node), string(c.Project), string(c.Kind), c.Name,
-		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored))
-	if err == nil && !found {
-		err = writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored)
+		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored.state))
+	if err != nil {
+		return err
 	}
-	return err
+	if !found {
+		return writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored.state)
+	}
+	now := c.kept()
+	tx.shift(c.stored.node, Load{}.minus(c.stored.load()))
+	tx.shift(now.node, now.load())
+	return nil
 }
+
+// kept is what the journal has of the call once it is written.
+func (c *Call) kept() kept { return kept{c.State, c.Node, c.Need} }
 
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 	calls, err := list[Call](tx, query, args...)
 	for _, c := range calls {
-		c.stored = c.State
+		c.stored = c.kept()
 	}
 	return calls, err
 }
@@ -233,28 +287,48 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 }
 
 // SentCalls returns every call that is out at a node.
-func (tx *Tx) SentCalls() ([]*Call, error) {
-	return tx.calls(`SELECT body FROM calls WHERE open AND state IN ('queued', 'running') ORDER BY node, planned, run, seq`)
-}
+func (tx *Tx) SentCalls() ([]*Call, error) { return tx.calls(sentCalls) }
 
-// CountSent returns how many calls are out at a node.
-func (tx *Tx) CountSent(node writ.NodeID) (int, error) {
-	var n int
-	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM calls WHERE open AND node = $1 AND state IN ('queued', 'running')`, string(node)).Scan(&n)
-	return n, err
-}
+const sentCalls = `SELECT body FROM calls WHERE open AND state <> 'planned' ORDER BY node, planned, run, seq`
 
 // SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
 func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {
-	return tx.keys(`SELECT run, seq FROM calls WHERE open AND node = $1 AND state = 'planned' AND ready AND retry_at <= $2
-		ORDER BY planned, run, seq LIMIT $3`, string(node), sqldb.Micros(now), max)
+	return tx.keys(sendableKeys, string(node), sqldb.Micros(now), max)
 }
 
-// DueCalls returns the runs and seqs of planned calls whose waiting for a node or for the next try is over, oldest first.
-func (tx *Tx) DueCalls(now time.Time, max int) ([]writ.JobKey, error) {
-	return tx.keys(`SELECT run, seq FROM calls WHERE open AND state = 'planned' AND retry_at > 0 AND retry_at <= $1
-		ORDER BY planned, run, seq LIMIT $2`, sqldb.Micros(now), max)
+const sendableKeys = `SELECT run, seq FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND retry_at <= $2
+	ORDER BY planned, run, seq LIMIT $3`
+
+// Due is a place in the order of DueCalls.
+type Due struct {
+	At  time.Time
+	Run writ.RunID
+	Seq int
 }
+
+// DueCalls returns at most max of the calls after a place in their order that wait for something besides room on their node (the next try,
+// a node, a resource) and should be looked at by now, the longest first.
+func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
+	rows, err := tx.QueryContext(tx.ctx, dueCalls, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var due []Due
+	for rows.Next() {
+		var d Due
+		var us int64
+		if err := rows.Scan(&us, &d.Run, &d.Seq); err != nil {
+			return nil, err
+		}
+		d.At = sqldb.Time(us)
+		due = append(due, d)
+	}
+	return due, rows.Err()
+}
+
+const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND retry_at <= $1
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
 
 func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
@@ -271,36 +345,6 @@ func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
 		keys = append(keys, k)
 	}
 	return keys, rows.Err()
-}
-
-// QueueDepths counts the open calls of each node.
-func (tx *Tx) QueueDepths() (map[writ.NodeID]writ.QueueDepth, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT node, state, COUNT(*) FROM calls WHERE open GROUP BY node, state`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	depths := make(map[writ.NodeID]writ.QueueDepth)
-	for rows.Next() {
-		var node writ.NodeID
-		var state writ.CallState
-		var n int
-		if err := rows.Scan(&node, &state, &n); err != nil {
-			return nil, err
-		}
-		d := depths[node]
-		d.Node = node
-		switch state {
-		case writ.CallPlanned:
-			d.Planned = n
-		case writ.CallQueued:
-			d.Queued = n
-		default:
-			d.Running = n
-		}
-		depths[node] = d
-	}
-	return depths, rows.Err()
 }
 
 // AddDelivery records that a job with this digest is sent to a node.
@@ -375,11 +419,19 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 
 // RunsOn returns the runs with open calls on a node.
 func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE open AND node = $1`, string(node))
+	return tx.runIDs(runsOn, string(node))
 }
 
-// RunsAfter returns the runs of a deployment that wait for the ones before them.
-func (tx *Tx) RunsAfter(project writ.ProjectID, deployment string) ([]writ.RunID, error) {
-	return tx.runIDs(`SELECT id FROM runs WHERE open AND state = 'accepted' AND project = $1 AND deployment = $2 ORDER BY revision`,
-		string(project), deployment)
+const runsOn = `SELECT DISTINCT run FROM calls WHERE open AND node = $1`
+
+// NextOf returns the run of a deployment that waits for the ones before it to end and is the first to go on then, "" if none waits.
+func (tx *Tx) NextOf(project writ.ProjectID, deployment string) (writ.RunID, error) {
+	ids, err := tx.runIDs(nextOf, string(project), deployment)
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
 }
+
+const nextOf = `SELECT id FROM runs WHERE open AND deployment <> '' AND state = 'accepted' AND project = $1 AND deployment = $2
+	ORDER BY revision LIMIT 1`

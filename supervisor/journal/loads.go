@@ -1,0 +1,112 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+
+	"writ"
+)
+
+// Load is what is open and reserved on a node.
+type Load struct {
+	Planned, Queued, Running int           // open calls, by state
+	Reserved                 writ.Capacity // by resources that exist and by open calls that will make or grow one
+}
+
+// Open returns how many calls are planned or out there.
+func (l Load) Open() int { return l.Planned + l.Queued + l.Running }
+
+// Sent returns how many calls are out there.
+func (l Load) Sent() int { return l.Queued + l.Running }
+
+func (l Load) plus(m Load) Load {
+	return Load{l.Planned + m.Planned, l.Queued + m.Queued, l.Running + m.Running, l.Reserved.Plus(m.Reserved)}
+}
+
+func (l Load) minus(m Load) Load {
+	return Load{l.Planned - m.Planned, l.Queued - m.Queued, l.Running - m.Running, l.Reserved.Minus(m.Reserved)}
+}
+
+// kept is what of a call the loads count, and where.
+type kept struct {
+	state writ.CallState // "" if the call is not in the journal
+	node  writ.NodeID
+	need  writ.Capacity
+}
+
+// load is what the call adds to its node.
+func (k kept) load() Load {
+	switch k.state {
+	case writ.CallPlanned:
+		return Load{Planned: 1, Reserved: k.need}
+	case writ.CallQueued:
+		return Load{Queued: 1, Reserved: k.need}
+	case writ.CallRunning:
+		return Load{Running: 1, Reserved: k.need}
+	default:
+		return Load{}
+	}
+}
+
+// shift notes that the load of a node changes. It is written once for all changes of the transaction.
+func (tx *Tx) shift(node writ.NodeID, by Load) {
+	if by == (Load{}) {
+		return
+	}
+	if tx.shifts == nil {
+		tx.shifts = make(map[writ.NodeID]Load)
+	}
+	tx.shifts[node] = tx.shifts[node].plus(by)
+}
+
+// settleLoads writes what has shifted.
+func (tx *Tx) settleLoads() error {
+	for node, l := range tx.shifts {
+		if l == (Load{}) {
+			continue
+		}
+		err := tx.exec(`INSERT INTO loads (node, planned, queued, running, cpus, memory_mib, disk_gib) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT (node) DO UPDATE SET planned = loads.planned + excluded.planned, queued = loads.queued + excluded.queued,
+			running = loads.running + excluded.running, cpus = loads.cpus + excluded.cpus,
+			memory_mib = loads.memory_mib + excluded.memory_mib, disk_gib = loads.disk_gib + excluded.disk_gib`,
+			string(node), l.Planned, l.Queued, l.Running, l.Reserved.CPUs, l.Reserved.MemoryMiB, l.Reserved.DiskGiB)
+		if err != nil {
+			return err
+		}
+	}
+	clear(tx.shifts)
+	return nil
+}
+
+// Load returns the load of a node; that of "" is what has no node yet.
+func (tx *Tx) Load(node writ.NodeID) (Load, error) {
+	var l Load
+	err := tx.QueryRowContext(tx.ctx, `SELECT planned, queued, running, cpus, memory_mib, disk_gib FROM loads WHERE node = $1`, string(node)).
+		Scan(&l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return Load{}, err
+	}
+	return l.plus(tx.shifts[node]), nil
+}
+
+// Loads returns the load of every node that has or had one.
+func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpus, memory_mib, disk_gib FROM loads`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	loads := make(map[writ.NodeID]Load)
+	for rows.Next() {
+		var node writ.NodeID
+		var l Load
+		if err := rows.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB); err != nil {
+			return nil, err
+		}
+		loads[node] = l
+	}
+	for node, l := range tx.shifts {
+		loads[node] = loads[node].plus(l)
+	}
+	return loads, rows.Err()
+}

@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"writ"
+)
+
+// TestLoadsAreWhatCountingWouldSay changes calls and resources at random, several in a transaction and some in ones that are undone, and
+// counts.
+func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		j, err := Open(t.Context(), ":memory:")
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer j.Close()
+		nodes := rapid.SampledFrom([]writ.NodeID{"", "n1", "n2"})
+		capacity := rapid.Custom(func(r *rapid.T) writ.Capacity {
+			return writ.Capacity{CPUs: rapid.Int64Range(0, 3).Draw(r, "cpus"), DiskGiB: rapid.Int64Range(0, 3).Draw(r, "disk")}
+		})
+		for range rapid.IntRange(1, 6).Draw(r, "transactions") {
+			undone := rapid.Bool().Draw(r, "undone")
+			err := j.Write(t.Context(), func(tx *Tx) error {
+				for seq := 1; seq <= 3; seq++ { // a call is written once in a transaction
+					if err := changeCall(r, tx, seq, nodes.Draw(r, "node"), capacity.Draw(r, "need")); err != nil {
+						return err
+					}
+					id := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: rapid.SampledFrom([]string{"a", "b"}).Draw(r, "name")}
+					if err := changeResource(r, tx, id, nodes.Draw(r, "home"), capacity.Draw(r, "uses")); err != nil {
+						return err
+					}
+				}
+				if got, want := loadsOf(r, tx), counted(r, tx); !cmp.Equal(got, want) {
+					r.Errorf("inside the transaction (-want +got):\n%s", cmp.Diff(want, got))
+				}
+				if undone {
+					return context.Canceled
+				}
+				return nil
+			})
+			if (err != nil) != undone {
+				r.Fatal(err)
+			}
+			if err := j.Read(t.Context(), func(tx *Tx) error {
+				if got, want := loadsOf(r, tx), counted(r, tx); !cmp.Equal(got, want) {
+					r.Errorf("after the commit (-want +got):\n%s", cmp.Diff(want, got))
+				}
+				return nil
+			}); err != nil {
+				r.Fatal(err)
+			}
+		}
+	})
+}
+
+func changeCall(r *rapid.T, tx *Tx, seq int, node writ.NodeID, need writ.Capacity) error {
+	calls, err := tx.calls(`SELECT body FROM calls WHERE run = 'r' AND seq = $1`, seq)
+	if err != nil || rapid.Bool().Draw(r, "skip") {
+		return err
+	}
+	c := &Call{Call: writ.Call{Run: "r", Seq: seq, Planned: time.Now()}}
+	if len(calls) > 0 {
+		c = calls[0]
+	}
+	c.State = rapid.SampledFrom([]writ.CallState{writ.CallPlanned, writ.CallQueued, writ.CallRunning, writ.CallSucceeded}).Draw(r, "state")
+	c.Node, c.Need = node, need
+	return tx.PutCall(c)
+}
+
+func changeResource(r *rapid.T, tx *Tx, id writ.ResourceID, node writ.NodeID, need writ.Capacity) error {
+	if rapid.Bool().Draw(r, "remove") {
+		return tx.RemoveResource(id)
+	}
+	return tx.PutResource(&Resource{Resource: writ.Resource{ResourceID: id, Node: node}, Need: need})
+}
+
+func loadsOf(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
+	all, err := tx.Loads()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for node, l := range all {
+		one, err := tx.Load(node)
+		if err != nil || one != l {
+			r.Errorf("Load(%q) = %+v, %v; Loads says %+v", node, one, err, l)
+		}
+		if l == (Load{}) {
+			delete(all, node)
+		}
+	}
+	return all
+}
+
+// counted is what loads must say.
+func counted(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
+	all := make(map[writ.NodeID]Load)
+	calls, err := tx.calls(`SELECT body FROM calls WHERE open`)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, c := range calls {
+		all[c.Node] = all[c.Node].plus(c.kept().load())
+	}
+	resources, err := tx.Resources()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, res := range resources {
+		all[res.Node] = all[res.Node].plus(res.load())
+	}
+	for node, l := range all {
+		if l == (Load{}) {
+			delete(all, node)
+		}
+	}
+	return all
+}

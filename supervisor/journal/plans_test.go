@@ -1,0 +1,69 @@
+package journal
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNoQuestionReadsMoreThanItsAnswer holds that what is asked every second, or for every call, is answered from an index that has the
+// answer in its order: otherwise it costs more because more runs wait.
+func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
+	j, err := Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	for _, tt := range []struct{ name, query, index string }{
+		{"pendingRuns", pendingRuns, "runs_pending"},
+		{"dueRuns", dueRuns, "runs_due"},
+		{"unjudgedRuns", unjudgedRuns, "runs_judged"},
+		{"earlierRun", earlierRun, "runs_deployment"},
+		{"nextOf", nextOf, "runs_deployment"},
+		{"sentCalls", sentCalls, "calls_sent"},
+		{"sendableKeys", sendableKeys, "calls_sendable"},
+		{"dueCalls", dueCalls, "calls_due"},
+		{"openCallOn", openCallOn, "calls_claimed"},
+		{"runsWaitingFor", runsWaitingFor, "calls_waiting"},
+		{"runsOn", runsOn, "calls_on"},
+	} {
+		plan := explain(t, j, tt.query)
+		for i, step := range plan {
+			scans := strings.HasPrefix(step, "SCAN") && (i > 0 || !strings.Contains(step, "INDEX "+tt.index))
+			if scans || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s: %s", tt.name, step)
+			}
+		}
+		if len(plan) == 0 || !strings.Contains(plan[0], "INDEX "+tt.index) {
+			t.Errorf("%s does not begin with %s: %q", tt.name, tt.index, plan)
+		}
+	}
+}
+
+// explain returns the steps of the engine's plan for a query.
+func explain(t *testing.T, j *Journal, query string) []string {
+	t.Helper()
+	var args []any // their values do not matter
+	for strings.Contains(query, fmt.Sprintf("$%d", len(args)+1)) {
+		args = append(args, "")
+	}
+	rows, err := j.db.Query(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			t.Fatal(err)
+		}
+		plan = append(plan, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
