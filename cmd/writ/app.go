@@ -114,7 +114,7 @@ in the middle can make it act.`,
 	addTo(root, groupAdmin, a.initCommand())
 	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.userCommand(), a.projectCommand(),
 		a.resourceCommand(), a.contextCommand(), a.doctorCommand())...)
-	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand())
+	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	unwrap(root)
 	return root

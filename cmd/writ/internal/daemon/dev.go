@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"writ/identity"
 	"writ/runner"
 	"writ/runner/queue"
-	"writ/runner/queue/embedded"
 )
 
 // The files of `writ dev` in its data directory.
@@ -251,35 +249,20 @@ func copyRosters(from, to string) error {
 	return err
 }
 
-// startRedis starts a redis-server if this machine has one, else a stand-in inside this process, and returns its URL.
+// startRedis starts the Redis of a datacenter and returns its URL.
 func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (string, error) {
-	if path, err := exec.LookPath("redis-server"); err == nil {
-		server, err := newRedisServer(path, dir, d.Log.With("process", "redis"))
-		if err != nil {
-			return "", err
-		}
-		if err := all.start(ctx, "redis-server of "+datacenter, server.Run); err != nil {
-			return "", err
-		}
-		d.Note("Redis of %s: redis-server (%s), a child of this process on port %d", datacenter, path, server.port)
-		return server.URL(), nil
-	}
-	stand := embedded.New("127.0.0.1:0")
-	url := ""
-	err := all.start(ctx, "miniredis of "+datacenter, func(ctx context.Context, ready func()) error {
-		go func() {
-			var err error
-			if url, err = stand.URL(ctx); err == nil {
-				ready()
-			}
-		}()
-		return stand.Run(ctx)
+	redis := &Redis{Dir: dir, Log: d.Log.With("process", "redis")}
+	url, about := "", ""
+	err := all.start(ctx, "Redis of "+datacenter, func(ctx context.Context, ready func()) error {
+		return redis.Run(ctx, func(at, what string) {
+			url, about = at, what
+			ready()
+		})
 	})
-	if err != nil {
-		return "", err
+	if err == nil {
+		d.Note("Redis of %s: %s", datacenter, about)
 	}
-	d.Note("Redis of %s: miniredis inside this process, because redis-server is not on PATH (apt-get install -y redis-server)", datacenter)
-	return url, nil
+	return url, err
 }
 
 // startNodes joins the nodes that have not joined yet, each with a token of its own, and starts them. It returns the drivers of one of

@@ -18,10 +18,41 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"writ/runner/queue/embedded"
 )
 
 // redisStart is how long a redis-server may take to answer; a start takes some 10 ms, more with a long append-only file.
 const redisStart = 30 * time.Second
+
+// Redis is for those who have none of their own: a redis-server, as a child of this process, if the machine has one, else a stand-in inside
+// this process.
+type Redis struct {
+	Dir string // of a server's files
+	Log *slog.Logger
+}
+
+// Run serves until ctx ends, and returns nil then. ready is told the URL and, in words, what it is.
+func (r *Redis) Run(ctx context.Context, ready func(url, about string)) error {
+	if path, err := exec.LookPath("redis-server"); err == nil {
+		server, err := newRedisServer(path, r.Dir, r.Log)
+		if err != nil {
+			return err
+		}
+		return server.Run(ctx, func() {
+			ready(server.URL(), fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port))
+		})
+	}
+	stand := embedded.New("127.0.0.1:0")
+	var told sync.WaitGroup
+	defer told.Wait()
+	told.Go(func() {
+		if url, err := stand.URL(ctx); err == nil {
+			ready(url, "miniredis inside this process, because redis-server is not on PATH (apt-get install -y redis-server)")
+		}
+	})
+	return stand.Run(ctx)
+}
 
 // redisServer is a child process for those who have no Redis of their own. It listens on loopback, behind a password that only this
 // process knows, and keeps its append-only file in a directory of the datacenter.

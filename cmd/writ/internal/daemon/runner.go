@@ -31,6 +31,7 @@ type Runner struct {
 	Drivers    Drivers
 	Speed      float64       // of simulated drivers
 	Poll       time.Duration // see redisqueue.Queue
+	Grace      time.Duration // see runner.Runner
 	Version    string
 	Log        *slog.Logger
 }
@@ -70,7 +71,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	ready(describe(drivers))
 	node := &runner.Runner{
 		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers, Slots: r.Slots, Capacity: r.Capacity,
-		Version: r.Version, Log: r.Log,
+		Grace: r.Grace, Version: r.Version, Log: r.Log,
 	}
 	return node.Run(ctx)
 }

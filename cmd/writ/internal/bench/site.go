@@ -1,0 +1,263 @@
+// Package bench measures what writ promises, on the machine where it runs: a datacenter of real parts in a temporary directory, with the
+// supervisor in a process of its own, and this process in the place of everybody else: people, coordinator, nodes. It knows no rule of
+// any room; what it measures it sees from outside.
+package bench
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/identity"
+	"writ/supervisor/link"
+)
+
+// Files of a site.
+const (
+	supervisorDir = "supervisor"
+	redisDir      = "redis"
+)
+
+// site is a datacenter with everything around it. Make it with newSite and close it.
+type site struct {
+	dir        string
+	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
+	version    string
+	log        *slog.Logger
+	logs       logWriter
+	person     *client.Person
+	datacenter *identity.Datacenter
+	project    identity.Project
+
+	listener   *link.Listener
+	events     *events
+	url        string // of the coordinator's end of the link
+	door       string // address of the supervisor's door for nodes
+	redis      string // URL
+	redisAbout string
+	supervisor *child
+
+	ctx   context.Context // of what goes on in this process
+	stop  context.CancelFunc
+	works *errgroup.Group
+}
+
+// logWriter is where the supervisor's process logs.
+type logWriter interface{ Write(p []byte) (int, error) }
+
+// begin founds the cluster and starts everything but nodes.
+func (s *site) begin(ctx context.Context) error {
+	if err := s.found(); err != nil {
+		return err
+	}
+	s.ctx, s.stop = context.WithCancel(ctx)
+	s.works, s.ctx = errgroup.WithContext(s.ctx)
+	if err := s.listen(); err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	redis := &daemon.Redis{Dir: filepath.Join(s.dir, redisDir), Log: s.log}
+	err := s.start(ready, func() error {
+		return redis.Run(s.ctx, func(url, about string) {
+			s.redis, s.redisAbout = url, about
+			close(ready)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if s.door, err = freeAddress(); err != nil {
+		return fmt.Errorf("find a port for the door: %w", err)
+	}
+	return s.startSupervisor()
+}
+
+// start lets work go on in this process and returns when it is ready.
+func (s *site) start(ready <-chan struct{}, work func() error) error {
+	s.works.Go(work)
+	select {
+	case <-ready:
+		return nil
+	case <-s.ctx.Done():
+		return s.works.Wait()
+	}
+}
+
+// close ends everything.
+func (s *site) close() error {
+	var err error
+	if s.supervisor != nil {
+		err = s.supervisor.end()
+	}
+	if s.stop != nil {
+		s.stop()
+		err = errors.Join(err, s.works.Wait())
+	}
+	return err
+}
+
+// found makes a cluster of one datacenter with a key that lives as long as this process.
+func (s *site) found() error {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	key := &client.Key{Signer: identity.NewSigner(private)}
+	roster, first, err := client.Found(key, "bench", time.Now())
+	if err != nil {
+		return err
+	}
+	s.person = &client.Person{Key: key, Name: "bench", Roster: roster}
+	dir := filepath.Join(s.dir, supervisorDir)
+	second, err := client.Successor(roster, s.person, time.Now(), func(next *identity.Roster) error {
+		key, err := daemon.SupervisorKey(dir)
+		if err != nil {
+			return err
+		}
+		return client.AddDatacenter(next, writ.Datacenter{Name: "bench", Region: "here"}, daemon.PublicKey(key))
+	})
+	if err != nil {
+		return err
+	}
+	if s.person.Roster, err = config.RostersIn(dir, roster.Cluster).Add(first, second); err != nil {
+		return err
+	}
+	s.datacenter = &s.person.Roster.Datacenters[0]
+	s.project = s.person.Roster.Projects[0]
+	return nil
+}
+
+// listen opens the coordinator's end of the link.
+func (s *site) listen() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.url = "http://" + l.Addr().String()
+	s.events = newEvents()
+	connected := make(chan struct{}, 1)
+	s.listener = &link.Listener{
+		Authenticate: s.authenticate,
+		Welcome: func(context.Context, link.Hello) (link.Welcome, error) {
+			return link.Welcome{Roster: s.person.Roster.Version}, nil
+		},
+		Events: s.events,
+		Connected: func(ctx context.Context, _ *link.Session) {
+			select {
+			case connected <- struct{}{}:
+			default:
+			}
+		},
+		Log: slog.New(slog.DiscardHandler), // that the supervisor is away is meant
+	}
+	s.events.connected = connected
+	mux := http.NewServeMux()
+	mux.Handle(link.Path, s.listener)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.works.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve the link: %w", err)
+		}
+		return nil
+	})
+	s.works.Go(func() error {
+		<-s.ctx.Done()
+		err := server.Close()
+		s.listener.Close()
+		return err
+	})
+	return nil
+}
+
+// authenticate admits the supervisor of the datacenter and nobody else.
+func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) error {
+	text := identity.LinkHelloText(nonce, s.url, hello.Datacenter, hello.Journal)
+	if hello.Datacenter != s.datacenter.ID || !ed25519.Verify(s.datacenter.SupervisorKey, text, hello.Signature) {
+		return writ.Errorf(writ.CodeSignerUnknown, "this is not the supervisor of the benchmark")
+	}
+	return nil
+}
+
+// startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
+func (s *site) startSupervisor() (err error) {
+	s.supervisor, err = startChild(s.ctx, s.logs, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
+		"--redis", s.redis, "--listen", s.door, "--profile", s.profile)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-s.events.connected:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}
+
+// request asks the supervisor by the link.
+func (s *site) request(verb link.Verb, params, answer any) error {
+	return s.listener.Request(s.ctx, s.datacenter.ID, verb, params, answer, nil)
+}
+
+// addNode lets a node join and serve, with simulated drivers and as much capacity as there can be.
+func (s *site) addNode(name string, slots int) error {
+	token := identity.NewToken(s.person.Roster.Cluster)
+	now := time.Now().UTC().Truncate(time.Second)
+	statement := &identity.Statement{
+		Cluster: s.person.Roster.Cluster, Datacenter: s.datacenter.ID, Roster: s.person.Roster.Version, Signer: s.person.Name,
+		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
+	}
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: now.Add(identity.TokenValidity)}.Statement(statement)
+	text, err := statement.Text()
+	if err != nil {
+		return err
+	}
+	armored, err := s.person.Sign(identity.StatementNamespace, text)
+	if err != nil {
+		return err
+	}
+	if err := s.request(link.VerbStatement, link.Statement{Signed: identity.Join(text, armored)}, nil); err != nil {
+		return fmt.Errorf("make a token: %w", err)
+	}
+	node := &daemon.Runner{
+		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token.String(), Redis: s.redis, Slots: slots,
+		Capacity: writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30},
+		Drivers:  daemon.DriversSimulated, Poll: 10 * time.Millisecond, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
+	}
+	ready := make(chan struct{})
+	if err := s.start(ready, func() error {
+		return node.Run(s.ctx, func([]writ.NodeDriver) { close(ready) })
+	}); err != nil {
+		return fmt.Errorf("start node %s: %w", name, err)
+	}
+	return s.events.await(s.ctx, func(e *events) bool { return e.ready[name] })
+}
+
+// sign makes the submission of an order.
+func (s *site) sign(o client.Order) ([]byte, error) {
+	o.Datacenter, o.Project = s.datacenter.ID, s.project
+	text, err := o.Payload(s.person.Roster, s.person.Name, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	armored, err := s.person.Sign(identity.ScriptNamespace, text)
+	return identity.Join(text, armored), err
+}
+
+// submit hands in a submission by the link.
+func (s *site) submit(signed []byte) (run writ.Run, err error) {
+	err = s.request(link.VerbSubmit, link.Submit{Signed: signed}, &run)
+	return run, err
+}
