@@ -50,7 +50,7 @@ func operationsDocument() string {
 
 Everything that a script can ask for. An operation is called as ` + "`module.operation(name, spec, options)`" + `, or without the name where it is
 about no resource; spec and options may be left out from the end. It returns a handle at once: reading a field of it waits for the result.
-[tutorial.md](tutorial.md) shows how to begin. This page is made from the catalogue by ` + "`go generate .`" + `, and
+[manual/scripts.md](manual/scripts.md) teaches how to work with them. This page is made from the catalogue by ` + "`go generate .`" + `, and
 ` + "`writ check`" + ` knows the same.
 
 `)
@@ -308,6 +308,9 @@ func limitsOf(f *catalog.Field) string {
 	}
 	if inner.Enum != nil {
 		parts = append(parts, "`"+strings.Join(inner.Enum, "`, `")+"`")
+	}
+	if inner.Secret {
+		parts = append(parts, "may be a secret")
 	}
 	if inner.Form != "" {
 		parts = append(parts, inner.Form)
