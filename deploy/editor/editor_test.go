@@ -222,7 +222,7 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 				imports += map[string]string{"handle": "handle := import(\"volume\").get(\"a\")\n", "list": "list := [1]\n"}[variable]
 			}
 		}
-		bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: []byte(imports + text)}, nil)
+		bundle, err := scripts.Resolve(scripts.Source{Name: "snippet.tengo", Text: []byte(imports + text)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
