@@ -315,13 +315,3 @@ func TestTooBigJournalIsTheRunsFailure(t *testing.T) {
 		}
 	}
 }
-
-func FuzzFrame(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0})
-	f.Add([]byte{0, 0, 0, 1, 0xa0})
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte("\x00\x00\x00\x10\xa2finputs\xa0gprogram\x60"))
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		_ = evaluator.ReadRequest(frame) // must neither panic nor take memory that the frame does not hold
-	})
-}

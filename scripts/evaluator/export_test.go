@@ -35,12 +35,6 @@ var CPUOf = cpuOf
 // Confine is what a child does first.
 var Confine = confine
 
-// ReadRequest reads a frame as a child does.
-func ReadRequest(frame []byte) error {
-	var r request
-	return readFrame(bytes.NewReader(frame), &r)
-}
-
 // ServeMoodily is a child that looks into requests before it answers them.
 func ServeMoodily() int {
 	if err := serve(moody{os.Stdin}, os.Stdout, Layers{{Name: "air", Detail: "thin"}, {Name: "wall", Missing: "nobody built it"}}, func() time.Duration { return 0 }); err != nil {

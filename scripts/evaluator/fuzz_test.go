@@ -1,0 +1,124 @@
+package evaluator
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/scripts"
+)
+
+// asked is what a child is written for some requests, one after the other.
+func asked(f *testing.F, requests ...request) []byte {
+	var stream []byte
+	for _, r := range requests {
+		frame, err := appendFrame(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		stream = append(stream, frame...)
+	}
+	return stream
+}
+
+// fuzzed is a script that branches on its first call, and ways in which that call may stand in a journal.
+func fuzzed(f *testing.F) (script scripts.Bundle, inputs scripts.Inputs, open, ended, failed, other scripts.Entry) {
+	script = scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(`node := import("node")
+h := node.facts()
+if h.err { import("run").log(h.err.message) } else { node.ping({}, {labels: {host: h.hostname}}).err }
+node.facts().cpus`)}}
+	inputs = scripts.Inputs{Run: "r", Allow: []string{"node.facts", "node.ping"}, MaxCalls: 9}
+	var m memory
+	first, err := m.answer(&request{Program: script.Digest(), Bundle: &script, Inputs: inputs})
+	if err != nil || len(first.Outcome.Calls) != 1 {
+		f.Fatal(first, err)
+	}
+	call := first.Outcome.Calls[0]
+	open = scripts.Entry{Seq: 1, Hash: call.Hash, State: scripts.EntryOpen}
+	ended, failed, other = open, open, open
+	ended.State, ended.Values = scripts.EntrySucceeded, map[string]any{"hostname": "h", "cpus": int64(2), "list": []any{nil, true}}
+	failed.State, failed.Error = scripts.EntryFailed, writ.Errorf(writ.CodeInjected, "told to fail").WithHint("try again")
+	other.Hash, other.State = writ.Digest{1}, "unknown"
+	return script, inputs, open, ended, failed, other
+}
+
+// FuzzFrame lets a child in this process read any bytes: bundles, journals that were damaged, differences to what is not there. It must
+// neither panic, nor take memory that they do not hold.
+func FuzzFrame(f *testing.F) {
+	script, inputs, open, ended, failed, other := fuzzed(f)
+	ask := func(bundle *scripts.Bundle, base, version uint64, count int, entries ...scripts.Entry) request {
+		return request{Program: script.Digest(), Bundle: bundle, Inputs: inputs, Journal: difference{Base: base, Version: version, Count: count, Entries: entries}}
+	}
+	f.Add(asked(f, ask(&script, 0, 1, 0), ask(nil, 1, 2, 1, open), ask(nil, 2, 3, 1, ended), ask(nil, 3, 4, 1, failed)))
+	f.Add(asked(f, ask(&script, 0, 1, 1, failed), ask(nil, 7, 2, 1, open), ask(nil, 1, 2, 2, ended), ask(nil, 1, 3, 1, other)))
+	f.Add(asked(f, ask(&script, 0, 1, 2, ended, ended), ask(&script, 0, 2, 1, other), ask(nil, 0, 3, 5)))
+	f.Add(asked(f, request{Bundle: &script, Inputs: inputs, Plan: true}, request{Plan: true}))
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 1, 0xa0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte("\x00\x00\x00\x10\xa2finputs\xa0gprogram\x60"))
+	f.Fuzz(func(_ *testing.T, stream []byte) {
+		_ = serve(bytes.NewReader(stream), io.Discard, nil, func() time.Duration { return 0 })
+	})
+}
+
+// FuzzJournal lets a child take a journal of any entries, then what is different about it: passes must end, and the second must be that of
+// the whole.
+func FuzzJournal(f *testing.F) {
+	script, inputs, open, ended, failed, other := fuzzed(f)
+	for _, journal := range [][]scripts.Entry{nil, {open}, {ended}, {failed}, {other}, {ended, ended}, {open, failed, open}} {
+		encoded, err := cbor.Marshal(journal)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(encoded, uint8(len(journal)))
+	}
+	f.Fuzz(func(t *testing.T, encoded []byte, first uint8) {
+		var journal []scripts.Entry
+		if err := cbor.Unmarshal(encoded, &journal); err != nil {
+			return
+		}
+		parent, child := journals{most: maxJournals}, memory{journals: journals{most: maxJournals}}
+		pass := func(version uint64, journal []scripts.Entry) *scripts.Outcome {
+			r := request{Program: script.Digest(), Bundle: &script, Inputs: inputs, Journal: parent.difference(inputs.Run, version, journal)}
+			a, err := child.answer(&r)
+			if err != nil || a.Outcome == nil {
+				t.Fatalf("a pass of %d entries: %+v, %v", len(journal), a, err)
+			}
+			parent.take(inputs.Run, r.Journal)
+			parent.settle(inputs.Run, a.Outcome)
+			return a.Outcome
+		}
+		pass(1, journal[:min(int(first), len(journal))])
+		got := pass(2, journal)
+		want, err := new(InProcess).Pass(t.Context(), script, inputs, journal)
+		if diff := cmp.Diff(&want, got); diff != "" || err != nil {
+			t.Errorf("a child that had a part finds something else (-want +got), %v:\n%s", err, diff)
+		}
+	})
+}
+
+// FuzzAnswer lets a parent read what a child that was taken over might write.
+func FuzzAnswer(f *testing.F) {
+	for _, a := range []answer{
+		{}, {Retire: true},
+		{Outcome: &scripts.Outcome{Status: scripts.Waiting, Waiting: []int{1}, Logs: []string{"a"}, Calls: []scripts.NewCall{{Seq: 1, Operation: "node.ping", Args: map[string]any{"a": []any{int64(1)}}}}}},
+		{Outcome: &scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig, Trace: []string{"a:1:1"}}}},
+		{Plan: &scripts.Plan{Calls: []scripts.PlannedCall{{Seq: 1, Name: map[string]any{"(known after)": []any{int64(1)}}}}}},
+	} {
+		frame, err := appendFrame(a)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame)
+	}
+	f.Fuzz(func(_ *testing.T, frame []byte) {
+		var a answer
+		_ = readFrame(bytes.NewReader(frame), &a)
+	})
+}
