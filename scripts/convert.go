@@ -260,6 +260,8 @@ func sizeOf(v any) int {
 		return head + len(v)
 	case int64:
 		return number
+	case *unknown:
+		return head + number*len(v.after)
 	case []any:
 		size := head
 		for _, e := range v {

@@ -117,13 +117,13 @@ func TestNothingTakesAnUnknownForAValue(t *testing.T) {
 		} {
 			text := "n := f.cpus; s := f.hostname; list := [1, n, \"c\"]; deep := {a: [n]}\n" + strings.ReplaceAll(use, "EXPR", "("+expression+")")
 			text = "f := node.facts(); v := volume.create(\"v\", {size_gib: 1}); " + text
-			for _, module := range []string{"volume", "machine", "node", "run", "json", "text", "math", "times", "base64", "hex", "enum", "own"} {
+			for _, module := range []string{"volume", "machine", "network", "node", "run", "json", "text", "math", "times", "base64", "hex", "enum", "own"} {
 				if strings.Contains(text, module+".") {
 					text = module + ` := import("` + module + `"); ` + text
 				}
 			}
 			bundle := bundleOf(text)
-			bundle.Modules = []scripts.Source{{Name: "own", Text: []byte(`export {twice: func(x) { return x + x }, choose: func(x) { return x ? 1 : 2 }, fixed: func(x) { return 3 }}`)}}
+			bundle.Modules = []scripts.Source{{Name: "own", Text: []byte(`f := import("node").facts(); i := 0; export {list: [f.cpus, 1], cpus: f.cpus, counter: func() { i++; return i }, twice: func(x) { return x + x }, choose: func(x) { return x ? 1 : 2 }, fixed: func(x) { return 3 }}`)}}
 			in := everything()
 			plan := planOf(t, bundle, in)
 			if plan.Horizon == nil && plan.Failure == nil {
@@ -181,9 +181,59 @@ var unknownUses = []string{
 	`func() { for x in s { return x }; return 1 }()`, `func() { for x in list { return x }; return 1 }()`, `func() { x := 0; for x < n { x++ }; return x }()`, `func() { if x := n; x > 1 { return 1 }; return 2 }()`,
 	`func(a, ...b) { return len(b) }(list...)`, `func(a, ...b) { return b }(s, n)`, `func(...a) { return len(a) }(s...)`, `n(1)`, `s()`, `list[1]()`, `[len][0](s)`, `[len][0](list)`,
 	`func() { x := [0]; x[0] = x; return [x] == [[n]] }()`, `func() { x := [n]; y := [x, x]; z := [y, y]; return string(z) }()`, `func() { x := [n]; x[0] = x; return string(x) }()`,
+	`"" + error(n)`, `string(error([n]))`, `format("%v", error(n))`, `text.join([error(n)], "")`, `copy(error(n))`, `copy([error([n])])`, `error(n) == error(n)`, `!list`, `!error(n)`, `error(n) ? 1 : 2`,
+	`own.list`, `own.list[0]`, `own.cpus`, `own.cpus == 2`, `own.counter()`, `run.secret(s)`, `"" + run.secret("db-" + s)`, `deep == deep`, `[v] == [v]`, `[v] == [f]`, `"" + [v, f]`,
+	`func() { x := {a: {b: 1}}; x.a.b += n; x.a.b -= 1; x.a.b++; return x.a.b == 3 }()`, `func() { x := n; x.y++; return x }()`, `func() { x := [[1]]; x[0][n]++; return x }()`,
+	`func() { a := []; g := func() { a = append(a, n); return len(a) }; g(); return g() + len(a) }()`, `func() { g := func(k) { return k == 0 ? n : g(k - 1) }; return g(5) }()`, `func() { g := n ? len : copy; return g("a") }()`,
+	`func() { x := {a: n}; y := copy(x); y.a = 1; return x == y }()`, `func() { x := [n, 2, 3]; y := x[1:]; y[0] = 5; return x[1] }()`, `func() { x := [1, 2, 3]; y := x[n:]; y[0] = 5; return x[1] }()`,
+	`func() { for i, x in {a: n, b: 1} { if i == "b" && x { return x } }; return 3 }()`, `func() { for true { if n { break }; return 5 }; return 1 }()`, `func() { for i := 0; i < 3; i++ { if i == n { continue }; node.ping() } ; return 1 }()`,
+	`volume.create(["w", {size_gib: n}]...).name`, `volume.create([s, {size_gib: 1}]...).name`, `node.ping({}, {labels: {a: s, b: "b"}, timeout: s})`, `node.ping({}, f.err)`, `network.create("net", {cidr: s}).name`,
 	`node.facts().cpus`, `volume.create("w-" + n, {size_gib: 1}).name`, `"" + volume.create("w-" + n, {size_gib: 1})`, `volume.create("w", {size_gib: n}).path`, `volume.create("w", n)`, `volume.create("w", {size_gib: 1}, s)`,
 	`volume.create("w", {size_gib: 1}, {retries: n, node: s}).name`, `volume.create(s, {size_gib: "x"})`, `machine.create("m", {cpus: 1, memory_mib: 64, disks: [v], env: {A: s, B: "b"}}).name`,
 	`machine.create("m", {cpus: n, memory_mib: 64, disks: list})`, `volume.get(v).path`, `volume.get(volume.create("w-" + n, {size_gib: 1}))`, `run.output({a: n})`, `run.output(f.err)`, `run.log(n, list, deep)`, `run.fail("a" + n)`,
+}
+
+func TestFollowingAPlanIsDoingAllThatIsKnownOfIt(t *testing.T) {
+	const planned = `f := node.facts(); r := volume.create("r", {size_gib: 1})
+machine.create("vm" + run.id, {cpus: 2, memory_mib: 64, disks: [r], env: {A: f.hostname, B: "b"}}, {retries: 1, node: f.hostname, labels: {x: f.hostname, y: "y"}})
+volume.create("last", {size_gib: 1})`
+	plan := planOf(t, bundleOf(imports+planned), everything())
+	if len(plan.Calls) != 4 || plan.Horizon != nil {
+		t.Fatalf("%+v", plan)
+	}
+	for change, follows := range map[[2]string]bool{
+		{}:                                             true,
+		{`f.hostname`, `"other"`}:                      true, // everywhere
+		{`"vm" + run.id`, `"web"`}:                     true,
+		{`, node: f.hostname`, ``}:                     true, // as if it were undefined
+		{`A: f.hostname, `, ``}:                        true,
+		{`cpus: 2`, `cpus: 3`}:                         false,
+		{`B: "b"`, `B: "c"`}:                           false,
+		{`B: "b"`, `B: "b", C: "c"`}:                   false,
+		{`disks: [r]`, `disks: []`}:                    false,
+		{`retries: 1`, `retries: 2`}:                   false,
+		{`retries: 1, `, ``}:                           false,
+		{`retries: 1`, `retries: 1, adopt: true`}:      false,
+		{`y: "y"`, `y: "z"`}:                           false,
+		{`y: "y"`, `y: "y", z: "z"`}:                   false,
+		{`machine.create`, `machine.delete`}:           false,
+		{`"last"`, `"other"`}:                          false,
+		{"volume.create(\"last\", {size_gib: 1})", ""}: false,
+		{`"last", {size_gib: 1})`, `"last", {size_gib: 1}); node.ping()`}: false,
+	} {
+		text := strings.ReplaceAll(planned, change[0], change[1])
+		if change[0] == `machine.create` {
+			text = strings.Replace(planned, `machine.create("vm" + run.id, {cpus: 2, memory_mib: 64, disks: [r], env: {A: f.hostname, B: "b"}}, `, `machine.delete("vm", {}, `, 1)
+		}
+		if change[0] == "" {
+			text = planned
+		}
+		o, w := play(t, compile(t, bundleOf(imports+text)), everything(), nil)
+		got := plan.Follow(scripts.Outcome{Status: o.Status, Calls: w.calls}, 0)
+		if o.Status != scripts.Completed || (got.Status == scripts.Completed) != follows {
+			t.Errorf("with %q for %q the run is %s, and %s (%+v) by its plan", change[1], change[0], o.Status, got.Status, got.Failure)
+		}
+	}
 }
 
 func TestPlanShowsWhatIsNotKnown(t *testing.T) {

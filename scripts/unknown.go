@@ -262,12 +262,12 @@ func (p *planning) union(a, b *unknown) (*unknown, error) {
 	case len(b.after) == 0:
 		return a, nil
 	}
-	if err := p.spend(len(a.after) + len(b.after)); err != nil {
+	if err := p.spend(4 * (len(a.after) + len(b.after))); err != nil {
 		return nil, err
 	}
 	both := slices.Concat(a.after, b.after)
 	slices.Sort(both)
-	both = slices.Compact(both)
+	both = slices.Clone(slices.Compact(both)) // no bigger than it must be: there may be many
 	switch len(both) {
 	case len(a.after):
 		return a, nil
