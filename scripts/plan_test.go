@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"writ"
 	"writ/scripts"
@@ -24,7 +25,7 @@ func planOf(t testing.TB, bundle scripts.Bundle, in scripts.Inputs) scripts.Plan
 }
 
 // agree fails the test unless a run did what was planned, as far as the plan goes and the run came.
-func agree(t testing.TB, text string, plan scripts.Plan, o scripts.Outcome, calls []scripts.NewCall) {
+func agree(t rapid.TB, text string, plan scripts.Plan, o scripts.Outcome, calls []scripts.NewCall) {
 	t.Helper()
 	followed := plan.Follow(scripts.Outcome{Status: o.Status, Calls: calls, Failure: o.Failure}, 0)
 	if followed.Failure != o.Failure {
@@ -335,5 +336,46 @@ func FuzzPlan(f *testing.F) {
 			return // where a pass reaches a bound of memory or steps is not where its plan does
 		}
 		agree(t, text, plan, o, w.calls)
+	})
+}
+
+// expression writes an expression with results inside operators, functions and lists inside each other.
+func expression(t *rapid.T, depth int) string {
+	if depth == 0 {
+		return rapid.SampledFrom([]string{"n", "s", "list", "deep", "deep.a", "v.path", "f.err", "f.kvm", "run.id", "1", "2", `"a"`, `"7"`, "true", "undefined", "[1, 2]", "{a: 1}"}).Draw(t, "leaf")
+	}
+	in := func() string { return "(" + expression(t, rapid.IntRange(0, depth-1).Draw(t, "depth")) + ")" }
+	form := rapid.SampledFrom([]string{
+		"X + X", "X - X", "X * X", "X == X", "X != X", "X < X", "X >= X", "X && X", "X || X", "!X", "-X", "X ? X : X", "[X, X]", "{a: X, b: X}", "X[0]", "X.a", "X[X]", "X[0:1]",
+		"string(X)", "int(X, X)", "bool(X)", "len(X)", "copy(X)", "append(X, X)", "is_int(X)", "is_undefined(X)", "type_name(X)", "error(X)", "immutable(X)", `format("%v", X)`, `"" + X`,
+		"json.encode(X)", "json.decode(X)", "text.contains(X, X)", `text.join(X, "-")`, "math.abs(X)", "func(x) { return x }(X)", "func(x, ...y) { x = y; return x }(X, X)", "func() { x := X; x.a = X; return x }()",
+		"func() { x := X; x[0] = X; return x }()", "func() { for x in X { return x } }()", "func() { x := X; y := [x]; y[0] = 1; return [x, y] }()", "func() { if X { return X }; return X }()", "splice(X, X)", "delete(X, X)",
+	}).Draw(t, "form")
+	for strings.Contains(form, "X") {
+		form = strings.Replace(form, "X", in(), 1)
+	}
+	return form
+}
+
+func TestRunsWithRandomExpressionsFollowTheirPlan(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := `json := import("json"); text := import("text"); math := import("math"); node := import("node"); run := import("run"); volume := import("volume")
+f := node.facts(); v := volume.create("v", {size_gib: 1}); n := f.cpus; s := f.hostname; list := [1, n, "c"]; deep := {a: [n]}
+x := ` + expression(rt, 3) + `
+node.ping({}, {labels: {x: text.substr("" + x + "----", 0, 4)}})
+y := ` + expression(rt, 2) + `
+if y == x || list == deep.a { node.ping() }
+node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}})
+`
+		if _, err := scripts.Compile(bundleOf(text)); err != nil {
+			return
+		}
+		plan := planOf(t, bundleOf(text), everything())
+		p := compile(t, bundleOf(text))
+		for range 3 {
+			w := &world{whim: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))}
+			o := playIn(t, w, p, everything(), nil)
+			agree(rt, text, plan, o, w.calls)
+		}
 	})
 }
