@@ -57,9 +57,13 @@ type Supervisor struct {
 
 // Open makes a supervisor from its journal and takes a new epoch. rosters are signed rosters from outside, oldest first; they are
 // needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
+// Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews)}
 	s.turns = newTurns(s.turn, config.Log)
+	if err := s.canRunAll(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.loadRosters(ctx, rosters); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"pendingRuns", pendingRuns, "runs_pending"},
 		{"dueRuns", dueRuns, "runs_due"},
 		{"unjudgedRuns", unjudgedRuns, "runs_judged"},
+		{"openEngines", openEngines, "runs_engine"},
+		{"runsOfEngine", runsOfEngine, "runs_engine"},
 		{"earlierRun", earlierRun, "runs_deployment"},
 		{"nextOf", nextOf, "runs_deployment"},
 		{"sentCalls", sentCalls, "calls_sent"},

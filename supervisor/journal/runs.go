@@ -30,6 +30,7 @@ type Run struct {
 	DatacenterName string `json:"datacenter_name"`
 
 	// From the signed header.
+	Engine      string   `json:"engine,omitempty"` // that its script needs
 	Destructive bool     `json:"destructive,omitempty"`
 	Allow       []string `json:"allow"`
 
@@ -101,8 +102,8 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, body, judged)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, roster)
+	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, body, judged, engine)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, roster, r.Engine)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
@@ -141,6 +142,33 @@ func (tx *Tx) PendingRuns() ([]writ.RunID, error) { return tx.runIDs(pendingRuns
 const pendingRuns = `SELECT id FROM runs WHERE open AND pending AND (deployment = '' OR NOT EXISTS (
 	SELECT 1 FROM runs AS earlier WHERE earlier.open AND earlier.deployment <> '' AND earlier.project = runs.project
 	AND earlier.deployment = runs.deployment AND earlier.revision < runs.revision)) ORDER BY accepted, id`
+
+// OpenEngines returns the engines that open runs need.
+func (tx *Tx) OpenEngines() ([]string, error) {
+	rows, err := tx.QueryContext(tx.ctx, openEngines)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var engines []string
+	for rows.Next() {
+		var engine string
+		if err := rows.Scan(&engine); err != nil {
+			return nil, err
+		}
+		engines = append(engines, engine)
+	}
+	return engines, rows.Err()
+}
+
+const openEngines = `SELECT DISTINCT engine FROM runs WHERE open ORDER BY engine`
+
+// RunsOfEngine returns at most max of the open runs that need an engine, oldest first.
+func (tx *Tx) RunsOfEngine(engine string, max int) ([]writ.RunID, error) {
+	return tx.runIDs(runsOfEngine, engine, max)
+}
+
+const runsOfEngine = `SELECT id FROM runs WHERE open AND engine = $1 ORDER BY accepted, id LIMIT $2`
 
 // DueRuns returns at most max open runs whose deadline, or the time that they have for ending, is over, the longest first.
 func (tx *Tx) DueRuns(now time.Time, max int) ([]writ.RunID, error) {

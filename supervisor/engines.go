@@ -1,0 +1,45 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// namedRuns is how many of the runs that need another engine an error names.
+const namedRuns = 5
+
+// canRunAll returns an error if an open run needs an engine that this program cannot run: the script would mean something else here.
+func (s *Supervisor) canRunAll(ctx context.Context) error {
+	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		engines, err := tx.OpenEngines()
+		if err != nil {
+			return fmt.Errorf("list the engines of open runs: %w", err)
+		}
+		have := scripts.Engines()
+		for _, engine := range engines {
+			if slices.Contains(have, engine) {
+				continue
+			}
+			ids, err := tx.RunsOfEngine(engine, namedRuns+1)
+			if err != nil {
+				return fmt.Errorf("list the open runs of an engine: %w", err)
+			}
+			names := make([]string, len(ids))
+			for i, id := range ids {
+				names[i] = string(id)
+			}
+			if len(names) > namedRuns {
+				names[namedRuns] = "and more"
+			}
+			return writ.Errorf(writ.CodeEngineUnsupported, "open runs need the engine %q, and this program has %q: %s", engine, have, strings.Join(names, ", ")).
+				WithHint("start the program that was here before (`writ version` shows its engines) until these runs have ended, or cancel them with it")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,49 @@
+package supervisor_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/scripts"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+)
+
+func TestASupervisorDoesNotStartWithRunsOfAnEngineThatItDoesNotHave(t *testing.T) {
+	s := newSite(t)
+	var open []writ.RunID
+	for range 7 {
+		open = append(open, s.submit(`node := import("node"); node.facts().cpus`)) // there is no node: it waits
+	}
+	s.halt()
+	needs := func(engine string) error {
+		j, err := journal.Open(t.Context(), filepath.Join(s.dir, "journal.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = j.Close() }()
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE runs SET engine = $1`, engine)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		config := s.Config
+		config.Journal = j
+		_, err = supervisor.Open(t.Context(), config, nil)
+		return err
+	}
+	const other = "tengo/1.0.0 api/1"
+	err := needs(other)
+	if writ.CodeOf(err) != writ.CodeEngineUnsupported || writ.AsError(err).Hint == "" || !strings.Contains(err.Error(), other) {
+		t.Fatalf("with open runs of %q: %v (%s), want %s", other, err, writ.CodeOf(err), writ.CodeEngineUnsupported)
+	}
+	if !strings.Contains(err.Error(), string(open[0])) || strings.Contains(err.Error(), string(open[6])) || !strings.Contains(err.Error(), "and more") {
+		t.Errorf("the error names other runs than the oldest: %v", err)
+	}
+	if own := scripts.Engine; needs(own) != nil {
+		t.Errorf("with open runs of %q: %v", own, needs(own))
+	}
+}
