@@ -232,3 +232,65 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 		}
 	}
 }
+
+// The folder is an extension as it is: what package.json names is there.
+func TestExtensionIsWhole(t *testing.T) {
+	var manifest struct {
+		Contributes struct {
+			Languages []struct{ ID, Configuration string }
+			Grammars  []struct{ Language, ScopeName, Path string }
+			Snippets  []struct{ Language, Path string }
+		}
+	}
+	readJSON(t, "package.json", &manifest)
+	c := manifest.Contributes
+	if len(c.Languages) != 1 || len(c.Grammars) != 1 || len(c.Snippets) != 1 {
+		t.Fatalf("it contributes %+v", c)
+	}
+	if id := c.Languages[0].ID; c.Grammars[0].Language != id || c.Snippets[0].Language != id || c.Grammars[0].ScopeName != newGrammar().ScopeName {
+		t.Errorf("its parts are of different languages: %+v", c)
+	}
+	for _, path := range []string{c.Languages[0].Configuration, c.Grammars[0].Path, c.Snippets[0].Path} {
+		var anything map[string]any
+		readJSON(t, path, &anything)
+	}
+}
+
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+}
+
+// The task that the README gives for Visual Studio Code understands what a check shows.
+func TestProblemMatcherReadsDiagnostics(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte("import(\"run\").log(b)\n")}}).String()
+	found := regexp.MustCompile(`"regexp": ("(?:[^"\\]|\\.)*")`).FindAllSubmatch(readme, -1)
+	if len(found) != 2 {
+		t.Fatalf("the README has %d expressions", len(found))
+	}
+	for _, f := range found {
+		var expression string
+		if err := json.Unmarshal(f[1], &expression); err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for line := range strings.Lines(shown) {
+			if regexp.MustCompile(expression).MatchString(strings.TrimSuffix(line, "\n")) {
+				lines++
+			}
+		}
+		if lines != 1 {
+			t.Errorf("%s matches %d lines of one diagnostic:\n%s", expression, lines, shown)
+		}
+	}
+}
