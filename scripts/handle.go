@@ -88,7 +88,7 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 		return nil, h.noField(key.Value)
 	}
 	if h.pass.plan != nil {
-		return h.pass.plan.result(h.seq), nil
+		return h.planned(key.Value, known)
 	}
 	entry := h.pass.entry(h.seq)
 	if entry == nil || entry.State == EntryOpen {
@@ -101,6 +101,23 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 		return nil, h.failed(entry)
 	}
 	return h.pass.result(h, entry, field.Name)
+}
+
+// planned is a field in a plan: not known, unless the plan was given the result.
+func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
+	plan := h.pass.plan
+	plan.reads(h.seq)
+	values, given := plan.given[h.seq]
+	switch {
+	case !given:
+		return plan.unknown([]int{h.seq}), nil
+	case !ofResult: // err: what was given succeeds
+		return tengo.UndefinedValue, nil
+	}
+	if err := h.pass.keep(4 * sizeOf(values[field])); err != nil {
+		return nil, err
+	}
+	return objectOf(values[field])
 }
 
 func (h *handle) noField(name string) error {

@@ -379,3 +379,20 @@ node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}
 		}
 	})
 }
+
+// What is given is what the script goes on with; a read is still a wait, and the rest is as in a plan.
+func TestGivenResultsLetAPlanSeeFurther(t *testing.T) {
+	bundle := bundleOf(imports + `
+root := volume.create("root", {size_gib: 1})
+if root.err == undefined && root.size_gib == 1 { volume.create("more", {size_gib: root.size_gib + 1}) }
+node.ping({}, {node: node.facts().hostname})
+`)
+	plan, err := scripts.Foresee(t.Context(), bundle, everything(), map[int]map[string]any{1: {"size_gib": int64(1)}})
+	if err != nil || plan.Horizon != nil || len(plan.Calls) != 4 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	more, ping := plan.Calls[1], plan.Calls[3]
+	if more.Args["size_gib"] != int64(2) || !cmp.Equal(more.Waits, []int{1}) || plan.Describe(ping.Options["node"]) != "(known after node.facts 3)" {
+		t.Errorf("%+v, %+v", more, ping)
+	}
+}

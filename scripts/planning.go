@@ -12,6 +12,7 @@ import (
 
 // planning is what a pass keeps besides if it makes a plan.
 type planning struct {
+	given map[int]map[string]any // results that are known all the same, by seq
 	calls []PlannedCall
 	asked []writ.Digest // of each call: SHA-256 of what it asks for, with the places of what is not known
 	read  map[int]bool  // calls whose results were read
@@ -23,6 +24,12 @@ type planning struct {
 // PlanOf makes the plan of a script: see Plan. Inputs are those that the run will have; its id is not looked at. A script that does not
 // compile is the plan's failure. The error is only that of ctx; then there is no plan.
 func PlanOf(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error) {
+	return Foresee(ctx, bundle, inputs, nil)
+}
+
+// Foresee is PlanOf where the results of some calls are given, by seq: of those that will find things as they are. It sees further than
+// the plan, but only as far as that holds; its digest is not that of the plan, and no run can be held to it.
+func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]map[string]any) (Plan, error) {
 	a := analyse(bundle)
 	var program *Program
 	err := a.err()
@@ -37,6 +44,7 @@ func PlanOf(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error) {
 		return newPlanning().plan(&Horizon{Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned"}, nil), nil
 	}
 	run := &pass{inputs: inputs, fuel: MaxFuel, handled: make(map[int]bool), plan: newPlanning()}
+	run.plan.given = given
 	err = run.evaluate(ctx, program)
 	if ctx.Err() != nil {
 		return Plan{}, context.Cause(ctx)
@@ -120,13 +128,12 @@ func (p *planning) spend(n int) error {
 	return nil
 }
 
-// result makes a field of the result of a call.
-func (p *planning) result(seq int) *unknown {
+// reads notes that the script reads the result of a call: its run waits there.
+func (p *planning) reads(seq int) {
 	if !p.read[seq] {
 		p.read[seq] = true
 		p.waits = append(p.waits, seq)
 	}
-	return p.unknown([]int{seq})
 }
 
 // unknown makes a value that is known after some calls.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -27,6 +28,8 @@ type draft struct {
 	laid  map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
 	open  map[writ.ResourceID]writ.RunID        // what OpenCallOn answered
 	loads map[writ.NodeID]journal.Load          // with what is laid, without the open calls of the draft
+
+	changed map[writ.ResourceID]bool // by calls of the plan
 }
 
 var _ ground = (*draft)(nil)
@@ -35,6 +38,7 @@ func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
 	d := &draft{
 		turn: t, tx: tx, plan: plan, seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
 		laid: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
+		changed: make(map[writ.ResourceID]bool),
 	}
 	t.verdicts = make(map[int]verdict)
 	for i := range d.seen {
@@ -221,6 +225,10 @@ func (d *draft) end(c *journal.Call) error {
 		return d.turn.fail(c, writ.CallFailed, f.err)
 	}
 	out.Action, out.Fields = f.action, f.fields
+	if f.action == writ.ActionUnchanged {
+		out.Values = d.valuesOf(c, have)
+	}
+	d.changed[c.Resource()] = d.changed[c.Resource()] || f.action.Changes()
 	if p.unnamed {
 		out.Action, out.Reason = writ.ActionUnknown, unnamedReason
 	}
@@ -232,6 +240,18 @@ func (d *draft) end(c *journal.Call) error {
 	}
 	c.State = writ.CallSucceeded
 	return nil
+}
+
+// valuesOf returns the values of a resource that no call of the plan changes, nil of another.
+func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessage {
+	if have == nil || len(have.Values) == 0 || d.changed[c.Resource()] {
+		return nil
+	}
+	text, err := json.Marshal(have.Values)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // explain says where a call goes and why, or why it waits.
@@ -280,6 +300,9 @@ func (d *draft) close(c *journal.Call) {
 		out.Action = writ.ActionUnchanged
 	default:
 		out.Action = writ.ActionRead
+		if have := d.laid[c.Resource()]; have != nil {
+			out.Values = d.valuesOf(c, have)
+		}
 		if c.Node != "" {
 			out.Node, out.NodeName = c.Node, c.NodeName
 		}

@@ -105,7 +105,7 @@ func fitted(p writ.Preview) writ.Preview {
 	}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		c.Nodes, c.Reason = nil, short(c.Reason)
+		c.Nodes, c.Values, c.Reason = nil, nil, short(c.Reason)
 		if c.Error != nil {
 			c.Error = &writ.Error{Code: c.Error.Code, Message: short(c.Error.Message)}
 		}

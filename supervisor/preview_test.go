@@ -137,7 +137,7 @@ volume.clone("copy", {from: disk})
 lan := network.create("lan", {})
 network.allow(lan, {rules: [{ports: [80]}]})
 `
-	for _, tt := range []struct {
+	tests := []struct {
 		name, script string
 		want         []string
 	}{
@@ -171,21 +171,20 @@ network.allow(lan, {rules: [{ports: [80]}]})
 		{"UnknownArgument", `f := node.facts(); volume.create("new", {size_gib: f.cpus}); volume.create("disk", {size_gib: f.cpus})`,
 			[]string{"read on n1", "create on n1", `unknown size_gib 10→ on n1`}},
 		{"UnknownName", `f := node.facts(); v := volume.create("v-" + f.cpus, {size_gib: 1}); volume.get("w-" + f.cpus)`, []string{"read on n1", "unknown on n1", "unknown"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
-				s.realNode("n1") // 1000 GiB
-				s.wantState(s.submit(previewModules+before), writ.RunSucceeded)
-				preview := s.preview(s.payload(previewModules + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"))
-				if diff := cmp.Diff(tt.want, foreseen(preview)); diff != "" {
-					t.Errorf("%s", diff)
-					for _, c := range preview.Calls {
-						t.Logf("%d: %+v", c.Seq, c)
-					}
-				}
-			})
-		})
 	}
+	inSite(t, func(t *testing.T, s *site) {
+		s.realNode("n1") // 1000 GiB
+		s.wantState(s.submit(previewModules+before), writ.RunSucceeded)
+		for _, tt := range tests { // all of the same: none leaves a trace
+			preview := s.preview(s.payload(previewModules + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"))
+			if diff := cmp.Diff(tt.want, foreseen(preview)); diff != "" {
+				t.Errorf("%s: %s", tt.name, diff)
+				for _, c := range preview.Calls {
+					t.Logf("%d: %+v", c.Seq, c)
+				}
+			}
+		}
+	})
 }
 
 // agree fails the test unless a run did to each call of a plan what was foreseen.
@@ -291,6 +290,9 @@ volume.create("c", {size_gib: 1}, {node: "n2"})
 		want := []writ.KeptResource{{Kind: writ.KindVolume, Name: "b", NodeName: "n2"}, {Kind: writ.KindVolume, Name: "c", NodeName: "n2"}}
 		if diff := cmp.Diff(want, preview.Kept); diff != "" || preview.Revision != 1 {
 			t.Errorf("revision %d, kept: %s", preview.Revision, diff)
+		}
+		if string(preview.Calls[0].Values) == "" {
+			t.Error("what finds things as they are does not say how they are")
 		}
 		big := preview.Calls[1]
 		if big.Error.Code != writ.CodeNoCapacity || len(big.Nodes) != 2 || !strings.Contains(big.Nodes[1].Reason, "99 CPUs") {

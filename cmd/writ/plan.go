@@ -58,8 +58,10 @@ type planned struct {
 	Project    string `json:"project"`
 	Datacenter string `json:"datacenter,omitempty"` // name
 	scripts.Plan
-	Preview *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
-	Unasked string        `json:"unasked,omitempty"` // why none was
+	// Foreseen is the plan with the results of calls that would find things as they are: it may see further. Preview is about its calls.
+	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
+	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
+	Unasked  string        `json:"unasked,omitempty"` // why none was
 	// Summary counts the calls by what they would do; without a preview it has "planned" alone.
 	Summary map[string]int `json:"summary"`
 	// Changes is false if it is sure that nothing would change.
@@ -115,10 +117,10 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 		}
 	}
 	if unasked == "" {
-		preview, err := c.Preview(ctx, order, &view.Plan, !strings.Contains(p.order.deployment, "@"))
+		foreseen, preview, err := c.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.deployment, "@"))
 		switch {
 		case err == nil:
-			view.Preview = &preview
+			view.Foreseen, view.Preview = &foreseen, &preview
 		case slices.Contains(noPreview, writ.CodeOf(err)):
 			view.Unasked = writ.AsError(err).Message
 		default:
@@ -171,11 +173,19 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 	return order, nil
 }
 
+// seen is the plan as far as it can be seen.
+func (p *planned) seen() *scripts.Plan {
+	if p.Foreseen != nil {
+		return p.Foreseen
+	}
+	return &p.Plan
+}
+
 // conclude counts what the calls would do.
 func (p *planned) conclude() {
 	p.Summary = make(map[string]int)
-	p.Changes = p.Horizon != nil
-	for i := range p.Calls {
+	p.Changes = p.seen().Horizon != nil
+	for i := range p.seen().Calls {
 		action := p.action(i)
 		p.Changes = p.Changes || action.Changes() || action == writ.ActionRefused
 		if p.Preview == nil {
@@ -191,7 +201,7 @@ func (p *planned) action(i int) writ.Action {
 	if p.Preview != nil {
 		return p.Preview.Calls[i].Action
 	}
-	op, _ := catalog.Lookup(p.Calls[i].Operation)
+	op, _ := catalog.Lookup(p.seen().Calls[i].Operation)
 	switch {
 	case op.Effect == catalog.Find, op.Effect == catalog.Look && op.Repeat == catalog.Safe:
 		return writ.ActionRead
@@ -203,7 +213,7 @@ func (p *planned) action(i int) writ.Action {
 
 // failed is the error of a plan that would not succeed, nil if it may.
 func (p *planned) failed() error {
-	if f := p.Failure; f != nil {
+	if f := p.seen().Failure; f != nil {
 		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
 		e.Hint = f.Hint
 		if f.Position != "" {
@@ -237,15 +247,16 @@ func (p *planned) failed() error {
 
 // handled reports whether the script may take the failure of a call as a value: where the plan ends the script may look at it.
 func (p *planned) handled(seq int) bool {
-	return p.Horizon != nil && slices.Contains(p.Horizon.After, seq)
+	end := p.seen().Horizon
+	return end != nil && slices.Contains(end.After, seq)
 }
 
 // title names a call: "3 machine.create web-0".
 func (p *planned) title(seq int) string {
-	c := p.Calls[seq-1]
+	c := p.seen().Calls[seq-1]
 	name := ""
 	if c.Name != nil {
-		name = p.Describe(c.Name)
+		name = p.seen().Describe(c.Name)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, name))
 }

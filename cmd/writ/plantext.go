@@ -53,10 +53,10 @@ var actions = []writ.Action{
 func (t *planText) String() string {
 	t.head()
 	width := 0
-	for _, c := range t.Calls {
+	for _, c := range t.seen().Calls {
 		width = max(width, utf8.RuneCountInString(terminal.Clean(t.title(c.Seq))))
 	}
-	for i := range t.Calls {
+	for i := range t.seen().Calls {
 		t.call(i, min(width, 48))
 	}
 	t.said()
@@ -84,7 +84,7 @@ func (t *planText) head() {
 
 // call shows one call: what, where, from which line, and what with.
 func (t *planText) call(i, width int) {
-	c, action := &t.Calls[i], t.action(i)
+	c, action := &t.seen().Calls[i], t.action(i)
 	m := marks[action]
 	var preview writ.PreviewedCall
 	if t.Preview != nil {
@@ -159,7 +159,7 @@ func (t *planText) arguments(c *scripts.PlannedCall) {
 const mostShown = 120
 
 func (t *planText) short(v any) string {
-	text := terminal.Clean(t.Describe(v))
+	text := terminal.Clean(t.seen().Describe(v))
 	if utf8.RuneCountInString(text) > mostShown && !t.wide {
 		text = string([]rune(text)[:mostShown]) + "…"
 	}
@@ -168,25 +168,31 @@ func (t *planText) short(v any) string {
 
 // said shows what the script writes.
 func (t *planText) said() {
-	if len(t.Logs) > 0 {
+	seen := t.seen()
+	if len(seen.Logs) > 0 {
 		t.line("\nlog")
-		for _, l := range t.Logs {
+		for _, l := range seen.Logs {
 			t.line("  %s", terminal.Clean(l))
 		}
 	}
-	if len(t.Output) > 0 {
+	if len(seen.Output) > 0 {
 		t.line("\noutput")
-		for _, name := range slices.Sorted(maps.Keys(t.Output)) {
-			t.line("  %s: %s", terminal.Clean(name), t.short(t.Output[name]))
+		for _, name := range slices.Sorted(maps.Keys(seen.Output)) {
+			t.line("  %s: %s", terminal.Clean(name), t.short(seen.Output[name]))
 		}
 	}
 }
 
 // beyond says where the plan ends before the script does.
 func (t *planText) beyond() {
-	if h := t.Horizon; h != nil {
+	h := t.seen().Horizon
+	if h != nil {
 		t.line("\nThe plan ends at %s: %s.", terminal.Clean(h.Position), terminal.Clean(h.Reason))
 		t.line("What the script does after that is not known before it runs.")
+	}
+	if own := t.Horizon; own != nil && (h == nil || h.Position != own.Position) {
+		t.line("\nBy itself the plan ends at %s: %s.", terminal.Clean(own.Position), terminal.Clean(own.Reason))
+		t.line("What is shown beyond that follows from what the datacenter has now; a run is held only to what comes before.")
 	}
 }
 
@@ -230,8 +236,8 @@ func (t *planText) summary() string {
 	if len(parts) == 0 {
 		parts = []string{"nothing to do"}
 	}
-	if t.Horizon != nil {
-		parts = append(parts, "and what comes after "+terminal.Clean(t.Horizon.Position))
+	if h := t.seen().Horizon; h != nil {
+		parts = append(parts, "and what comes after "+terminal.Clean(h.Position))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"writ"
@@ -14,6 +15,11 @@ import (
 
 // Plan plans the script of an order. Without a roster nothing is known of its datacenter.
 func (o Order) Plan(ctx context.Context, roster *identity.Roster) (scripts.Plan, error) {
+	return o.plan(ctx, roster, nil)
+}
+
+// plan is Plan with the results of some calls.
+func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]map[string]any) (scripts.Plan, error) {
 	params, err := o.Script.Report.Params.Fill(o.Params)
 	if err != nil {
 		return scripts.Plan{}, err
@@ -26,7 +32,7 @@ func (o Order) Plan(ctx context.Context, roster *identity.Roster) (scripts.Plan,
 			in.DatacenterName = d.Name
 		}
 	}
-	plan, err := scripts.PlanOf(ctx, o.Script.Bundle, in)
+	plan, err := scripts.Foresee(ctx, o.Script.Bundle, in, given)
 	if err != nil {
 		return plan, fmt.Errorf("plan the script: %w", err)
 	}
@@ -63,9 +69,44 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 // maxProposal bounds what one request of a preview may have, in bytes: it travels on in one frame of the link.
 const maxProposal = 1<<20 - 8<<10
 
-// Preview asks the datacenter of an order what its plan would do. newest says that the order's deployment is meant as it is now, whatever
+// maxRounds bounds how often a datacenter is asked about one script.
+const maxRounds = 10
+
+// Foresee asks the datacenter of an order what its plan would do. Where calls would find things as they are, their results are known, and
+// the script is followed further with them, for as long as that tells more. It returns the plan with these results and what was said of
+// it. newest is as for preview.
+func (c *Client) Foresee(ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool) (scripts.Plan, writ.Preview, error) {
+	given := make(map[int]map[string]any)
+	for round := 1; ; round++ {
+		preview, err := c.preview(ctx, o, &plan, newest)
+		if err != nil || round == maxRounds {
+			return plan, preview, err
+		}
+		known := len(given)
+		for _, call := range preview.Calls {
+			var values api.Values
+			if given[call.Seq] == nil && len(call.Values) > 0 && json.Unmarshal(call.Values, &values) == nil {
+				given[call.Seq] = values
+			}
+		}
+		if len(given) == known {
+			return plan, preview, nil
+		}
+		further, err := o.plan(ctx, roster, given)
+		if err != nil {
+			return plan, preview, err
+		}
+		alike := reflect.DeepEqual(further.Calls, plan.Calls)
+		plan = further
+		if alike {
+			return plan, preview, nil
+		}
+	}
+}
+
+// preview asks the datacenter of an order what a plan would do. newest says that the order's deployment is meant as it is now, whatever
 // its revision.
-func (c *Client) Preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
+func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
 	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: o.Destructive, Calls: plan.Proposed()}
 	if p.Deployment != "" && !newest {
 		p.Base = &o.Deployment.Base
