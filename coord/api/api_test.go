@@ -96,6 +96,9 @@ func jsonKind(t reflect.Type) string {
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return "string"
 	}
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return "object"
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return jsonKind(t.Elem())
