@@ -180,3 +180,16 @@ func TestFormatFlagNamesThePossible(t *testing.T) {
 		t.Errorf("%v %v", f, err)
 	}
 }
+
+func TestDataIsPaintedForEyesOnly(t *testing.T) {
+	term, _, _ := newTest(t, "COLORTERM=truecolor", "TERM=xterm")
+	if got := term.Paint(Bad, "gone"); got != "gone" {
+		t.Errorf("a file gets %q", got)
+	}
+	term.painted = true
+	for _, tone := range []Tone{Good, Changed, Bad, Dim} {
+		if got := term.Paint(tone, "x"); !strings.HasPrefix(got, "\x1b[") || !strings.Contains(got, "x") {
+			t.Errorf("%s: %q", tone, got)
+		}
+	}
+}
