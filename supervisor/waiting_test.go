@@ -1,11 +1,14 @@
 package supervisor_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/identity"
 )
 
 // TestAResourceGoesFromHandToHand lets many runs wait for the same resource: each gets it as soon as the one before it is done with it, and
@@ -26,4 +29,55 @@ func TestAResourceGoesFromHandToHand(t *testing.T) {
 			t.Errorf("%d runs that follow each other took %s: they waited for the watch", runs, took)
 		}
 	})
+}
+
+// TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its turn. What is
+// bounded and not by the number of runs is there before the first measure.
+func TestAWaitingRunNeedsNoMemory(t *testing.T) {
+	const before, more, most = 300, 600, 400 // runs, and bytes for each of those that are more
+	s := newSite(t)
+	busy := make(chan struct{})
+	s.join("n1", func(n *testNode) {
+		n.slots = 1
+		n.act = func(context.Context, writ.Job) writ.Result {
+			<-busy
+			return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "enough")}
+		}
+	})
+	t.Cleanup(func() { close(busy) })
+	wait := func(runs int) uint64 {
+		t.Helper()
+		planned := make(map[writ.RunID]bool)
+		for i := range runs {
+			p := s.payload(fmt.Sprintf("volume := import(%q)\nv := volume.create(%q + %q, {size_gib: 1})\nv.uid\n", "volume", "v", fmt.Sprint(runs, "-", i)))
+			p.Deadline = identity.MaxDeadline
+			run, err := s.Submit(t.Context(), s.signPayload(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned[run.ID] = true
+		}
+		for after := int64(0); len(planned) > 0; {
+			events, err := s.journal.Events(t.Context(), after, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				after = e.Seq
+				if e.Call != nil {
+					delete(planned, e.Call.Run)
+				}
+			}
+		}
+		runtime.GC()
+		runtime.GC() // what the first one found to be finalized is gone after the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	first := wait(before)
+	second := wait(more)
+	if grown := int64(second) - int64(first); grown > more*most {
+		t.Errorf("%d more runs that wait need %d bytes each, want at most %d", more, grown/more, most)
+	}
 }

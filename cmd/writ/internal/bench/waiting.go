@@ -336,7 +336,11 @@ func (w *Waiting) runOne(s *site) (time.Duration, error) {
 // restart kills the supervisor and measures how the next one begins.
 func (w *Waiting) restart(s *site, r *WaitingReport) error {
 	w.Note("the supervisor is killed and begins again")
-	if err := s.supervisor.kill(); err != nil {
+	end := s.supervisor.kill
+	if w.Profile != "" { // which would be lost
+		end = s.supervisor.end
+	}
+	if err := end(); err != nil {
 		return err
 	}
 	s.profile = ""
