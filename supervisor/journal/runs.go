@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -34,7 +35,8 @@ type Run struct {
 	Destructive bool     `json:"destructive,omitempty"`
 	Allow       []string `json:"allow"`
 
-	stored writ.RunState // as the journal has it
+	stored    writ.RunState // as the journal has it
+	storedDue time.Time
 }
 
 // due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
@@ -102,23 +104,28 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
-	return true, tx.putRun(r, `INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, body, judged, engine)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, roster, r.Engine)
+	body, err := cbor.Marshal(r)
+	if err != nil {
+		return false, fmt.Errorf("encode run: %w", err)
+	}
+	return true, tx.exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, judged, engine, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment,
+		r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), !r.Idle, roster, r.Engine, body)
 }
 
-// PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT.
+// PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is
+// not written: each index with a column that is written is written, too.
 func (tx *Tx) PutRun(r *Run) error {
-	return tx.putRun(r, `UPDATE runs SET state = $2, open = $3, project = $4, deployment = $5, revision = $6, accepted = $7, due = $8,
-		pending = $9, body = $10 WHERE id = $1 AND state = $11`, string(r.stored))
-}
-
-func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 	body, err := cbor.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	args := append([]any{string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment, r.Revision,
-		sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), !r.Idle, body}, more...)
+	query := `UPDATE runs SET state = $3, pending = $4, body = $5 WHERE id = $1 AND state = $2`
+	args := []any{string(r.ID), string(r.stored), string(r.State), !r.Idle, body}
+	if r.State.Ended() || !r.due().Equal(r.storedDue) {
+		query = `UPDATE runs SET state = $3, pending = $4, body = $5, open = $6, due = $7 WHERE id = $1 AND state = $2`
+		args = append(args, !r.State.Ended(), sqldb.Micros(r.due()))
+	}
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
 		err = writ.Errorf(writ.CodeConflict, "run %s is not %s any more", r.ID, r.stored)
@@ -130,7 +137,7 @@ func (tx *Tx) putRun(r *Run, query string, more ...any) error {
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	r, err := get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
 	if r != nil {
-		r.stored = r.State
+		r.stored, r.storedDue = r.State, r.due()
 	}
 	return r, err
 }
@@ -179,13 +186,14 @@ const dueRuns = `SELECT id FROM runs WHERE open AND due <= $1 ORDER BY due, id L
 
 // Judged is how far the open runs have been judged by a roster, in the order of UnjudgedRuns.
 type Judged struct {
-	Roster int
-	Run    writ.RunID
+	Roster   int
+	Accepted time.Time
+	Run      writ.RunID
 }
 
 // UnjudgedRuns returns at most max open runs after a place in their order whose submissions were not found good by a roster yet.
 func (tx *Tx) UnjudgedRuns(roster int, after Judged, max int) ([]Judged, error) {
-	rows, err := tx.QueryContext(tx.ctx, unjudgedRuns, roster, after.Roster, string(after.Run), max)
+	rows, err := tx.QueryContext(tx.ctx, unjudgedRuns, roster, after.Roster, sqldb.Micros(after.Accepted), string(after.Run), max)
 	if err != nil {
 		return nil, err
 	}
@@ -193,15 +201,18 @@ func (tx *Tx) UnjudgedRuns(roster int, after Judged, max int) ([]Judged, error) 
 	var found []Judged
 	for rows.Next() {
 		var j Judged
-		if err := rows.Scan(&j.Roster, &j.Run); err != nil {
+		var us int64
+		if err := rows.Scan(&j.Roster, &us, &j.Run); err != nil {
 			return nil, err
 		}
+		j.Accepted = sqldb.Time(us)
 		found = append(found, j)
 	}
 	return found, rows.Err()
 }
 
-const unjudgedRuns = `SELECT judged, id FROM runs WHERE open AND judged < $1 AND (judged, id) > ($2, $3) ORDER BY judged, id LIMIT $4`
+const unjudgedRuns = `SELECT judged, accepted, id FROM runs WHERE open AND judged < $1 AND (judged, accepted, id) > ($2, $3, $4)
+	ORDER BY judged, accepted, id LIMIT $5`
 
 // SetJudged records that the submissions of runs are good by a roster.
 func (tx *Tx) SetJudged(roster int, runs ...writ.RunID) error {
@@ -447,10 +458,12 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 
 // RunsOn returns the runs with open calls on a node.
 func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
-	return tx.runIDs(runsOn, string(node))
+	ids, err := tx.runIDs(runsOn, string(node))
+	slices.Sort(ids)
+	return slices.Compact(ids), err
 }
 
-const runsOn = `SELECT DISTINCT run FROM calls WHERE open AND node = $1`
+const runsOn = `SELECT run FROM calls WHERE open AND node = $1`
 
 // NextOf returns the run of a deployment that waits for the ones before it to end and is the first to go on then, "" if none waits.
 func (tx *Tx) NextOf(project writ.ProjectID, deployment string) (writ.RunID, error) {

@@ -1,6 +1,7 @@
 -- +goose Up
 -- A look of the watch, a placement and a start must not cost more because more runs wait: counts are kept instead of counted, and every
--- question about what is open has an index that holds its answers only.
+-- question about what is open has an index that holds its answers only. Where it can be, an index is in the order of time: what is added
+-- goes to its end, and one page of it holds what a whole commit adds.
 
 -- What is open and reserved on each node, kept by the transactions that change calls and resources; node '' has what is not placed yet.
 CREATE TABLE loads (
@@ -28,13 +29,13 @@ DROP INDEX runs_open;
 DROP INDEX runs_deployment;
 CREATE INDEX runs_deployment ON runs (project, deployment, revision) WHERE open AND deployment <> '';
 CREATE INDEX runs_pending ON runs (accepted, id) WHERE open AND pending;
-CREATE INDEX runs_judged ON runs (judged, id) WHERE open;
+CREATE INDEX runs_judged ON runs (judged, accepted, id) WHERE open;
 CREATE INDEX runs_due ON runs (due, id) WHERE open;
 
 DROP INDEX calls_open;
 DROP INDEX calls_due;
 DROP INDEX calls_resource;
-CREATE INDEX calls_on ON calls (node, run) WHERE open;
+CREATE INDEX calls_on ON calls (node, planned, run) WHERE open;
 CREATE INDEX calls_sent ON calls (node, planned, run, seq) WHERE open AND state <> 'planned';
 CREATE INDEX calls_sendable ON calls (node, planned, run, seq) WHERE open AND state = 'planned' AND ready;
 CREATE INDEX calls_due ON calls (retry_at, run, seq) WHERE open AND retry_at > 0 AND NOT ready;
