@@ -218,29 +218,65 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 	return api.ListQueues200JSONResponse{Items: all}, err
 }
 
-const queuesWithin = 5 * time.Second
-
-// Queues asks all datacenters at the same time for the depth of their queues. One that does not answer says why.
+// Queues asks all datacenters for the depth of their queues. One that does not answer says why.
 func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
+	answers, err := askAll[writ.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
+	return views(answers, func(a reply[writ.QueueDepth]) api.DatacenterQueues {
+		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: a.items, Error: writ.AsError(a.err)}
+	}), err
+}
+
+// ListSecrets asks datacenters which secrets they have. The answers pass through and are kept nowhere.
+func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	project, err := h.project(ctx, r.Params.Project)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll[writ.Secret](ctx, h.c, only, link.VerbSecrets, link.Secrets{Project: project})
+	return api.ListSecrets200JSONResponse{Items: views(answers, func(a reply[writ.Secret]) api.DatacenterSecrets {
+		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.items, Error: writ.AsError(a.err)}
+	})}, err
+}
+
+// reply is what a datacenter answered, or why it did not.
+type reply[T any] struct {
+	writ.Datacenter
+	items []T
+	err   error
+}
+
+const askWithin = 5 * time.Second
+
+// askAll asks all datacenters at the same time for a list, or only one of them.
+func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
 	datacenters, err := c.Ledger.Datacenters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queuesWithin)
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	all := make([]api.DatacenterQueues, len(datacenters))
+	var answers []reply[T]
+	for _, d := range datacenters {
+		if only == "" || d.ID == only {
+			answers = append(answers, reply[T]{Datacenter: d.Datacenter, items: []T{}})
+		}
+	}
 	var asking sync.WaitGroup
-	for i, d := range datacenters {
+	for i := range answers {
+		a := &answers[i]
 		asking.Go(func() {
-			depths, err := ask[[]writ.QueueDepth](ctx, c, d.ID, link.VerbQueues, link.Queues{})
-			if depths == nil {
-				depths = []writ.QueueDepth{}
+			var items []T
+			if items, a.err = ask[[]T](ctx, c, a.ID, verb, params); items != nil {
+				a.items = items
 			}
-			all[i] = api.DatacenterQueues{Datacenter: d.ID, Name: d.Name, Queues: depths, Error: writ.AsError(err)}
 		})
 	}
 	asking.Wait()
-	return all, nil
+	return answers, nil
 }
 
 func (h handlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {

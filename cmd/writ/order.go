@@ -34,6 +34,7 @@ type orderFlags struct {
 	maxCalls    int
 	destructive bool
 	plan        string
+	secrets     []string
 }
 
 // Defaults of what is signed.
@@ -58,6 +59,7 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes, and the revision it was planned against: NAME@BASE")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
 	f.BoolVar(&o.destructive, "destructive", false, "what the script deletes or overwrites is meant to be")
+	f.StringArrayVar(&o.secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
 		return append(suggestDatacenters(ctx, c), anyDatacenter)
 	})
@@ -78,7 +80,8 @@ func (a *app) client() (*client.Client, error) {
 	return client.New(c, filepath.Dir(a.flags.config), keys)
 }
 
-// order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one.
+// order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one, and
+// which secrets one has only if the script uses some.
 func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {
 	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls, Destructive: o.destructive}
 	var err error
@@ -88,14 +91,13 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
 		return order, err
 	}
-	project := c.Context.Project
-	if project == "" {
-		project = client.DefaultProject
-	}
-	if order.Project, err = client.Project(roster, project); err != nil {
+	if order.Project, err = projectOf(c, roster); err != nil {
 		return order, err
 	}
-	order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o)
+	if order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o); err != nil {
+		return order, err
+	}
+	order.Secrets, err = c.ResolveSecrets(ctx, order.Datacenter, order.Project, slices.Concat(script.Report.Secrets, o.secrets))
 	return order, err
 }
 

@@ -84,6 +84,9 @@ type ServerInterface interface {
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	// (GET /v1/runs/{run}/values)
 	GetValues(w http.ResponseWriter, r *http.Request, run RunPath)
+	// ListSecrets Ask the datacenters which secrets they have
+	// (GET /v1/secrets)
+	ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams)
 	// SubmitStatement Hand in any other signed statement
 	// (POST /v1/statements)
 	SubmitStatement(w http.ResponseWriter, r *http.Request)
@@ -228,6 +231,12 @@ func (_ Unimplemented) ListLogs(w http.ResponseWriter, r *http.Request, run RunP
 // GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 // (GET /v1/runs/{run}/values)
 func (_ Unimplemented) GetValues(w http.ResponseWriter, r *http.Request, run RunPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSecrets Ask the datacenters which secrets they have
+// (GET /v1/secrets)
+func (_ Unimplemented) ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1089,6 +1098,52 @@ func (siw *ServerInterfaceWrapper) GetValues(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListSecrets operation middleware
+func (siw *ServerInterfaceWrapper) ListSecrets(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSecretsParams
+
+	// ------------- Optional query parameter "datacenter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "datacenter", r.URL.Query(), &params.Datacenter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "datacenter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "project", r.URL.Query(), &params.Project, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "project"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSecrets(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SubmitStatement operation middleware
 func (siw *ServerInterfaceWrapper) SubmitStatement(w http.ResponseWriter, r *http.Request) {
 
@@ -1315,6 +1370,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/queues", wrapper.ListQueues)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/secrets", wrapper.ListSecrets)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/resources", wrapper.ListResources)
@@ -2266,6 +2324,45 @@ func (response GetValuesdefaultApplicationProblemPlusJSONResponse) VisitGetValue
 	return err
 }
 
+type ListSecretsRequestObject struct {
+	Params ListSecretsParams
+}
+
+type ListSecretsResponseObject interface {
+	VisitListSecretsResponse(w http.ResponseWriter) error
+}
+
+type ListSecrets200JSONResponse SecretList
+
+func (response ListSecrets200JSONResponse) VisitListSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSecretsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListSecretsdefaultApplicationProblemPlusJSONResponse) VisitListSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SubmitStatementRequestObject struct {
 	Body io.Reader
 }
@@ -2459,6 +2556,9 @@ type StrictServerInterface interface {
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	// (GET /v1/runs/{run}/values)
 	GetValues(ctx context.Context, request GetValuesRequestObject) (GetValuesResponseObject, error)
+	// ListSecrets Ask the datacenters which secrets they have
+	// (GET /v1/secrets)
+	ListSecrets(ctx context.Context, request ListSecretsRequestObject) (ListSecretsResponseObject, error)
 	// SubmitStatement Hand in any other signed statement
 	// (POST /v1/statements)
 	SubmitStatement(ctx context.Context, request SubmitStatementRequestObject) (SubmitStatementResponseObject, error)
@@ -3073,6 +3173,32 @@ func (sh *strictHandler) GetValues(w http.ResponseWriter, r *http.Request, run R
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetValuesResponseObject); ok {
 		if err := validResponse.VisitGetValuesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSecrets operation middleware
+func (sh *strictHandler) ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams) {
+	var request ListSecretsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSecrets(ctx, request.(ListSecretsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSecrets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSecretsResponseObject); ok {
+		if err := validResponse.VisitListSecretsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

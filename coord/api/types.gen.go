@@ -161,6 +161,18 @@ type DatacenterQueues struct {
 	Queues []QueueDepth `json:"queues"`
 }
 
+// DatacenterSecrets defines model for DatacenterSecrets.
+type DatacenterSecrets struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked; secrets is empty then
+	Error *Error `json:"error,omitempty"`
+	Name  string `json:"name"`
+
+	// Secrets by project, name and version
+	Secrets []Secret `json:"secrets"`
+}
+
 // Digest A SHA-256
 type Digest = writ.Digest
 
@@ -431,6 +443,14 @@ type RunValues struct {
 	Run   Run          `json:"run"`
 }
 
+// Secret defines model for Secret.
+type Secret = writ.Secret
+
+// SecretList defines model for SecretList.
+type SecretList struct {
+	Items []DatacenterSecrets `json:"items"`
+}
+
 // StatementAnswer defines model for StatementAnswer.
 type StatementAnswer struct {
 	// Done what it did, in a sentence
@@ -579,6 +599,15 @@ type ListLogsParams struct {
 
 	// Limit The most items of a page
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// ListSecretsParams defines parameters for ListSecrets.
+type ListSecretsParams struct {
+	// Datacenter Only the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+
+	// Project Only secrets of the project with this id or name
+	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
 }
 
 // RegisterJSONRequestBody defines body for Register for application/json ContentType.

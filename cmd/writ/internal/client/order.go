@@ -21,6 +21,7 @@ type Order struct {
 	MaxCalls    int
 	Destructive bool        // what the script destroys is meant to be destroyed
 	PlanDigest  writ.Digest // of the plan that the run is bound to, zero if to none; see Bind
+	Secrets     []string    // with versions, "db-password@3"
 }
 
 // Payload returns the text to sign for an order, by a principal who knows a roster.
@@ -54,6 +55,7 @@ func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([
 		MaxCalls:    o.MaxCalls,
 		Params:      params,
 		Plan:        o.PlanDigest,
+		Secrets:     o.Secrets,
 		Script:      identity.File(o.Script.Bundle.Main),
 	}
 	for _, m := range o.Script.Bundle.Modules {

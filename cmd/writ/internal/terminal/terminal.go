@@ -114,10 +114,15 @@ func (t *Terminal) Passphrase(what string) ([]byte, error) {
 	if !t.Interactive() {
 		return nil, errors.New("nobody is there to be asked; load the key into an ssh-agent instead")
 	}
-	fmt.Fprintf(t.Err, "Passphrase for %s: ", what)
-	phrase, err := term.ReadPassword(t.In.Fd())
+	return t.Hidden("Passphrase for " + what)
+}
+
+// Hidden asks for something that must not be seen. Somebody must be there.
+func (t *Terminal) Hidden(what string) ([]byte, error) {
+	fmt.Fprintf(t.Err, "%s: ", Clean(what))
+	text, err := term.ReadPassword(t.In.Fd())
 	fmt.Fprintln(t.Err)
-	return phrase, err
+	return text, err
 }
 
 // Clean returns s without control characters, which could take over the terminal that shows it. Tabs become spaces; so do ends of

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/secret"
+)
+
+func (a *app) secretCommand() *cobra.Command {
+	return family("secret", "Set and remove what scripts use and never see", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+}
+
+// placeFlags say in which datacenters something is done.
+type placeFlags struct {
+	datacenter string
+	all        bool
+}
+
+func (p *placeFlags) add(a *app, c *cobra.Command) {
+	c.Flags().StringVar(&p.datacenter, "dc", "", "name or id of the datacenter")
+	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
+	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
+	a.completeFlag(c, "dc", suggestDatacenters)
+}
+
+// chosen returns the datacenters that are meant.
+func (p *placeFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
+	if !p.all {
+		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter})
+		return []writ.DatacenterID{id}, err
+	}
+	var ids []writ.DatacenterID
+	for _, d := range roster.Datacenters {
+		if d.Enabled {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids, nil
+}
+
+func (a *app) secretSetCommand() *cobra.Command {
+	var place placeFlags
+	var file string
+	c := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Set a secret of a project, or give it a new value",
+		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and hands it in as the next version of the secret. Whoever carries or
+keeps it cannot read it: the supervisor opens it when a job needs it, and encrypts it to the node that does the job. It needs the role
+admin in the project.
+
+The value is read without being shown, or from standard input, where one line feed at its end is cut off; --file takes a file exactly
+as it is. It is text of at most 32 KiB; encode what is not. It is never an argument, which every process of the host could read.
+
+A script gets it with run.secret("NAME"), in the version that is the newest when it is signed. So after a new value is set, scripts are
+signed and handed in again; runs that were accepted before go on with the version that they have.`,
+		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			value, err := a.secretValue(args[0], file)
+			if err != nil {
+				return err
+			}
+			a.Note("the value has %s", count(len(value), "byte"))
+			return a.changeSecret(cmd.Context(), &place, args[0], func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+				return c.SetSecret(ctx, by, dc, project, args[0], value)
+			})
+		},
+	}
+	place.add(a, c)
+	c.Flags().StringVar(&file, "file", "", "file with the value, taken as it is")
+	return c
+}
+
+// secretValue reads the value of a secret from where it is.
+func (a *app) secretValue(name, file string) (string, error) {
+	if !writ.ValidName(name) {
+		return "", writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
+	}
+	var value []byte
+	var err error
+	switch {
+	case file != "":
+		value, err = readAtMost(file, secret.MaxValue)
+	case a.Interactive():
+		value, err = a.askTwice(name)
+	default:
+		if value, err = io.ReadAll(io.LimitReader(a.In, secret.MaxValue+3)); err == nil { // one more than possible, behind its line feed
+			value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
+		}
+	}
+	if err != nil {
+		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err)
+	}
+	if err := secret.Check(string(value)); err != nil {
+		e := *writ.AsError(err)
+		if e.Code == writ.CodeBadRequest {
+			e.Code = writ.CodeUsage
+		}
+		return "", &e
+	}
+	return string(value), nil
+}
+
+// readAtMost reads a file, and no more of one that is too big than shows that it is.
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
+
+// askTwice lets a person type a secret where nobody sees it.
+func (a *app) askTwice(name string) ([]byte, error) {
+	first, err := a.Hidden("Value of " + name)
+	if err != nil {
+		return nil, err
+	}
+	second, err := a.Hidden("Once more")
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(first, second) {
+		return nil, writ.Errorf(writ.CodeUsage, "the two are not the same")
+	}
+	return first, nil
+}
+
+// changeSecret makes a change in every datacenter that is meant, and says what it did.
+func (a *app) changeSecret(ctx context.Context, place *placeFlags, name string,
+	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	roster, err := a.roster(ctx, c)
+	if err != nil {
+		return err
+	}
+	project, err := projectOf(c, roster)
+	if err != nil {
+		return err
+	}
+	datacenters, err := place.chosen(ctx, a, c, roster)
+	if err != nil {
+		return err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return err
+	}
+	defer by.Close()
+	var answers []api.StatementAnswer
+	for _, id := range datacenters {
+		answer, err := change(ctx, c, by, id, project.ID)
+		if err != nil {
+			return inDatacenter(roster, id, err)
+		}
+		a.Done("%s: %s, in project %s", roster.Datacenter(id).Name, answer.Done, project.Name)
+		answers = append(answers, answer)
+	}
+	if a.Structured() {
+		return a.Print(terminal.View{Data: answers})
+	}
+	return nil
+}
+
+// inDatacenter says where an error was, if there is more than one place.
+func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) error {
+	if len(roster.Datacenters) == 1 {
+		return err
+	}
+	e := *writ.AsError(err)
+	e.Message = roster.Datacenter(id).Name + ": " + e.Message
+	return &e
+}
+
+// projectOf returns the project that the flags or the context name.
+func projectOf(c *client.Client, roster *identity.Roster) (identity.Project, error) {
+	name := c.Context.Project
+	if name == "" {
+		name = client.DefaultProject
+	}
+	return client.Project(roster, name)
+}
+
+func (a *app) secretListCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List secrets by name and version; their values are shown nowhere",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := a.roster(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: datacenter, Project: a.flags.project}))
+			if err != nil {
+				return err
+			}
+			var secrets []writ.Secret
+			for _, d := range list.Items {
+				if d.Error != nil {
+					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
+				}
+				secrets = append(secrets, d.Secrets...)
+			}
+			return a.Print(secretTable(list, secrets, roster))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Roster) terminal.View {
+	return terminal.List(list, secrets, func(s writ.Secret) string { return identity.SecretRef(s.Name, s.Version) },
+		column("SECRET", func(s writ.Secret) string { return s.Name }),
+		column("VERSION", func(s writ.Secret) string { return strconv.Itoa(s.Version) }),
+		column("PROJECT", func(s writ.Secret) string {
+			if p := roster.Project(s.Project); p != nil {
+				return p.Name
+			}
+			return string(s.Project)
+		}),
+		column("DATACENTER", func(s writ.Secret) string {
+			if d := roster.Datacenter(s.Datacenter); d != nil {
+				return d.Name
+			}
+			return string(s.Datacenter)
+		}),
+		column("SET BY", func(s writ.Secret) string { return s.SetBy }),
+		column("SET", func(s writ.Secret) string { return s.Set.Local().Format(time.DateTime) }),
+		column("REMOVED", func(s writ.Secret) string {
+			if s.Removed.IsZero() {
+				return ""
+			}
+			return s.Removed.Local().Format(time.DateTime)
+		}),
+	)
+}
+
+func (a *app) secretRemoveCommand() *cobra.Command {
+	var place placeFlags
+	c := &cobra.Command{
+		Use:   "remove NAME[@VERSION]",
+		Short: "Remove a secret, or its versions up to one",
+		Long: `Takes the value of a secret away from a datacenter: of all its versions, or with @VERSION of this one and those before it. Calls that
+need it and were not sent yet fail. Whatever a script gave it to keeps it: change it there first.`,
+		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, text, given := strings.Cut(args[0], "@")
+			version := 0
+			if given {
+				var err error
+				if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion {
+					return writ.Errorf(writ.CodeUsage, "%q is no version", text).WithHint("it looks like db-password@2")
+				}
+			}
+			if !writ.ValidName(name) {
+				return writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("it looks like db-password, or db-password@2")
+			}
+			return a.changeSecret(cmd.Context(), &place, name, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+				return c.RemoveSecret(ctx, by, dc, project, name, version)
+			})
+		},
+	}
+	place.add(a, c)
+	return c
+}
