@@ -54,16 +54,17 @@ type site struct {
 	client *client.Client
 	procs  map[string]*proc
 	lines  map[string][]string // how each process was started
+	env    []string            // of every process, besides what they need
 }
 
 // newSite founds a cluster and starts its coordinator.
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, env ...string) *site {
 	t.Helper()
 	bin, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}, env: env}
 	s.url = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
 	s.writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.url)
 	s.start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.url, "http://"))
@@ -213,6 +214,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.dir, "cluster", "client.yaml")}
+	cmd.Env = append(cmd.Env, s.env...)
 	return cmd
 }
 

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+// secretCanary is the value that must be found nowhere.
+const secretCanary = "canary-9c41e07ab2d85f63"
+
+// secretScript gives a secret wherever one may stand, and lets the (simulated) tools say what they were given.
+const secretScript = `
+container := import("container")
+herodb := import("herodb")
+image := import("image")
+machine := import("machine")
+run := import("run")
+
+password := run.secret("db-password")
+web := image.fetch("web", {url: "https://example.com/web.tar", format: "oci", sha256: "` + "4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f640b7e4729b49fce" + `"})
+store := herodb.create("store", {memory_mib: 64, password: password})
+box := container.create("box", {image: web, env: {PASSWORD: password, DB: store.address}})
+machine.create("vm", {cpus: 1, memory_mib: 64, cloud_init: password, env: {PASSWORD: password}})
+sum := container.exec(box, {command: ["sha256sum"], stdin: password})
+echo := container.exec(box, {command: ["cat"], stdin: password})
+env := container.exec(box, {command: ["printenv", "PASSWORD"], env: {PASSWORD: password}})
+run.log("with", password)
+run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.secret_version})
+`
+
+// TestASecretIsFoundNowhere carries a secret from a person's standard input to drivers on a node, with everything that the way has: a
+// real Redis, real processes with logs at their most talkative, event streams, pages. The drivers get it; nothing else ever shows it.
+func TestASecretIsFoundNowhere(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	broker := testenv.Redis(t)
+	s := newSite(t, "WRIT_LOG_LEVEL=debug")
+	s.datacenter("dc1", broker.URL, 1, "0")
+	heard := s.hear("/v1/events", "/live/", "/live/runs")
+
+	said := s.set("db-password", secretCanary+"\n")
+	if !strings.Contains(said, "the secret db-password is set, version 1") || !strings.Contains(said, "23 bytes") {
+		t.Errorf("it says:\n%s", said)
+	}
+	s.script("secret.tengo", secretScript)
+	summary := s.succeeded(s.follow(s.submit("secret.tengo"), 1, func() {}))
+	want := map[string]any{
+		"sum": writ.DigestOf([]byte(secretCanary)).String() + "  -\n", "echo": "<secret db-password>", "env": "<secret db-password>\n", "version": int64(1),
+	}
+	for name, v := range want {
+		if summary.Output[name] != v {
+			t.Errorf("%s is %q, want %q", name, summary.Output[name], v)
+		}
+	}
+
+	// A new value is a new version, which the next signature finds; what an earlier run made is updated.
+	s.set("db-password", "another-"+secretCanary)
+	s.script("again.tengo", `
+herodb := import("herodb")
+run := import("run")
+run.output({version: herodb.create("store", {memory_mib: 64, password: run.secret("db-password")}).secret_version})
+`)
+	last := s.submit("again.tengo")
+	if summary := s.succeeded(s.follow(last, 0, func() {})); summary.Output["version"] != int64(2) {
+		t.Errorf("after a new value: %v", summary.Output)
+	}
+	list := s.writ("secret", "list", "-o", "json")
+	if !strings.Contains(list, `"version": 2`) || !strings.Contains(list, `"set_by": "alice"`) {
+		t.Errorf("the list:\n%s", list)
+	}
+
+	answers := s.answers(last)
+	for name, p := range s.procs {
+		answers["what "+name+" said"] = []byte(p.said())
+	}
+	answers["writ run show"] = []byte(s.writ("run", "show", string(last), "-o", "json"))
+	answers["the list"] = []byte(list)
+	for path, text := range heard() {
+		answers["the stream "+path] = text
+	}
+	for what, text := range answers {
+		if len(text) == 0 {
+			t.Errorf("%s is empty", what)
+		}
+		silentAbout(t, what, text)
+	}
+	for _, dir := range []string{s.dir, broker.Dir} {
+		s.searchFiles(dir)
+	}
+
+	s.writ("secret", "remove", "db-password")
+	if _, said, code := s.try("submit", "again.tengo", "--secret", "db-password@2"); code != writ.ExitFailed || !strings.Contains(said, "SECRET_UNKNOWN") {
+		t.Errorf("after it was removed: exit %d\n%s", code, said)
+	}
+	if _, said, code := s.try("submit", "again.tengo"); code != writ.ExitFailed || !strings.Contains(said, "has no secret db-password") {
+		t.Errorf("after it was removed: exit %d\n%s", code, said)
+	}
+}
+
+// set sets a secret from standard input and returns what was said.
+func (s *site) set(name, input string) string {
+	s.t.Helper()
+	cmd := s.command("secret", "set", name)
+	cmd.Stdin = strings.NewReader(input)
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("secret set: %v\n%s", err, said)
+	}
+	return string(said)
+}
+
+// hear listens to event streams until it is asked what came.
+func (s *site) hear(paths ...string) func() map[string][]byte {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	s.t.Cleanup(stop)
+	var listening sync.WaitGroup
+	var mu sync.Mutex
+	heard := map[string][]byte{}
+	for _, path := range paths {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusOK {
+			_ = answer.Body.Close()
+			continue // no stream of this page
+		}
+		listening.Go(func() {
+			defer answer.Body.Close()
+			text, _ := io.ReadAll(answer.Body) // its end is that of ctx
+			mu.Lock()
+			defer mu.Unlock()
+			heard[path] = text
+		})
+	}
+	return func() map[string][]byte {
+		stop()
+		listening.Wait()
+		return heard
+	}
+}
+
+// answers asks everything that can be asked over HTTP.
+func (s *site) answers(run writ.RunID) map[string][]byte {
+	s.t.Helper()
+	of := "/v1/runs/" + string(run)
+	answers := map[string][]byte{}
+	for _, path := range []string{
+		"/v1/runs", of, of + "/calls", of + "/values", of + "/logs", "/v1/roster", "/v1/datacenters", "/v1/projects", "/v1/nodes", "/v1/queues",
+		"/v1/secrets", "/v1/resources", "/metrics", "/", "/runs/" + string(run), "/nodes",
+	} {
+		answer, err := http.Get(s.url + path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || strings.HasPrefix(path, "/v1") && answer.StatusCode != http.StatusOK {
+			s.t.Fatalf("GET %s: %s, %v", path, answer.Status, err)
+		}
+		answers["GET "+path] = text
+	}
+	return answers
+}
+
+// searchFiles looks for the value in every file below a directory.
+func (s *site) searchFiles(dir string) {
+	s.t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // a socket, or what was renamed meanwhile
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil
+		}
+		files++
+		silentAbout(s.t, path, text)
+		return nil
+	})
+	if err != nil || files == 0 {
+		s.t.Errorf("%d files in %s, %v", files, dir, err)
+	}
+}
+
+// silentAbout fails the test if a text has the value in it, as it is or in a usual encoding.
+func silentAbout(t *testing.T, what string, text []byte) {
+	t.Helper()
+	for _, form := range []string{secretCanary, hex.EncodeToString([]byte(secretCanary)), base64.StdEncoding.EncodeToString([]byte(secretCanary))[:28]} {
+		if bytes.Contains(text, []byte(form)) {
+			t.Errorf("%s shows the secret", what)
+		}
+	}
+}
