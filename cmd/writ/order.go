@@ -35,6 +35,13 @@ type orderFlags struct {
 	destructive bool
 	plan        string
 	secrets     []string
+	planning    bool // what is not known may be guessed
+	offline     bool // nobody is to be asked
+}
+
+// secretsOf returns the names of the secrets that a script uses, as far as the script or the flags tell.
+func (o *orderFlags) secretsOf(script client.Script) []string {
+	return slices.Concat(script.Report.Secrets, o.secrets)
 }
 
 // Defaults of what is signed.
@@ -97,7 +104,15 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o); err != nil {
 		return order, err
 	}
-	order.Secrets, err = c.ResolveSecrets(ctx, order.Datacenter, order.Project, slices.Concat(script.Report.Secrets, o.secrets))
+	if o.offline {
+		order.Secrets = client.FirstVersions(o.secretsOf(script))
+		return order, nil
+	}
+	order.Secrets, err = c.ResolveSecrets(ctx, order.Datacenter, order.Project, o.secretsOf(script))
+	if err != nil && o.planning && slices.Contains(noPreview, writ.CodeOf(err)) {
+		a.Warn("%v: they are planned as if they had been set once", err)
+		order.Secrets, err = client.FirstVersions(o.secretsOf(script)), nil
+	}
 	return order, err
 }
 

@@ -155,10 +155,11 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 
 // orderToPlan is the order that would be signed, as far as it can be known without a roster.
 func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags, offline bool) (client.Order, error) {
+	o.planning, o.offline = true, offline
 	if roster != nil && !(offline && o.datacenter == anyDatacenter) {
 		return a.order(ctx, c, roster, script, o)
 	}
-	order := client.Order{Script: script, MaxCalls: o.maxCalls, Destructive: o.destructive}
+	order := client.Order{Script: script, MaxCalls: o.maxCalls, Destructive: o.destructive, Secrets: client.FirstVersions(o.secretsOf(script))}
 	var err error
 	if order.Params, err = o.readParams(script.Report.Params); err != nil {
 		return order, err

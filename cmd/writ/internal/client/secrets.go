@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -46,12 +47,7 @@ func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID
 // ResolveSecrets returns names of secrets with the versions to sign: the newest that the datacenter has. A name that comes with its
 // version, "db-password@3", is taken as it is; if all do, nobody is asked.
 func (c *Client) ResolveSecrets(ctx context.Context, datacenter writ.DatacenterID, project identity.Project, names []string) ([]string, error) {
-	versions := make(map[string]string)
-	for _, n := range names {
-		if name, version, given := strings.Cut(n, "@"); given || versions[name] == "" {
-			versions[name] = version
-		}
-	}
+	versions := versionsOf(names)
 	var newest map[string]writ.Secret
 	refs := make([]string, 0, len(versions))
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
@@ -73,6 +69,27 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter writ.DatacenterI
 		refs = append(refs, identity.SecretRef(name, s.Version))
 	}
 	return refs, nil
+}
+
+// FirstVersions returns names of secrets with versions, as if each that comes without had been set once.
+func FirstVersions(names []string) []string {
+	var refs []string
+	for name, version := range versionsOf(names) {
+		refs = append(refs, name+"@"+cmp.Or(version, "1"))
+	}
+	slices.Sort(refs)
+	return refs
+}
+
+// versionsOf returns the versions that are given with names, "" for names without.
+func versionsOf(names []string) map[string]string {
+	versions := make(map[string]string)
+	for _, n := range names {
+		if name, version, given := strings.Cut(n, "@"); given || versions[name] == "" {
+			versions[name] = version
+		}
+	}
+	return versions
 }
 
 // unresolved says how to sign without the datacenter.
