@@ -42,6 +42,7 @@ func agree(t rapid.TB, text string, plan scripts.Plan, o scripts.Outcome, calls 
 }
 
 func TestPlanOfAnExampleIsItsRun(t *testing.T) {
+	planned := make(map[string]bool)
 	for _, test := range []struct {
 		file    string
 		params  map[string]any
@@ -55,13 +56,20 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 		{file: "web.tengo", params: map[string]any{"count": int64(1), "size_gib": int64(3)}, calls: 5},
 		{file: "loop.tengo", calls: 1, horizon: "loop.tengo:15:5: the condition depends on node.facts 1"},
 		{file: "handled.tengo", calls: 1, horizon: "handled.tengo:8:22: the condition depends on herodb fail-store"},
+		{file: "fleet.tengo", calls: 11},
+		{file: "fleet.tengo", params: map[string]any{"count": int64(1)}, calls: 5},
+		{file: "backup.tengo", calls: 4, horizon: "lib/backup@1:133:23: the condition depends on herodb shop-store"},
 	} {
+		planned[test.file] = true
 		t.Run(test.file, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("examples", test.file))
 			if err != nil {
 				t.Fatal(err)
 			}
-			bundle := scripts.Bundle{Main: scripts.Source{Name: test.file, Text: text}}
+			bundle, err := scripts.Resolve(scripts.Source{Name: test.file, Text: text}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			report := scripts.Check(bundle)
 			in := scripts.Inputs{Allow: report.Operations, MaxCalls: 200}
 			if in.Params, err = report.Params.Fill(test.params); err != nil {
@@ -82,6 +90,15 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 				t.Errorf("the run is %s and makes %d calls", o.Status, len(w.calls))
 			}
 		})
+	}
+	files, err := filepath.Glob("examples/*.tengo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); !planned[name] && !strings.HasSuffix(name, "_test.tengo") {
+			t.Errorf("the example %s is not planned here", name)
+		}
 	}
 }
 
