@@ -22,6 +22,7 @@ type analysis struct {
 	main    *unit
 	modules []*unit // those that are imported, each after the ones it imports itself
 	symbols map[*parser.Ident]*symbol
+	tests   []*parser.Ident // the functions of a test file, where they are defined
 
 	state map[string]visit
 }
@@ -58,6 +59,9 @@ func analyse(bundle Bundle) *analysis {
 		}
 	}
 	a.visit(a.main)
+	if IsTest(bundle.Main.Name) && a.main.tree != nil {
+		a.findTests()
+	}
 	return a
 }
 

@@ -123,6 +123,9 @@ func nativeNamed(name string) *native {
 		n, _ := strconv.ParseInt(cost, 10, 64)
 		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) { return nil, p.burn(n) }}
 	}
+	if index, ok := strings.CutPrefix(name, nativeSelected); ok {
+		return selectedTest(index)
+	}
 	if call, ok := operators[name]; ok {
 		return &native{name: name[1:], call: call, unknown: treatments[name]}
 	}

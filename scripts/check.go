@@ -22,7 +22,12 @@ func Check(bundle Bundle) Report {
 		}
 	}
 	report := Report{}
-	if a.main.tree != nil {
+	switch test := IsTest(bundle.Main.Name); {
+	case a.main.tree == nil:
+	case test:
+		c.checkTests()
+		report.Tests = a.testNames()
+	default:
 		report.Params = c.declared()
 		c.paramReads(report.Params)
 	}

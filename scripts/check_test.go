@@ -161,6 +161,9 @@ func TestCheckFindsEverythingAtItsPlace(t *testing.T) {
 		}
 	}
 	for _, info := range scripts.Codes {
+		if strings.HasPrefix(info.Code, "W05") { // of test files: TestCheckUnderstandsTestFiles
+			continue
+		}
 		if !provoked[info.Code] && info.Code != "W0007" && info.Code != "W0008" { // a bundle may not be so big; the compiler finds nothing new
 			t.Errorf("nothing above provokes %s (%s)", info.Code, info.Title)
 		}
@@ -241,10 +244,14 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		}
 	}
 	for _, info := range scripts.Codes {
-		if r := scripts.Check(bundleOf(info.Right)); info.Right == "" || len(r.Diagnostics) > 0 {
+		bundle := bundleOf
+		if strings.HasPrefix(info.Code, "W05") {
+			bundle = testBundle
+		}
+		if r := scripts.Check(bundle(info.Right)); info.Right == "" || len(r.Diagnostics) > 0 {
 			t.Errorf("the right example of %s is wrong:\n%s", info.Code, r)
 		}
-		r := scripts.Check(bundleOf(info.Wrong))
+		r := scripts.Check(bundle(info.Wrong))
 		got := make(map[string]bool)
 		for _, d := range r.Diagnostics {
 			got[d.Code] = true

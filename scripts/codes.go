@@ -22,7 +22,7 @@ type CodeInfo struct {
 }
 
 // The codes of diagnostics: 00 the source and its size, 01 operations and their arguments, 02 names and imports, 03 parameters,
-// 04 what is possible and most likely a mistake.
+// 04 what is possible and most likely a mistake, 05 tests.
 const (
 	codeSyntax       = "W0001"
 	codeTooBig       = "W0002"
@@ -74,6 +74,11 @@ const (
 	codeUnreachable    = "W0409"
 	codeLateVariable   = "W0410"
 	codeSameEachRound  = "W0411"
+
+	codeTestOperation = "W0501"
+	codeTestMember    = "W0502"
+	codeTestShape     = "W0503"
+	codeTestOption    = "W0504"
 )
 
 // LookupCode finds a row of Codes.

@@ -401,4 +401,40 @@ for i := 0; i < 3; i++ {
 for i := 0; i < 3; i++ {
 	volume.create("data-" + i, {size_gib: 10})
 }`},
+
+	{codeTestOperation, SeverityError, "a test calls no operations",
+		"A file whose name ends with `_test.tengo` holds tests, and a test asks nobody for anything: it lets scripts run, `t.run(\"web.tengo\")`, on simulated drivers. So the modules of operations and `run` cannot be imported there, nor by the modules that it imports. Pure modules (text, json, math, …) can.",
+		`volume := import("volume")
+test_volume := func(t) {
+	t.ok(volume.create("data", {size_gib: 10}))
+}`,
+		`test_volume := func(t) {
+	r := t.run("data.tengo")
+	t.contains(r.steps, "volume.create data")
+}`},
+	{codeTestMember, SeverityError, "t has no such member",
+		"The argument of a test has `run`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md says what each does.",
+		`test_sum := func(t) {
+	t.equals(1 + 1, 2)
+}`,
+		`test_sum := func(t) {
+	t.equal(1 + 1, 2)
+}`},
+	{codeTestShape, SeverityError, "not a test",
+		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with `test_`; it is defined once and never assigned again. A test file declares no `params`: a test gives those of the script that it runs.",
+		`test_sum := func() {
+	x := 1 + 1
+	return x == 2
+}`,
+		`test_sum := func(t) {
+	t.equal(1 + 1, 2)
+}`},
+	{codeTestOption, SeverityError, "an option of t.run does not fit",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `fail` (`{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`) and `results` (`{\"node.facts\": {cpus: 2}}`). A call is named by its operation, and by the name of its resource if only that one is meant; codes are those of docs/codes.md.",
+		`test_full := func(t) {
+	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
+}`,
+		`test_full := func(t) {
+	t.run("web.tengo", {fail: {"machine.create web-0": {code: "NO_CAPACITY"}}})
+}`},
 }

@@ -82,6 +82,7 @@ func (a *analysis) compile(plan bool) (program *Program, err error) {
 	}
 	in.main = true
 	in.stmts(a.main.tree.Stmts)
+	a.main.tree.Stmts = append(a.main.tree.Stmts, callTests(a.tests)...)
 	bytecode, globals, err := getter.compile(a.main.file, a.main.tree, constants)
 	if err != nil {
 		return nil, err
@@ -144,6 +145,9 @@ func (im *importer) Get(name string) tengo.Importable {
 		return importable{fn}
 	}
 	if strings.HasPrefix(name, "\x00") {
+		if name == nativeTester {
+			return importable{&imported{name: name}}
+		}
 		n := im.natives[name]
 		if n == nil {
 			n = nativeNamed(name)

@@ -34,6 +34,7 @@ type pass struct {
 	record  *record   // of the parameters, once they were read
 	plan    *planning // nil if this is no plan
 	showing bool      // a text is for people only
+	test    *trial    // what is tested, nil outside of test files
 }
 
 var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
@@ -108,7 +109,7 @@ func (p *Program) bind(run *pass) *tengo.Bytecode {
 	callables := make([]callable, len(p.bindings))
 	for i, b := range p.bindings {
 		if b.imported != nil {
-			constants[b.constant] = &module{imported: imported{name: b.imported.name}, pass: run}
+			constants[b.constant] = b.imported.in(run)
 			continue
 		}
 		callables[i] = callable{native: b.native, pass: run}

@@ -384,7 +384,7 @@ func (l *linter) hiding(name *parser.Ident) {
 // unusedNames reports variables and modules that nothing reads.
 func (l *linter) unusedNames() {
 	for _, s := range l.defined {
-		if l.read[s] || strings.HasPrefix(s.name.Name, "_") || s == l.paramsSymbol {
+		if l.read[s] || strings.HasPrefix(s.name.Name, "_") || s == l.paramsSymbol || slices.Contains(l.tests, s.name) {
 			continue
 		}
 		i, isImport := s.init.(*parser.ImportExpr)

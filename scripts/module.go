@@ -72,6 +72,14 @@ type module struct {
 	pass *pass
 }
 
+// in returns what takes the constant's place in a pass.
+func (m *imported) in(p *pass) tengo.Object {
+	if m.name == nativeTester {
+		return &tester{pass: p}
+	}
+	return &module{imported: imported{name: m.name}, pass: p}
+}
+
 func (m *module) Copy() tengo.Object { return m }
 
 // IndexGet returns a member. What a module does not have is an error, not undefined.
@@ -106,13 +114,17 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	case found.value != nil:
 		return found.value.Copy(), nil
 	}
-	name := m.name + "." + key.Value
+	return found.function(m.pass, m.name+"."+key.Value), nil
+}
+
+// function returns a member that is called as a value of one pass.
+func (m member) function(p *pass, name string) *callable {
 	return &callable{native: &native{name: name, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
-		if len(args) < found.least || found.most >= 0 && len(args) > found.most {
-			return nil, fmt.Errorf("%s takes %s, not %d", name, found.arguments(), len(args))
+		if len(args) < m.least || m.most >= 0 && len(args) > m.most {
+			return nil, fmt.Errorf("%s takes %s, not %d", name, m.arguments(), len(args))
 		}
-		return found.call(p, args)
-	}, unknown: found.unknown}, pass: m.pass}, nil
+		return m.call(p, args)
+	}, unknown: m.unknown}, pass: p}
 }
 
 // arguments says how many arguments a function takes.

@@ -169,6 +169,7 @@ func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
 type record struct {
 	tengo.ObjectImpl
 	what   string // "parameter"
+	of     string // what has the fields, for the error; nothing is said of it if empty
 	fields map[string]tengo.Object
 }
 
@@ -198,6 +199,9 @@ func (r *record) field(index tengo.Object) (tengo.Object, error) {
 		return v, nil
 	}
 	err := fmt.Errorf("there is no %s %q", r.what, key.Value)
+	if r.of != "" {
+		err = fmt.Errorf("%s has no %s %q", r.of, r.what, key.Value)
+	}
 	if closest := catalog.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
 		err = fmt.Errorf("%w; did you mean %q?", err, closest)
 	}

@@ -1,0 +1,88 @@
+package scripts
+
+import (
+	"github.com/d5/tengo/v2/parser"
+
+	"writ/sal/catalog"
+)
+
+// checkTests checks what only test files have: their tests, and what those do with t.
+func (c *checker) checkTests() {
+	for _, name := range c.tests {
+		fn := c.symbols[name].init.(*parser.FuncLit)
+		c.ofTest(c.symbols[fn.Type.Params.List[0]], fn.Body)
+	}
+	for _, s := range c.main.tree.Stmts {
+		assign, ok := s.(*parser.AssignStmt)
+		if !ok || len(assign.LHS) != 1 {
+			continue
+		}
+		if name, ok := assign.LHS[0].(*parser.Ident); ok && name.Name == paramsName {
+			c.at(codeTestShape, name, "tests have no parameters").Help = "give them to the script: t.run(\"web.tengo\", {params: {…}})"
+		}
+	}
+	for _, u := range c.units {
+		for _, i := range u.imports {
+			if ofOperations(i.ModuleName) {
+				c.at(codeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "let a script run: t.run(\"web.tengo\")"
+			}
+		}
+	}
+	if len(c.tests) == 0 && !c.failed() {
+		c.add(codeTestShape, parser.Pos(c.main.file.Base), 1, "there is no test in this file").Help = "write test_name := func(t) { … }"
+	}
+}
+
+// ofTest checks every use of t below n.
+func (c *checker) ofTest(t *symbol, n parser.Node) {
+	if call, ok := n.(*parser.CallExpr); ok {
+		c.testCall(t, call)
+	}
+	if e, ok := n.(parser.Expr); ok {
+		if base, key := selected(e); key != nil && c.is(base, t) {
+			if _, ok := testMembers[key.Value]; !ok {
+				c.at(codeTestMember, key, "t has no %q", key.Value).meant(catalog.Closest(key.Value, testerNames()))
+			}
+		}
+	}
+	children(n, func(child parser.Node) { c.ofTest(t, child) })
+}
+
+// is reports whether an expression is a variable that never holds anything else.
+func (c *checker) is(e parser.Expr, s *symbol) bool {
+	name, ok := e.(*parser.Ident)
+	return ok && s != nil && c.symbols[name] == s && !s.assigned
+}
+
+// testCall checks the arguments of t.run and the like as far as they are written out.
+func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
+	base, key := selected(e.Func)
+	if key == nil || !c.is(base, t) || e.Ellipsis.IsValid() {
+		return
+	}
+	m, ok := testMembers[key.Value]
+	if !ok {
+		return
+	}
+	if len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most {
+		c.at(codeArity, e, "t.%s takes %s, not %d", key.Value, m.arguments(), len(e.Args))
+		return
+	}
+	if key.Value != "run" || len(e.Args) < 2 {
+		return
+	}
+	v, _ := literalValue(e.Args[1])
+	options, ok := v.(map[string]any)
+	if !ok {
+		return
+	}
+	_, problems := parseRehearsal(options)
+	for _, p := range problems {
+		element, value := nodeAt(e.Args[1], p.Path)
+		if element != nil && (p.Reason == catalog.UnknownField || p.Reason == catalog.WrongValue && len(p.Path) == 2) { // how a call is named
+			c.add(codeTestOption, element.KeyPos, keyWidth(element), "%s", p.Message).meant(p.Suggestion)
+			continue
+		}
+		c.at(codeTestOption, value, "%s", p.Message).meant(p.Suggestion)
+	}
+}

@@ -1,0 +1,243 @@
+package scripts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// rehearsalKeys are what the second argument of t.run may hold.
+var rehearsalKeys = []string{"deployment", "fail", "params", "project", "results"}
+
+var faultSchema = catalog.Schema{
+	{Name: "code", Type: catalog.String},
+	{Name: "message", Type: catalog.String, Max: new(int64(1_000))},
+	{Name: "times", Type: catalog.Int, Min: new(int64(1)), Max: new(int64(1_000))},
+}
+
+// parseRehearsal reads the second argument of t.run. Values that are catalog.Unknown are passed over, so that a check sees what a run
+// sees, as far as it is written out.
+func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Problem) {
+	wrong := func(message string, path ...any) {
+		problems = append(problems, catalog.Problem{Path: path, Reason: catalog.WrongValue, Message: message})
+	}
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		v := options[key]
+		if _, unknown := v.(catalog.Unknown); unknown || v == nil {
+			continue
+		}
+		switch key {
+		case "params":
+			if m, ok := v.(map[string]any); ok {
+				r.Params = m
+			} else {
+				wrong("params is a map", key)
+			}
+		case "project", "deployment":
+			name, ok := v.(string)
+			if !ok || !writ.ValidName(name) {
+				wrong(key+" is a name: 1 to 63 lower-case letters, digits and hyphens", key)
+			} else if key == "project" {
+				r.Project = name
+			} else {
+				r.Deployment = name
+			}
+		case "fail", "results":
+			m, ok := v.(map[string]any)
+			if !ok {
+				wrong(key+" is a map from calls to what shall become of them", key)
+				continue
+			}
+			problems = append(problems, r.parseTargets(key, m)...)
+		default:
+			problems = append(problems, catalog.Problem{
+				Path: catalog.Path{key}, Reason: catalog.UnknownField, Message: fmt.Sprintf("there is no option %q", key),
+				Suggestion: catalog.Closest(key, rehearsalKeys),
+			})
+		}
+	}
+	return r, problems
+}
+
+// parseTargets reads what fail or results says of each call.
+func (r *Rehearsal) parseTargets(key string, m map[string]any) (problems []catalog.Problem) {
+	for _, text := range slices.Sorted(maps.Keys(m)) {
+		at := catalog.Path{key, text}
+		target, op, problem := parseTarget(text)
+		if problem != nil {
+			problem.Path = at
+			problems = append(problems, *problem)
+			continue
+		}
+		if _, unknown := m[text].(catalog.Unknown); unknown {
+			continue
+		}
+		given, ok := m[text].(map[string]any)
+		switch {
+		case !ok && key == "fail":
+			problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongType, Message: `a failure is a map like {code: "NO_CAPACITY", times: 1}`})
+		case !ok:
+			problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongType, Message: "a result is a map of its fields"})
+		case key == "fail":
+			fault, more := parseFault(target, given)
+			r.Faults = append(r.Faults, fault)
+			problems = append(problems, below(at, more)...)
+		default:
+			more := slices.DeleteFunc(op.Result.Check(given, isHandle), func(p catalog.Problem) bool { return p.Reason == catalog.MissingField })
+			r.Results = append(r.Results, Substitute{Target: target, Values: given})
+			problems = append(problems, below(at, more)...)
+		}
+	}
+	return problems
+}
+
+func below(at catalog.Path, problems []catalog.Problem) []catalog.Problem {
+	for i := range problems {
+		problems[i].Path = slices.Concat(at, problems[i].Path)
+	}
+	return problems
+}
+
+func parseFault(target Target, given map[string]any) (Fault, []catalog.Problem) {
+	f := Fault{Target: target, Code: writ.CodeInjected, Message: "the test lets " + target.String() + " fail"}
+	problems := faultSchema.Check(given, isHandle)
+	if code, ok := given["code"].(string); ok {
+		f.Code = writ.Code(code)
+		if f.Code.Info().Code != f.Code {
+			problems = append(problems, catalog.Problem{
+				Path: catalog.Path{"code"}, Reason: catalog.WrongValue, Message: fmt.Sprintf("there is no code %q", code),
+				Suggestion: closestCode(code),
+			})
+		}
+	}
+	if message, ok := given["message"].(string); ok {
+		f.Message = message
+	}
+	if times, ok := given["times"].(int64); ok {
+		f.Times = int(times)
+	}
+	return f, problems
+}
+
+func closestCode(code string) string {
+	names := make([]string, len(writ.Codes))
+	for i, c := range writ.Codes {
+		names[i] = strings.ToLower(string(c.Code))
+	}
+	return strings.ToUpper(catalog.Closest(strings.ToLower(code), names))
+}
+
+// parseTarget reads "machine.create web-0" or "machine.create".
+func parseTarget(text string) (Target, *catalog.Operation, *catalog.Problem) {
+	refuse := func(format string, args ...any) (Target, *catalog.Operation, *catalog.Problem) {
+		return Target{}, nil, &catalog.Problem{Reason: catalog.WrongValue, Message: fmt.Sprintf(format, args...)}
+	}
+	operation, name, named := strings.Cut(text, " ")
+	op, ok := catalog.Lookup(operation)
+	switch {
+	case !ok:
+		t, o, p := refuse("there is no operation %q", operation)
+		p.Suggestion = catalog.Closest(operation, operationNames())
+		return t, o, p
+	case op.Effect == catalog.Find:
+		return refuse("%s is answered without a node, so nothing can be put in its place", operation)
+	case named && !op.Named():
+		return refuse("%s is about no resource, so no name follows it", operation)
+	case named && !writ.ValidName(name):
+		return refuse("%q cannot name a %s", name, op.Kind)
+	}
+	return Target{Operation: operation, Name: name}, op, nil
+}
+
+func operationNames() []string {
+	var names []string
+	for _, op := range catalog.Operations() {
+		names = append(names, op.Name())
+	}
+	return names
+}
+
+// rehearsed returns what came of a run as tests see it.
+func (r *Rehearsed) value() map[string]any {
+	v := map[string]any{
+		"state": r.State, "code": nil, "message": nil, "position": nil,
+		"output": orEmptyMap(r.Output), "logs": textList(r.Logs), "changed": int64(0),
+	}
+	if r.Failure != nil {
+		v["code"], v["message"], v["position"] = string(r.Failure.Code), r.Failure.Message, r.Failure.Position
+	}
+	labels := make(map[int]string, len(r.Calls))
+	for _, c := range r.Calls {
+		labels[c.Seq] = handleText(c.Operation, c.Name, c.Seq)
+	}
+	changed := int64(0)
+	calls, steps := make([]any, len(r.Calls)), make([]any, len(r.Calls))
+	for i, c := range r.Calls {
+		call := map[string]any{
+			"seq": int64(c.Seq), "operation": c.Operation, "name": c.Name, "args": readable(orEmptyMap(c.Args), labels),
+			"state": string(c.State), "change": string(c.Change), "code": nil, "message": nil, "tries": int64(c.Try), "node": c.NodeName,
+			"values": orEmptyMap(c.Values),
+		}
+		if c.Error != nil && c.State != writ.CallSucceeded {
+			call["code"], call["message"] = string(c.Error.Code), c.Error.Message
+		}
+		switch c.Change {
+		case writ.ChangeCreated, writ.ChangeUpdated, writ.ChangeDeleted:
+			changed++
+		}
+		calls[i], steps[i] = call, Target{c.Operation, c.Name}.String()
+	}
+	v["calls"], v["steps"], v["changed"] = calls, steps, changed
+	return v
+}
+
+// handleText is how a handle prints.
+func handleText(operation, name string, seq int) string {
+	op, ok := catalog.Lookup(operation)
+	if !ok {
+		return fmt.Sprintf("<%s %d>", operation, seq)
+	}
+	return (&handle{op: op, seq: seq, name: name}).String()
+}
+
+// readable puts what people read in the place of handles: "<machine web-0>".
+func readable(v any, labels map[int]string) any {
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = readable(e, labels)
+		}
+		return list
+	case map[string]any:
+		if seq, ok := v["ref"].(int64); ok && len(v) == 1 && labels[int(seq)] != "" {
+			return labels[int(seq)]
+		}
+		m := make(map[string]any, len(v))
+		for key, e := range v {
+			m[key] = readable(e, labels)
+		}
+		return m
+	default:
+		return v
+	}
+}
+
+func orEmptyMap(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+func textList(texts []string) []any {
+	list := make([]any, len(texts))
+	for i, t := range texts {
+		list[i] = t
+	}
+	return list
+}
