@@ -128,13 +128,13 @@ func retries(c *journal.Call) int {
 // tryAgain plans the next try of a call after a retryable failure.
 func (t *turn) tryAgain(c *journal.Call) error {
 	c.Reason = "tried again after " + string(c.Error.Code)
-	c.RetryAt = t.now.Add(backoff(c.Try))
+	c.RetryAt = t.now.Add(t.s.Backoff(c.Try))
 	c.Try++
 	c.Delivery = 0
 	return t.move(c, writ.CallPlanned)
 }
 
-// backoff is how long to wait after the failure of a try.
+// backoff is how long to wait after the failure of a try, unless Config says otherwise.
 func backoff(try int) time.Duration {
 	d := backoffMost
 	if try < 7 { // 64 s is more than the most

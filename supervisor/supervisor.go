@@ -37,8 +37,10 @@ type Config struct {
 	Coordinators []string
 	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
 	ApproveByHand bool
-	Version       string // of the program
-	Log           *slog.Logger
+	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
+	Backoff func(try int) time.Duration
+	Version string // of the program
+	Log     *slog.Logger
 }
 
 // Supervisor serves one datacenter. Make it with Open, then call Run.
@@ -60,6 +62,9 @@ type Supervisor struct {
 // Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews)}
+	if s.Backoff == nil {
+		s.Backoff = backoff
+	}
 	s.turns = newTurns(s.turn, config.Log)
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err

@@ -1,0 +1,104 @@
+package rehearsal
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"writ"
+	"writ/sal"
+	"writ/scripts"
+)
+
+// cues is what shall become of calls, other than what their drivers would do.
+type cues struct {
+	mu      sync.Mutex
+	faults  []scripts.Fault
+	results []scripts.Substitute
+	met     map[scripts.Target]bool
+	tries   map[scripts.Target]int // by fault and resource, as the operation with its name
+}
+
+// set begins a run: what was said of the one before is forgotten.
+func (c *cues) set(faults []scripts.Fault, results []scripts.Substitute) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults, c.results = faults, results
+	c.met, c.tries = make(map[scripts.Target]bool), make(map[scripts.Target]int)
+}
+
+// untouched returns what no call has met.
+func (c *cues) untouched() []scripts.Target {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []scripts.Target
+	for _, f := range c.faults {
+		if !c.met[f.Target] {
+			all = append(all, f.Target)
+		}
+	}
+	for _, r := range c.results {
+		if !c.met[r.Target] {
+			all = append(all, r.Target)
+		}
+	}
+	return all
+}
+
+// fail returns the error that a try shall end with, nil if it is to be carried out. What names the resource counts more than what names
+// the operation only.
+func (c *cues) fail(target scripts.Target) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found *scripts.Fault
+	for i, f := range c.faults {
+		if f.Target == target || found == nil && f.Target == (scripts.Target{Operation: target.Operation}) {
+			found = &c.faults[i]
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	c.met[found.Target] = true
+	c.tries[target]++
+	if found.Times > 0 && c.tries[target] > found.Times {
+		return nil
+	}
+	return writ.Errorf(found.Code, "%s", found.Message)
+}
+
+// replace puts fields of a result in the place of others.
+func (c *cues) replace(target scripts.Target, values map[string]any) map[string]any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]any, len(values))
+	maps.Copy(all, values)
+	for _, want := range []scripts.Target{{Operation: target.Operation}, target} { // what names the resource comes last, and counts more
+		for _, r := range c.results {
+			if r.Target == want {
+				c.met[want] = true
+				maps.Copy(all, r.Values)
+			}
+		}
+	}
+	return all
+}
+
+// understudy is a driver that keeps to the cues.
+type understudy struct {
+	sal.Driver
+	cues *cues
+}
+
+// Do fails as it is told to, or carries out the operation.
+func (u *understudy) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	target := scripts.Target{Operation: request.Operation.Name(), Name: request.Resource.Name}
+	if err := u.cues.fail(target); err != nil {
+		return sal.Outcome{}, err
+	}
+	done, err := u.Driver.Do(ctx, request)
+	if err == nil {
+		done.Values = u.cues.replace(target, done.Values)
+	}
+	return done, err
+}

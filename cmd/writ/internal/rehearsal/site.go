@@ -1,0 +1,309 @@
+package rehearsal
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/identity"
+	"writ/runner"
+	runnerjournal "writ/runner/journal"
+	"writ/runner/queue"
+	"writ/runner/queue/memory"
+	"writ/sal"
+	"writ/sal/simulated"
+	"writ/scripts"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+)
+
+// What things are called in the datacenter of a test.
+const (
+	personName     = "tester"
+	datacenterName = "rehearsal"
+	nodeName       = "n1"
+)
+
+// room is what the node offers. A test that is about too little of it lets calls fail with NO_CAPACITY.
+var room = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
+
+// site is a datacenter of one node: supervisor and runner as they are everywhere, with journals and a queue in memory, and simulated
+// drivers that a test can make fail.
+type site struct {
+	dir        string
+	key        *client.Key
+	person     *client.Person
+	datacenter writ.DatacenterID
+	journal    *journal.Journal
+	super      *supervisor.Supervisor
+	cues       *cues
+	seen       int64 // the last event of the journal that was read
+	revisions  map[revisionOf]int
+
+	stops  []func() error // in the order in which things were begun
+	failed chan error     // why a part ended by itself
+}
+
+// revisionOf names a deployment of a project.
+type revisionOf struct {
+	project    writ.ProjectID
+	deployment string
+}
+
+// newSite founds a cluster of one datacenter and returns when its node is ready for work.
+func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
+	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "writ-test-"); err != nil {
+		return nil, fmt.Errorf("make a directory for the test: %w", err)
+	}
+	s.stops = append(s.stops, func() error { return os.RemoveAll(s.dir) })
+
+	supervisorKey, roster, err := s.govern()
+	if err != nil {
+		return nil, fmt.Errorf("found a cluster: %w", err)
+	}
+	if s.journal, err = journal.Open(ctx, ":memory:"); err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, s.journal.Close)
+	transport := memory.New()
+	s.stops = append(s.stops, transport.Close)
+	bell := &doorbell{Queue: transport, rang: make(chan struct{})}
+	s.super, err = supervisor.Open(ctx, supervisor.Config{
+		Datacenter: s.datacenter, Pin: identity.ClusterOf(s.key.PublicKey()), Key: supervisorKey, Journal: s.journal, Queue: bell,
+		Evaluator: evaluator, Backoff: atOnce, Log: log,
+	}, [][]byte{roster})
+	if err != nil {
+		return nil, err
+	}
+	s.person.Roster = s.super.Roster()
+	node, err := s.join(ctx, transport.Attach(), log)
+	if err != nil {
+		return nil, err
+	}
+	s.begin(ctx, s.super.Run) // it finds its node there, so that it listens to it from the first moment
+	s.begin(ctx, node.Run)
+	select {
+	case <-bell.rang:
+		return s, nil
+	case err := <-s.failed:
+		return nil, fmt.Errorf("start a datacenter: %w", err)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// atOnce lets retries not wait: that they wait is not what a test of a script is about.
+func atOnce(int) time.Duration { return 0 }
+
+// govern makes the keys, and a roster that has the datacenter.
+func (s *site) govern() (ed25519.PrivateKey, []byte, error) {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	public, supervisorKey, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.key = &client.Key{Signer: identity.NewSigner(private), Spec: "the key of a test"}
+	roster, _, err := client.Found(s.key, personName, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	roster.Projects[0].ID = projectID(client.DefaultProject)
+	if err := client.AddDatacenter(roster, writ.Datacenter{Name: datacenterName, Region: "test"}, public); err != nil {
+		return nil, nil, err
+	}
+	s.datacenter = roster.Datacenters[0].ID
+	s.person = &client.Person{Key: s.key, Name: personName}
+	signed, err := identity.SignRoster(roster, s.key)
+	return supervisorKey, signed, err
+}
+
+// projectID makes the id of a project of its name: the addresses that simulated drivers give follow from it, and shall be the same in
+// every test and on every machine.
+func projectID(name string) writ.ProjectID {
+	b := sha256.Sum256([]byte("rehearsal\x00" + name))
+	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80 // the form of a UUID of version 7
+	return writ.ProjectID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
+}
+
+// project finds a project, and has the roster have it.
+func (s *site) project(ctx context.Context, name string) (identity.Project, error) {
+	if name == "" {
+		name = client.DefaultProject
+	}
+	signed, err := client.Successor(s.super.Roster(), s.person, time.Now(), func(next *identity.Roster) error {
+		if len(next.ProjectsNamed(name)) == 0 {
+			next.Projects = append(next.Projects, identity.Project{ID: projectID(name), Name: name})
+		}
+		return nil
+	})
+	if err == nil && signed != nil {
+		_, err = s.super.AdoptRosters(ctx, [][]byte{signed})
+	}
+	if err != nil {
+		return identity.Project{}, fmt.Errorf("add the project %s: %w", name, err)
+	}
+	return client.Project(s.super.Roster(), name)
+}
+
+// join makes the node a member.
+func (s *site) join(ctx context.Context, transport queue.Queue, log *slog.Logger) (*runner.Runner, error) {
+	token, err := s.token(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	drivers, err := s.drivers()
+	if err != nil {
+		return nil, err
+	}
+	records, err := runnerjournal.Open(ctx, ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, records.Close)
+	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, "node"), Door: s.super, Token: token, Name: nodeName, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &runner.Runner{
+		Member: member, Door: s.super, Queue: transport, Journal: records, Drivers: drivers, Capacity: room, Grace: time.Nanosecond, Log: log,
+	}, nil
+}
+
+func (s *site) token(ctx context.Context) (string, error) {
+	token := identity.NewToken(s.person.Roster.Cluster)
+	now := time.Now()
+	statement := identity.Statement{
+		Cluster: s.person.Roster.Cluster, Datacenter: s.datacenter, Roster: s.person.Roster.Version, Signer: personName,
+		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
+	}
+	identity.TokenGrant{
+		ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: now.Add(identity.TokenValidity).UTC().Truncate(time.Second),
+	}.Statement(&statement)
+	text, err := statement.Text()
+	if err != nil {
+		return "", err
+	}
+	armored, err := s.person.Sign(identity.StatementNamespace, text)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.super.Decide(ctx, identity.Join(text, armored))
+	return token.String(), err
+}
+
+// drivers returns one for each module. None of them touches the host.
+func (s *site) drivers() ([]sal.Driver, error) {
+	var all []sal.Driver
+	for _, module := range simulated.Modules {
+		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(s.dir, "simulated"), Detail: "this is a test"})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &understudy{d, s.cues})
+	}
+	node := &facts{}
+	all = append(all, &understudy{node, s.cues})
+	for _, d := range all {
+		node.drivers = append(node.drivers, d.Describe())
+	}
+	return all, nil
+}
+
+// begin runs a part until the site is closed. Parts are stopped in reverse order.
+func (s *site) begin(ctx context.Context, run func(context.Context) error) {
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		err := run(own)
+		if err != nil {
+			s.failed <- err
+		}
+		ended <- err
+	}()
+	s.stops = append(s.stops, func() error {
+		stop()
+		return <-ended
+	})
+}
+
+func (s *site) close() error {
+	var failed error
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		failed = errors.Join(failed, s.stops[i]())
+	}
+	s.stops = nil
+	return failed
+}
+
+// await waits until a run has ended.
+func (s *site) await(ctx context.Context, run writ.RunID) error {
+	for {
+		events, err := s.journal.Events(ctx, s.seen, 100)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("wait for the run: %w", err)
+		}
+		for _, e := range events {
+			s.seen = e.Seq
+			if e.Run != nil && e.Run.ID == run && e.Run.State.Ended() {
+				return nil
+			}
+		}
+		select {
+		case err := <-s.failed:
+			return fmt.Errorf("the datacenter of the test broke down: %w", err)
+		default:
+		}
+	}
+}
+
+// look reads a run and its calls.
+func (s *site) look(ctx context.Context, id writ.RunID) (run *journal.Run, calls []*journal.Call, err error) {
+	err = s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if run, err = tx.Run(id); err == nil {
+			calls, err = tx.Calls(id)
+		}
+		return err
+	})
+	return run, calls, err
+}
+
+// played says what came of a run that has ended.
+func (s *site) played(ctx context.Context, id writ.RunID) (scripts.Rehearsed, error) {
+	run, calls, err := s.look(ctx, id)
+	if err != nil {
+		return scripts.Rehearsed{}, fmt.Errorf("read the run: %w", err)
+	}
+	done := scripts.Rehearsed{State: string(run.State), Failure: run.Failure, Output: run.Output}
+	for _, c := range calls {
+		done.Calls = append(done.Calls, scripts.RehearsedCall{Call: c.Call, Args: c.Args, Values: c.Values})
+	}
+	var lines []writ.LogLine
+	err = s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		lines, err = tx.Logs(id, 0, scripts.MaxLogLines)
+		return err
+	})
+	for _, l := range lines {
+		done.Logs = append(done.Logs, l.Text)
+	}
+	return done, err
+}

@@ -1,0 +1,175 @@
+// Package rehearsal plays scripts for tests of scripts: on a datacenter that is real in everything but its nodes' tools and its queue,
+// in this process and for one test. It knows how such a datacenter is put together. It must not know what a test demands.
+package rehearsal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/identity"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// Stage is where the scripts of one test are played. Fill it in; it builds its datacenter when the first script is to be played. Close it.
+type Stage struct {
+	Dir       string            // paths of scripts are relative to it
+	Modules   client.Modules    // that scripts may import besides those beside them
+	Evaluator scripts.Evaluator // carries out the passes
+	Log       *slog.Logger      // of the datacenter
+
+	mu   sync.Mutex // one run at a time
+	site *site
+}
+
+var _ scripts.Stage = (*Stage)(nil)
+
+// deadline is how long a run may take by its signature; a test ends before.
+const deadline = time.Hour
+
+// Close ends the datacenter and removes all that it has left.
+func (s *Stage) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.site == nil {
+		return nil
+	}
+	err := s.site.close()
+	s.site = nil
+	return err
+}
+
+// Run implements scripts.Stage: the script is checked, signed with a key that nobody else knows, and handed in, as `writ submit` does it.
+func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	script, err := s.script(r.Script)
+	if err != nil {
+		return scripts.Rehearsed{}, err
+	}
+	if err := s.found(ctx); err != nil {
+		return scripts.Rehearsed{}, err
+	}
+	cues := s.site.cues
+	cues.set(r.Faults, r.Results)
+	run, err := s.submit(ctx, script, r)
+	if refusal, ok := errors.AsType[*writ.Error](err); ok && ctx.Err() == nil && refusal.Code.Info().Kind != writ.Unavailable {
+		failure := writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}
+		return scripts.Rehearsed{State: scripts.StateRefused, Failure: &failure}, nil
+	}
+	if err != nil {
+		return scripts.Rehearsed{}, err
+	}
+	if err := s.site.await(ctx, run); err != nil {
+		return scripts.Rehearsed{}, s.unended(r.Script, run, err)
+	}
+	done, err := s.site.played(ctx, run)
+	done.Untouched = cues.untouched()
+	return done, err
+}
+
+// script reads a script that a test names.
+func (s *Stage) script(path string) (client.Script, error) {
+	if scripts.IsTest(path) {
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path)
+	}
+	whole := path
+	if !filepath.IsAbs(path) {
+		whole = filepath.Join(s.Dir, path)
+	}
+	script, err := client.ReadScript(whole, s.Modules)
+	if err != nil {
+		return script, err
+	}
+	if !script.Report.OK() {
+		return script, writ.Errorf(writ.CodeScriptInvalid, "%s does not pass its check:\n%s", path, strings.TrimSuffix(script.Report.String(), "\n"))
+	}
+	return script, nil
+}
+
+// found builds the datacenter if there is none.
+func (s *Stage) found(ctx context.Context) (err error) {
+	if s.site == nil {
+		s.site, err = newSite(ctx, s.Evaluator, s.Log)
+	}
+	return err
+}
+
+// submit signs a script and hands it in.
+func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
+	site := s.site
+	project, err := site.project(ctx, r.Project)
+	if err != nil {
+		return "", err
+	}
+	order := client.Order{
+		Script: script, Params: r.Params, Datacenter: site.datacenter, Project: project, Expires: identity.DefaultValidity,
+		Deadline: deadline, MaxCalls: scripts.MaxCalls, Destructive: true,
+	}
+	revision := revisionOf{project.ID, r.Deployment}
+	if r.Deployment != "" {
+		order.Deployment = identity.Deployment{Name: r.Deployment, Base: site.revisions[revision]}
+	}
+	text, err := order.Payload(site.super.Roster(), personName, time.Now())
+	if err != nil {
+		return "", err
+	}
+	armored, err := site.person.Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		return "", fmt.Errorf("sign the script: %w", err)
+	}
+	run, err := site.super.Submit(ctx, identity.Join(text, armored))
+	if err == nil {
+		site.revisions[revision]++
+	}
+	return run.ID, err
+}
+
+// unended explains that a run did not end in time.
+func (s *Stage) unended(script string, run writ.RunID, why error) error {
+	state, calls, err := s.site.look(context.Background(), run) // in memory
+	if err != nil {
+		return why
+	}
+	text := fmt.Sprintf("%v: %s is %s", why, script, state.State)
+	for _, c := range calls {
+		if !c.State.Ended() {
+			text += fmt.Sprintf("\n  %s is %s", scripts.Target{Operation: c.Operation, Name: c.Name}, c.State)
+			if c.Reason != "" {
+				text += ": " + c.Reason
+			}
+		}
+	}
+	return writ.Errorf(writ.CodeTimeout, "%s", text)
+}
+
+// Resources implements scripts.Stage.
+func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.site == nil {
+		return nil, nil
+	}
+	var found []*journal.Resource
+	err := s.site.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		found, err = tx.Resources()
+		return err
+	})
+	slices.SortFunc(found, func(a, b *journal.Resource) int {
+		return strings.Compare(a.ResourceID.String(), b.ResourceID.String())
+	})
+	all := make([]scripts.StageResource, len(found))
+	for i, r := range found {
+		all[i] = scripts.StageResource{Kind: r.Kind, Name: r.Name, Node: nodeName, Args: r.Args, Values: r.Values}
+	}
+	return all, err
+}

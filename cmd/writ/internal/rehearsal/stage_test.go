@@ -1,0 +1,230 @@
+package rehearsal
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newStage returns a stage with these scripts.
+func newStage(t testing.TB, files map[string]string) *Stage {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Stage{Dir: dir, Evaluator: new(evaluator.InProcess), Log: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the stage: %v", err)
+		}
+	})
+	return s
+}
+
+const two = `
+volume := import("volume")
+machine := import("machine")
+run := import("run")
+params := {size: {type: "int", default: 1, min: 1, max: 10}}
+root := volume.create("root", {size_gib: run.params.size})
+m := machine.create("m", {cpus: 1, memory_mib: 64, disks: [root]})
+run.log("made", m.name)
+run.output({path: root.path, project: run.project})
+`
+
+// play plays a script, which must be possible.
+func play(t testing.TB, s *Stage, r scripts.Rehearsal) scripts.Rehearsed {
+	t.Helper()
+	done, err := s.Run(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// ends says how each call ended: "volume.create root: succeeded created, 1 try".
+func ends(done scripts.Rehearsed) (all []string) {
+	for _, c := range done.Calls {
+		text := scripts.Target{Operation: c.Operation, Name: c.Name}.String() + ": " + string(c.State) + " " + string(c.Change)
+		if c.Error != nil && c.State != writ.CallSucceeded {
+			text += string(c.Error.Code)
+		}
+		all = append(all, text+strings.Repeat(" again", c.Try-1))
+	}
+	return all
+}
+
+func wantEnds(t *testing.T, done scripts.Rehearsed, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, ends(done)); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
+	s := newStage(t, map[string]string{"two.tengo": two})
+	first := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	if first.State != "succeeded" || first.Failure != nil || len(first.Logs) != 1 || first.Logs[0] != "made m" || first.Output["project"] != "default" {
+		t.Errorf("%+v", first)
+	}
+	wantEnds(t, first, "volume.create root: succeeded created", "machine.create m: succeeded created")
+	wantEnds(t, play(t, s, scripts.Rehearsal{Script: "two.tengo"}), "volume.create root: succeeded unchanged", "machine.create m: succeeded unchanged")
+	wantEnds(t, play(t, s, scripts.Rehearsal{Script: "two.tengo", Params: map[string]any{"size": int64(2)}}),
+		"volume.create root: succeeded updated", "machine.create m: succeeded unchanged")
+
+	found, err := s.Resources(t.Context())
+	if err != nil || len(found) != 2 || found[0].Kind != writ.KindMachine || found[1].Args["size_gib"] != int64(2) {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// Retries wait a second and more in other datacenters; five of them here would exceed this test's patience.
+func TestACallFailsAsOftenAsItIsToldTo(t *testing.T) {
+	fault := func(target scripts.Target, code writ.Code, times int) scripts.Rehearsal {
+		return scripts.Rehearsal{Script: "two.tengo", Faults: []scripts.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
+	}
+	root := scripts.Target{Operation: "volume.create", Name: "root"}
+	for _, tt := range []struct {
+		name  string
+		run   scripts.Rehearsal
+		state string
+		ends  []string
+	}{
+		{"once", fault(root, writ.CodeNoCapacity, 1), "succeeded", []string{"volume.create root: succeeded created again", "machine.create m: succeeded created"}},
+		{"five times", fault(root, writ.CodeInjected, 5), "succeeded", []string{"volume.create root: succeeded created again again again again again", "machine.create m: succeeded created"}},
+		{"always", fault(root, writ.CodeInjected, 0), "failed", []string{"volume.create root: failed INJECTED again again again again again", "machine.create m: cancelled INJECTED"}},
+		{"for good", fault(root, writ.CodeQuotaExceeded, 1), "failed", []string{"volume.create root: failed QUOTA_EXCEEDED", "machine.create m: cancelled QUOTA_EXCEEDED"}},
+		{"by operation", fault(scripts.Target{Operation: "machine.create"}, writ.CodeDriverFailed, 1), "succeeded", []string{"volume.create root: succeeded created", "machine.create m: succeeded created again"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, map[string]string{"two.tengo": two})
+			done := play(t, s, tt.run)
+			if done.State != tt.state || len(done.Untouched) > 0 {
+				t.Errorf("%s, %v untouched", done.State, done.Untouched)
+			}
+			wantEnds(t, done, tt.ends...)
+			if c := done.Calls[0]; done.State == "failed" && c.Error.Message != "told to" {
+				t.Errorf("%+v", c.Error)
+			}
+			if again := play(t, s, scripts.Rehearsal{Script: "two.tengo"}); again.State != "succeeded" { // what was told is forgotten
+				t.Errorf("again: %+v", again.Failure)
+			}
+		})
+	}
+}
+
+func TestWhatNamesTheResourceCountsMore(t *testing.T) {
+	s := newStage(t, map[string]string{"a.tengo": `
+volume := import("volume"); run := import("run"); node := import("node")
+for name in ["a", "b"] { run.log(volume.create(name, {size_gib: 1}).err) }
+run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.facts().hostname})
+`})
+	done := play(t, s, scripts.Rehearsal{Script: "a.tengo",
+		Faults: []scripts.Fault{
+			{Target: scripts.Target{Operation: "volume.create", Name: "b"}, Code: writ.CodeDiskFull, Message: "b", Times: 1},
+			{Target: scripts.Target{Operation: "volume.create"}, Code: writ.CodeQuotaExceeded, Message: "any", Times: 0},
+			{Target: scripts.Target{Operation: "volume.delete"}, Code: writ.CodeInjected},
+		},
+		Results: []scripts.Substitute{
+			{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
+			{Target: scripts.Target{Operation: "volume.create", Name: "c"}, Values: map[string]any{"path": "/c"}},
+		},
+	})
+	wantEnds(t, done, "volume.create a: failed QUOTA_EXCEEDED", "volume.create b: succeeded created again", "volume.get a: failed RESOURCE_UNKNOWN")
+	want := []scripts.Target{{Operation: "volume.delete"}, {Operation: "node.facts"}, {Operation: "volume.create", Name: "c"}}
+	if diff := cmp.Diff(want, done.Untouched); diff != "" {
+		t.Errorf("untouched (-want +got):\n%s", diff)
+	}
+	done = play(t, s, scripts.Rehearsal{Script: "a.tengo", Results: []scripts.Substitute{
+		{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
+		{Target: scripts.Target{Operation: "volume.create", Name: "a"}, Values: map[string]any{"path": "/mine"}},
+		{Target: scripts.Target{Operation: "volume.create"}, Values: map[string]any{"path": "/any"}},
+	}})
+	if diff := cmp.Diff(map[string]any{"path": "/mine", "cpus": int64(2), "host": "n1"}, done.Output); diff != "" || len(done.Untouched) > 0 {
+		t.Errorf("output (-want +got):\n%s%v", diff, done.Untouched)
+	}
+}
+
+func TestARefusalIsWhatCameOfARun(t *testing.T) {
+	s := newStage(t, map[string]string{"two.tengo": two})
+	for name, params := range map[string]map[string]any{
+		`parameter "size" must be 1 to 10, not 11`: {"size": int64(11)},
+		`the script has no parameter "sice"`:       {"sice": int64(1)},
+	} {
+		done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Params: params})
+		if done.State != scripts.StateRefused || done.Failure == nil || done.Failure.Message != name || done.Failure.Code != writ.CodeUsage {
+			t.Errorf("%s %+v", done.State, done.Failure)
+		}
+	}
+}
+
+func TestWhatCannotBePlayedIsAnError(t *testing.T) {
+	s := newStage(t, map[string]string{"bad.tengo": "import(\"volume\").create(\"a\", {size: 1})\n", "a_test.tengo": "x := 1"})
+	for path, want := range map[string]string{
+		"none.tengo":   "cannot read the script",
+		"a_test.tengo": "holds tests and is no script",
+		"bad.tengo":    "bad.tengo does not pass its check:\nerror[W0104]: volume.create has no field \"size\"\n --> ",
+	} {
+		if _, err := s.Run(t.Context(), scripts.Rehearsal{Script: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
+	s := newStage(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
+	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	ctx, stop := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, writ.Errorf(writ.CodeTimeout, "its time is over"))
+	defer stop()
+	_, err := s.Run(ctx, scripts.Rehearsal{Script: "slow.tengo"})
+	if err == nil || !strings.Contains(err.Error(), "its time is over: slow.tengo is running\n  volume.create slow-100-a is ") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProjectsAndDeploymentsAreThereWhenTheyAreNamed(t *testing.T) {
+	s := newStage(t, map[string]string{"two.tengo": two})
+	mine := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	for range 2 {
+		done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "web"})
+		if done.State != "succeeded" || done.Output["project"] != "shop" || done.Output["path"] == mine.Output["path"] {
+			t.Errorf("%+v", done)
+		}
+	}
+	done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "other"})
+	if done.State != "failed" || done.Failure.Code != writ.CodeNotOwner {
+		t.Errorf("%+v", done)
+	}
+	other := play(t, newStage(t, map[string]string{"two.tengo": two}), scripts.Rehearsal{Script: "two.tengo"})
+	if other.Output["path"] != mine.Output["path"] {
+		t.Errorf("the same machine of another test has another address: %v, %v", other.Output, mine.Output)
+	}
+}
+
+func BenchmarkFirstRun(b *testing.B) {
+	files := map[string]string{"two.tengo": two}
+	for b.Loop() {
+		s := newStage(b, files)
+		play(b, s, scripts.Rehearsal{Script: "two.tengo"})
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
