@@ -26,7 +26,7 @@ func Check(bundle Bundle) Report {
 	case a.main.tree == nil:
 	case test:
 		c.checkTests()
-		report.Tests = a.testNames()
+		report.Tests = a.testList()
 	default:
 		report.Params = c.declared()
 		c.paramReads(report.Params)

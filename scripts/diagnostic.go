@@ -69,7 +69,7 @@ type Report struct {
 	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
 	Secrets     []string     `json:"secrets,omitempty"`     // the names of all secrets that the script writes out, sorted
 	Modules     []string     `json:"modules,omitempty"`     // of the bundle that it needs, sorted
-	Tests       []string     `json:"tests,omitempty"`       // of a test file, in its order
+	Tests       []Test       `json:"tests,omitempty"`       // of a test file, in its order
 }
 
 // OK reports whether nothing stops the script.

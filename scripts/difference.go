@@ -107,5 +107,9 @@ func (p *pass) bracket(begin string, parts []string, end string, most int) (stri
 	if len(parts) == 0 || len(line) <= most && !strings.Contains(line, "\n") {
 		return line, nil
 	}
-	return begin + "\n" + indent(strings.Join(parts, ",\n")) + "\n" + end, nil
+	between := ",\n"
+	if most == 0 { // for a comparison: without commas the last line of the shorter one has its equal in the longer
+		between = "\n"
+	}
+	return begin + "\n" + indent(strings.Join(parts, between)) + "\n" + end, nil
 }

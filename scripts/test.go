@@ -26,7 +26,13 @@ func IsTest(name string) bool { return strings.HasSuffix(name, TestEnding) }
 // pass of a script is. Any number of tests may be carried out at the same time.
 type TestFile struct {
 	program *Program
-	tests   []string
+	tests   []Test
+}
+
+// Test is a test of a file.
+type Test struct {
+	Name string `json:"name"`
+	Line int    `json:"line"` // where it is defined, from 1
 }
 
 // CompileTests makes a TestFile of a bundle whose main source is one. An error is SCRIPT_INVALID with the first thing that is wrong;
@@ -44,11 +50,11 @@ func CompileTests(bundle Bundle) (*TestFile, error) {
 		a.refused(err)
 		return nil, a.err()
 	}
-	return &TestFile{program: program, tests: a.testNames()}, nil
+	return &TestFile{program: program, tests: a.testList()}, nil
 }
 
-// Tests returns the names of the tests, in the order of the file.
-func (f *TestFile) Tests() []string { return f.tests }
+// Tests returns the tests in the order of the file.
+func (f *TestFile) Tests() []Test { return f.tests }
 
 // TestOutcome is how a test ended.
 type TestOutcome string
@@ -93,7 +99,7 @@ var errTestEnds = errors.New("the test ends here")
 
 // Run carries out the i-th test. Its runs take place on the stage. When ctx ends the test fails, with ctx's cause.
 func (f *TestFile) Run(ctx context.Context, i int, stage Stage) Verdict {
-	v := Verdict{Test: f.tests[i], Outcome: TestPassed}
+	v := Verdict{Test: f.tests[i].Name, Outcome: TestPassed}
 	p := &pass{fuel: MaxFuel, handled: make(map[int]bool)}
 	p.test = &trial{ctx: ctx, stage: stage, index: i, verdict: &v}
 	err := p.evaluate(ctx, f.program)
@@ -181,12 +187,12 @@ func (a *analysis) findTests() {
 	}
 }
 
-func (a *analysis) testNames() []string {
-	names := make([]string, len(a.tests))
-	for i, t := range a.tests {
-		names[i] = t.Name
+func (a *analysis) testList() []Test {
+	var list []Test
+	for _, name := range a.tests {
+		list = append(list, Test{Name: name.Name, Line: a.main.file.Position(name.NamePos).Line})
 	}
-	return names
+	return list
 }
 
 // callTests makes the end of a test file: `if selected { test_name(t) }` for each test. The tree is changed, not the text, so every

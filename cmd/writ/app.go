@@ -109,7 +109,7 @@ in the middle can make it act.`,
 		&cobra.Group{ID: groupAdmin, Title: "Administration"},
 		&cobra.Group{ID: groupDaemons, Title: "Daemons"},
 	)
-	addTo(root, groupEveryday, a.checkCommand(), a.fmtCommand(), a.explainCommand(), a.libraryCommand())
+	addTo(root, groupEveryday, a.checkCommand(), a.fmtCommand(), a.testCommand(), a.explainCommand(), a.libraryCommand())
 	addTo(root, groupEveryday, a.clients(a.planCommand(), a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand())...)
 	addTo(root, groupAdmin, a.initCommand())
 	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.secretCommand(), a.userCommand(), a.projectCommand(),

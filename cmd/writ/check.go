@@ -84,7 +84,7 @@ func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("GITHUB_ACTIONS") == "true" {
+	if onGitHub() {
 		a.annotate(all)
 	}
 	var found []string
@@ -158,6 +158,7 @@ func (c checked) text(wide bool) string {
 		{Title: "  operations", Value: strings.Join(c.Operations, " ")},
 		{Title: "  destructive", Value: destroys(c.Destructive)},
 		{Title: "  modules", Value: strings.Join(c.Modules, " ")},
+		{Title: "  tests", Value: testNames(c.Tests)},
 	}, wide))
 	for _, p := range params {
 		fmt.Fprintf(&b, "  -p %s\n", terminal.Clean(p))
@@ -198,19 +199,31 @@ func describe(p scripts.Param) string {
 
 // annotate writes the diagnostics in the form that GitHub shows beside the lines of a file.
 func (a *app) annotate(all []checked) {
-	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
 			text := d.Message
 			if d.Help != "" {
 				text += " (" + d.Help + ")"
 			}
-			fmt.Fprintf(a.Err, "::%s file=%s,line=%d,col=%d,endColumn=%d,title=%s::%s\n", d.Severity,
-				property.Replace(d.File), d.Line, d.Column, d.Column+d.Width, property.Replace(d.Code), message.Replace(text))
+			a.annotation(string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn", d.Column+d.Width)
 		}
 	}
 }
+
+// annotation writes one annotation; about says where it belongs, in pairs.
+func (a *app) annotation(severity, title, text string, about ...any) {
+	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	var properties []string
+	for i := 0; i+1 < len(about); i += 2 {
+		properties = append(properties, fmt.Sprintf("%v=%s", about[i], property.Replace(fmt.Sprint(about[i+1]))))
+	}
+	properties = append(properties, "title="+property.Replace(title))
+	fmt.Fprintf(a.Err, "::%s %s::%s\n", severity, strings.Join(properties, ","), message.Replace(text))
+}
+
+// onGitHub reports whether annotations are wanted.
+func onGitHub() bool { return os.Getenv("GITHUB_ACTIONS") == "true" }
 
 // count writes a number with its noun.
 func count(n int, noun string) string {

@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/scripts"
 )
 
 // signedEnding is how the files of submissions end.
@@ -86,6 +87,9 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	modules, err := own.modules()
 	if err != nil {
 		return client.Script{}, err
+	}
+	if scripts.IsTest(path) {
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path).WithHint("`writ test %s` carries them out", path)
 	}
 	script, err := client.ReadScript(path, modules)
 	if err != nil {

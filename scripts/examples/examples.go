@@ -3,7 +3,7 @@ package examples
 
 import "embed"
 
-// Files are the examples, "web.tengo".
+// Files are the examples, "web.tengo", and their tests, "web_test.tengo".
 //
 //go:embed *.tengo
 var Files embed.FS

@@ -66,7 +66,7 @@ func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger)
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.dir, err = os.MkdirTemp("", "writ-test-"); err != nil {
+	if s.dir, err = makeDir(); err != nil {
 		return nil, fmt.Errorf("make a directory for the test: %w", err)
 	}
 	s.stops = append(s.stops, func() error { return os.RemoveAll(s.dir) })
@@ -104,6 +104,16 @@ func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// makeDir makes a directory for what drivers and the node keep. It is in memory where a host has such a place: all of it is gone with
+// the test, and drivers wait for a disk at every step.
+func makeDir() (string, error) {
+	const inMemory, pattern = "/dev/shm", "writ-test-"
+	if dir, err := os.MkdirTemp(inMemory, pattern); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("", pattern)
 }
 
 // atOnce lets retries not wait: that they wait is not what a test of a script is about.

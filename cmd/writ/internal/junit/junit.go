@@ -1,0 +1,126 @@
+// Package junit writes the results of tests in the form that Jenkins, GitLab and most others read. It knows that form and nothing of
+// what was tested.
+package junit
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Suite is the tests of a file.
+type Suite struct {
+	Name  string
+	Began time.Time
+	Took  time.Duration
+	Cases []Case
+}
+
+// Case is a test. It passed if none of Failure, Error and Skipped is set.
+type Case struct {
+	Name    string
+	Class   string // what it belongs to, dots between the parts
+	File    string // path
+	Line    int    // 0 if it is not known
+	Took    time.Duration
+	Failure *Problem // it ran, and what it demands is not so
+	Error   *Problem // it could not run
+	Skipped *Problem
+	Output  string // what it said
+}
+
+// Problem is why a test did not pass.
+type Problem struct {
+	Message string // in a line
+	Text    string // all of it, maybe empty
+}
+
+type xmlSuites struct {
+	XMLName  xml.Name `xml:"testsuites"`
+	Name     string   `xml:"name,attr"`
+	Tests    int      `xml:"tests,attr"`
+	Failures int      `xml:"failures,attr"`
+	Errors   int      `xml:"errors,attr"`
+	Skipped  int      `xml:"skipped,attr"`
+	Time     string   `xml:"time,attr"`
+	Suites   []xmlSuite
+}
+
+type xmlSuite struct {
+	XMLName   xml.Name `xml:"testsuite"`
+	Name      string   `xml:"name,attr"`
+	Tests     int      `xml:"tests,attr"`
+	Failures  int      `xml:"failures,attr"`
+	Errors    int      `xml:"errors,attr"`
+	Skipped   int      `xml:"skipped,attr"`
+	Time      string   `xml:"time,attr"`
+	Timestamp string   `xml:"timestamp,attr"`
+	Cases     []xmlCase
+}
+
+type xmlCase struct {
+	XMLName xml.Name    `xml:"testcase"`
+	Name    string      `xml:"name,attr"`
+	Class   string      `xml:"classname,attr"`
+	File    string      `xml:"file,attr,omitempty"`
+	Line    int         `xml:"line,attr,omitempty"`
+	Time    string      `xml:"time,attr"`
+	Failure *xmlProblem `xml:"failure"`
+	Error   *xmlProblem `xml:"error"`
+	Skipped *xmlProblem `xml:"skipped"`
+	Output  string      `xml:"system-out,omitempty"`
+}
+
+type xmlProblem struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// Write writes the results. Characters that XML cannot have become U+FFFD.
+func Write(w io.Writer, name string, suites []Suite) error {
+	all := xmlSuites{Name: name}
+	var took time.Duration
+	for _, s := range suites {
+		one := suiteOf(s)
+		all.Tests, all.Failures, all.Errors, all.Skipped = all.Tests+one.Tests, all.Failures+one.Failures, all.Errors+one.Errors, all.Skipped+one.Skipped
+		took += s.Took
+		all.Suites = append(all.Suites, one)
+	}
+	all.Time = seconds(took)
+	text, err := xml.MarshalIndent(all, "", "\t")
+	if err != nil {
+		return fmt.Errorf("write as JUnit XML: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+	return err
+}
+
+func suiteOf(s Suite) xmlSuite {
+	one := xmlSuite{Name: s.Name, Tests: len(s.Cases), Time: seconds(s.Took), Timestamp: s.Began.UTC().Format("2006-01-02T15:04:05")}
+	for _, c := range s.Cases {
+		x := xmlCase{Name: c.Name, Class: c.Class, File: c.File, Line: c.Line, Time: seconds(c.Took), Output: c.Output}
+		x.Failure, x.Error, x.Skipped = problemOf(c.Failure), problemOf(c.Error), problemOf(c.Skipped)
+		one.Failures += count(x.Failure)
+		one.Errors += count(x.Error)
+		one.Skipped += count(x.Skipped)
+		one.Cases = append(one.Cases, x)
+	}
+	return one
+}
+
+func problemOf(p *Problem) *xmlProblem {
+	if p == nil {
+		return nil
+	}
+	return &xmlProblem{p.Message, p.Text}
+}
+
+func count(p *xmlProblem) int {
+	if p == nil {
+		return 0
+	}
+	return 1
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/rehearsal"
+	"writ/cmd/writ/internal/terminal"
+	"writ/scripts"
+)
+
+// testFlags say which tests to carry out, and how.
+type testFlags struct {
+	run      string
+	verbose  bool
+	failFast bool
+	count    int
+	timeout  time.Duration
+	junit    string
+	own      moduleFlags
+	log      logFlags
+}
+
+func (a *app) testCommand() *cobra.Command {
+	var f testFlags
+	c := &cobra.Command{
+		Use:   "test [PATH…]",
+		Short: "Test scripts: let them run on simulated drivers and look at what they do",
+		Long: `Carries out tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files in it or
+below it; the working directory if none is given.
+
+A test is written in the language of scripts: a function test_…(t). It lets scripts run, t.run("web.tengo", {params: {count: 3}}),
+and says what must be so, t.equal(r.steps, […]). Each test gets a datacenter of its own, in this process: supervisor, journal,
+signatures and node are what they are everywhere; the drivers only simulate, calls fail where the test says so, and retries do not
+wait. Nothing outside of a temporary directory is touched, and no server is asked.
+
+It ends with 0; with 1 if a test failed; with 2 if a file with tests is broken. In GitHub Actions it annotates the files besides.`,
+		Example: `  # web_test.tengo, beside web.tengo:
+  #
+  #   test_makes_what_was_asked_for := func(t) {
+  #       r := t.run("web.tengo", {params: {count: 1}})
+  #       t.equal(r.state, "succeeded")
+  #       t.contains(r.steps, "machine.create web-0")
+  #   }
+  #
+  #   test_survives_a_full_node := func(t) {
+  #       r := t.run("web.tengo", {fail: {"machine.create web-0": {code: "NO_CAPACITY", times: 2}}})
+  #       t.equal(t.call(r, "machine.create web-0").tries, 3)
+  #   }
+
+  # every test in this directory and below it
+  writ test
+
+  # one test, and all that it says
+  writ test -v --run full_node web_test.tengo
+
+  # for a pipeline
+  writ test --junit report.xml scripts`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.test(cmd.Context(), args, &f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test, and what it says")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "stop after the first test that fails")
+	flags.IntVar(&f.count, "count", 1, "how often to carry out each test")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long one test may take")
+	flags.StringVar(&f.junit, "junit", "", "file to write the results to as JUnit XML, for Jenkins, GitLab and others")
+	f.own.add(c)
+	f.log.add(c, "error")
+	return c
+}
+
+func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
+	wanted, err := regexp.Compile(f.run)
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "--run %q is no regular expression: %v", f.run, err)
+	}
+	if f.count < 1 || f.timeout <= 0 {
+		return writ.Errorf(writ.CodeUsage, "--count and --timeout are more than nothing")
+	}
+	modules, err := f.own.modules()
+	if err != nil {
+		return err
+	}
+	files, err := testFiles(paths)
+	if err != nil {
+		return err
+	}
+	log, err := a.log(f.log)
+	if err != nil {
+		return err
+	}
+	evaluator, endChildren := daemon.NewEvaluator(log)
+	t := &tester{app: a, flags: f, wanted: wanted, modules: modules, evaluator: evaluator, log: log}
+	report := newTestReport(a, f.verbose)
+	err = t.files(ctx, files, report)
+	if err = errors.Join(err, endChildren()); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return terminal.Interrupted("")
+	}
+	if len(report.all) == 0 {
+		return writ.Errorf(writ.CodeUsage, "no test's name matches --run %q", f.run).WithHint("`writ test -v` names them all")
+	}
+	return report.conclude(f.junit)
+}
+
+// testFiles finds the files with tests. One that is named twice is there once.
+func testFiles(paths []string) ([]string, error) {
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	var files []string
+	seen := make(map[string]bool)
+	add := func(path string) {
+		if path = filepath.Clean(path); !seen[path] {
+			seen[path] = true
+			files = append(files, path)
+		}
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err)
+		case info.IsDir():
+			if err := testFilesBelow(path, add); err != nil {
+				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err)
+			}
+		case !scripts.IsTest(path):
+			return nil, writ.Errorf(writ.CodeUsage, "%s is no file with tests: its name does not end with %s", path, scripts.TestEnding).
+				WithHint("the tests of web.tengo are in web%s", scripts.TestEnding)
+		default:
+			add(path)
+		}
+	}
+	if len(files) == 0 {
+		return nil, writ.Errorf(writ.CodeUsage, "there are no tests in %s", strings.Join(paths, ", ")).
+			WithHint("tests are in files whose name ends with %s; `writ test --help` shows one", scripts.TestEnding)
+	}
+	return files, nil
+}
+
+// testFilesBelow finds the files in a directory and below it, hidden directories excepted.
+func testFilesBelow(dir string, add func(path string)) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != dir && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && scripts.IsTest(entry.Name()):
+			add(path)
+		}
+		return nil
+	})
+}
+
+// tester carries out tests.
+type tester struct {
+	*app
+	flags     *testFlags
+	wanted    *regexp.Regexp
+	modules   client.Modules
+	evaluator daemon.Evaluator
+	log       *slog.Logger
+}
+
+// files carries out the tests of files until ctx ends or there was enough.
+func (t *tester) files(ctx context.Context, paths []string, report *testReport) error {
+	if _, err := t.evaluator.Confinement(ctx); err != nil {
+		return err
+	}
+	for _, path := range paths {
+		script, err := client.ReadScript(path, t.modules)
+		if err != nil {
+			return err
+		}
+		if err := t.file(ctx, script, report); err != nil {
+			return err
+		}
+		if ctx.Err() != nil || t.flags.failFast && report.failed() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// file carries out the tests of one file, if it can be understood.
+func (t *tester) file(ctx context.Context, script client.Script, report *testReport) error {
+	if !script.Report.OK() {
+		report.begin(script.Path)
+		report.broken(script.Report)
+		return nil
+	}
+	if !slices.ContainsFunc(script.Report.Tests, func(test scripts.Test) bool { return t.wanted.MatchString(test.Name) }) {
+		return nil
+	}
+	file, err := scripts.CompileTests(script.Bundle)
+	if err != nil {
+		return err
+	}
+	report.begin(script.Path)
+	for range t.flags.count {
+		for i, test := range file.Tests() {
+			if !t.wanted.MatchString(test.Name) {
+				continue
+			}
+			if ctx.Err() != nil || t.flags.failFast && report.failed() {
+				return nil
+			}
+			report.start(test)
+			began := time.Now()
+			verdict := t.one(ctx, file, i, filepath.Dir(script.Path))
+			if ctx.Err() == nil {
+				report.done(verdict, time.Since(began))
+			}
+		}
+	}
+	report.end()
+	return nil
+}
+
+// one carries out one test, in a datacenter of its own.
+func (t *tester) one(ctx context.Context, file *scripts.TestFile, i int, dir string) scripts.Verdict {
+	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout, writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
+	defer stop()
+	stage := &rehearsal.Stage{Dir: dir, Modules: t.modules, Evaluator: t.evaluator, Log: t.log}
+	verdict := file.Run(ctx, i, stage)
+	if err := stage.Close(); err != nil {
+		verdict.Outcome = scripts.TestFailed
+		verdict.Notes = append(verdict.Notes, scripts.TestNote{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
+	}
+	return verdict
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/junit"
+	"writ/cmd/writ/internal/terminal"
+	"writ/scripts"
+)
+
+// testReport shows what comes of tests while they are carried out, and all of it at the end.
+type testReport struct {
+	*app
+	verbose bool
+	all     []*testedFile
+}
+
+// testedFile is what came of a file, for -o json too.
+type testedFile struct {
+	File        string               `json:"file"`
+	OK          bool                 `json:"ok"`
+	Seconds     float64              `json:"seconds"`
+	Tests       []tested             `json:"tests,omitempty"`
+	Diagnostics []scripts.Diagnostic `json:"diagnostics,omitempty"` // of one that is broken
+
+	began  time.Time
+	errors int // in a broken file
+}
+
+// tested is what came of a test.
+type tested struct {
+	scripts.Verdict
+	Line    int     `json:"line"`
+	Seconds float64 `json:"seconds"`
+}
+
+func newTestReport(a *app, verbose bool) *testReport { return &testReport{app: a, verbose: verbose} }
+
+// live reports whether what happens is shown at once.
+func (r *testReport) live() bool { return r.Format == terminal.Table || r.Format == terminal.Wide }
+
+func (r *testReport) say(format string, args ...any) {
+	if r.live() {
+		fmt.Fprintf(r.Out, "%s\n", terminal.CleanLines(fmt.Sprintf(format, args...)))
+	}
+}
+
+func (r *testReport) file() *testedFile { return r.all[len(r.all)-1] }
+
+// begin begins a file.
+func (r *testReport) begin(path string) {
+	r.all = append(r.all, &testedFile{File: path, OK: true, began: time.Now()})
+}
+
+// broken ends a file that cannot be understood.
+func (r *testReport) broken(report scripts.Report) {
+	f := r.file()
+	f.OK, f.Diagnostics, f.errors = false, report.Diagnostics, report.Errors()
+	r.say("%s", report)
+	r.say("FAIL  %s  it cannot be understood", f.File)
+	if onGitHub() {
+		r.annotate([]checked{{File: f.File, Report: report}})
+	}
+}
+
+// start begins a test of the file that was begun last.
+func (r *testReport) start(test scripts.Test) {
+	f := r.file()
+	f.Tests = append(f.Tests, tested{Line: test.Line})
+	if r.verbose {
+		r.say("=== RUN   %s", test.Name)
+	}
+}
+
+// words are how outcomes are shown.
+var words = map[scripts.TestOutcome]string{scripts.TestPassed: "PASS", scripts.TestFailed: "FAIL", scripts.TestSkipped: "SKIP"}
+
+// done ends the test that was begun last.
+func (r *testReport) done(v scripts.Verdict, took time.Duration) {
+	f := r.file()
+	one := &f.Tests[len(f.Tests)-1]
+	one.Verdict, one.Seconds = v, took.Seconds()
+	f.OK = f.OK && v.Outcome != scripts.TestFailed
+	if !r.verbose && v.Outcome != scripts.TestFailed {
+		return
+	}
+	r.say("--- %s: %s (%.2fs)%s", words[v.Outcome], v.Test, took.Seconds(), notesText(v.Notes, "    "))
+	if !onGitHub() {
+		return
+	}
+	for _, n := range v.Notes {
+		if n.Failure {
+			line, column := f.place(n.Position)
+			if line == 0 {
+				line, column = one.Line, 1
+			}
+			r.annotation("error", v.Test, n.Text, "file", f.File, "line", line, "col", column)
+		}
+	}
+}
+
+// place returns where in this file a position is, 0 if it is in another: then its trace says from where that was called.
+func (f *testedFile) place(position string) (line, column int) {
+	rest, c, _ := cutLast(position)
+	name, l, _ := cutLast(rest)
+	if name != filepath.Base(f.File) {
+		return 0, 0
+	}
+	line, _ = strconv.Atoi(l)
+	column, _ = strconv.Atoi(c)
+	return line, column
+}
+
+// cutLast cuts s around its last colon.
+func cutLast(s string) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// notesText shows what a test said, each with its place.
+func notesText(notes []scripts.TestNote, margin string) string {
+	var b strings.Builder
+	for _, n := range notes {
+		text := n.Text
+		if n.Position != "" {
+			text = n.Position + ": " + text
+		}
+		for _, at := range n.Trace {
+			text += "\ncalled from " + at
+		}
+		b.WriteString("\n" + margin + strings.ReplaceAll(text, "\n", "\n"+margin+"    "))
+	}
+	return b.String()
+}
+
+// end ends a file.
+func (r *testReport) end() {
+	f := r.file()
+	f.Seconds = time.Since(f.began).Seconds()
+	word := "ok"
+	if !f.OK {
+		word = "FAIL"
+	}
+	r.say("%-4s  %s  %.2fs", word, f.File, f.Seconds)
+}
+
+// failed reports whether any test failed, or any file is broken.
+func (r *testReport) failed() bool { return len(r.bad()) > 0 }
+
+// bad returns the names of files that are not well.
+func (r *testReport) bad() (names []string) {
+	for _, f := range r.all {
+		if !f.OK {
+			names = append(names, f.File)
+		}
+	}
+	return names
+}
+
+// conclude prints what was not shown yet, writes the file for other programs, and says with which code to end.
+func (r *testReport) conclude(junitPath string) error {
+	if junitPath != "" {
+		if err := r.writeJUnit(junitPath); err != nil {
+			return err
+		}
+	}
+	if !r.live() {
+		if err := r.Print(terminal.View{Data: r.all, Names: r.names()}); err != nil {
+			return err
+		}
+	}
+	counts := make(map[scripts.TestOutcome]int)
+	mistakes, total := 0, 0
+	var broken []string
+	for _, f := range r.all {
+		mistakes += f.errors
+		if f.errors > 0 {
+			broken = append(broken, f.File)
+		}
+		for _, t := range f.Tests {
+			counts[t.Outcome]++
+			total++
+		}
+	}
+	skipped := ""
+	if n := counts[scripts.TestSkipped]; n > 0 {
+		skipped = fmt.Sprintf(", %d skipped", n)
+	}
+	if n := counts[scripts.TestFailed]; n > 0 {
+		r.Bad("%d of %s failed%s", n, count(total, "test"), skipped)
+	} else if total > 0 {
+		r.Done("%s passed%s", count(counts[scripts.TestPassed], "test"), skipped)
+	}
+	switch {
+	case mistakes > 0:
+		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", count(mistakes, "error"), strings.Join(broken, ", ")).
+			WithHint("`writ explain CODE` tells more about each")
+	case counts[scripts.TestFailed] > 0:
+		return &terminal.ExitError{Exit: writ.ExitFailed}
+	}
+	return nil
+}
+
+// names returns those of all tests, as file:test.
+func (r *testReport) names() (names []string) {
+	for _, f := range r.all {
+		for _, t := range f.Tests {
+			names = append(names, f.File+":"+t.Test)
+		}
+	}
+	return names
+}
+
+func (r *testReport) writeJUnit(path string) error {
+	var suites []junit.Suite
+	for _, f := range r.all {
+		suites = append(suites, f.suite())
+	}
+	var b bytes.Buffer
+	if err := junit.Write(&b, "writ test", suites); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot write the results: %v", err)
+	}
+	return nil
+}
+
+// suite is the file as others read it.
+func (f *testedFile) suite() junit.Suite {
+	class := strings.TrimSuffix(filepath.ToSlash(f.File), ".tengo")
+	s := junit.Suite{Name: f.File, Began: f.began, Took: time.Duration(f.Seconds * float64(time.Second))}
+	if f.errors > 0 {
+		s.Cases = append(s.Cases, junit.Case{
+			Name: "check", Class: class, File: f.File,
+			Error: &junit.Problem{Message: count(f.errors, "error"), Text: scripts.Report{Diagnostics: f.Diagnostics}.String()},
+		})
+	}
+	for _, t := range f.Tests {
+		c := junit.Case{Name: t.Test, Class: class, File: f.File, Line: t.Line, Took: time.Duration(t.Seconds * float64(time.Second))}
+		text := strings.TrimPrefix(notesText(t.Notes, ""), "\n")
+		switch t.Outcome {
+		case scripts.TestFailed:
+			c.Failure = &junit.Problem{Message: firstFailure(t.Notes), Text: text}
+		case scripts.TestSkipped:
+			c.Skipped = &junit.Problem{Message: t.Notes[len(t.Notes)-1].Text}
+		default:
+			c.Output = text
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	return s
+}
+
+// firstFailure says in a line why a test failed.
+func firstFailure(notes []scripts.TestNote) string {
+	for _, n := range notes {
+		if n.Failure {
+			line, _, _ := strings.Cut(n.Text, "\n")
+			return line
+		}
+	}
+	return ""
+}
+
+func testNames(tests []scripts.Test) string {
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = t.Name
+	}
+	return strings.Join(names, " ")
+}
