@@ -74,7 +74,7 @@ package scripts by ` + "`go generate .`" + `.
 		if i == 0 || c.Code[:3] != scripts.Codes[i-1].Code[:3] {
 			fmt.Fprintf(&b, "\n## %s\n", map[string]string{
 				"W00": "The source and its size", "W01": "Operations and their arguments", "W02": "Names and imports",
-				"W03": "Parameters", "W04": "Possible, and most likely a mistake",
+				"W03": "Parameters", "W04": "Possible, and most likely a mistake", "W05": "Tests of scripts",
 			}[c.Code[:3]])
 		}
 		fmt.Fprintf(&b, "\n### %s\n\n*%s*: %s.\n%s\n\nWrong:\n\n```tengo\n%s\n```\n\nRight:\n\n```tengo\n%s\n```\n",

@@ -34,7 +34,9 @@ func testBundle(text string) scripts.Bundle {
 
 func testFile(t testing.TB, text string, modules ...scripts.Source) *scripts.TestFile {
 	t.Helper()
-	f, err := scripts.CompileTests(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: []byte(text)}, Modules: modules})
+	bundle := testBundle(text)
+	bundle.Modules = modules
+	f, err := scripts.CompileTests(bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +255,7 @@ func TestCheckUnderstandsTestFiles(t *testing.T) {
 		{"test_a := func(t) { t.run(\"a\", {fail: {\"node.ping\": 1, \"node.facts\": {code: \"NO_CAPACITI\", tiems: 1, times: 0}}, results: {\"node.facts\": {cpus: \"2\", cpu: 1}}}) }",
 			[]string{"W0504 1:53", "W0504 1:77", "W0504 1:92", "W0504 1:109", "W0504 1:145", "W0504 1:150"}},
 	} {
-		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: []byte(tt.text)}})
+		r := scripts.Check(testBundle(tt.text))
 		if diff := cmp.Diff(tt.want, findings(r)); diff != "" {
 			t.Errorf("%s\n(-want +got):\n%s\n%s", tt.text, diff, r)
 		}

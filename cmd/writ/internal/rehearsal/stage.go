@@ -98,8 +98,11 @@ func (s *Stage) script(path string) (client.Script, error) {
 
 // found builds the datacenter if there is none.
 func (s *Stage) found(ctx context.Context) (err error) {
-	if s.site == nil {
-		s.site, err = newSite(ctx, s.Evaluator, s.Log)
+	if s.site != nil {
+		return nil
+	}
+	if s.site, err = newSite(ctx, s.Evaluator, s.Log); err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }
