@@ -132,7 +132,7 @@ func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s takes a script and a map, not a %s", name, args[0].TypeName())
 	}
-	var e encoder // which knows what is a value
+	e := encoder{pass: p, plain: true} // which knows what is a value
 	if err := e.object(args[0], 0); err != nil {
 		return nil, within("the options", err)
 	}
