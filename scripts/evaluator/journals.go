@@ -20,6 +20,9 @@ type journals struct {
 	bytes int
 }
 
+// memoryOfJournal is about how many bytes a journal takes besides its entries.
+const memoryOfJournal = 256
+
 // keptJournal is the journal of a run as it was in its last pass.
 type keptJournal struct {
 	run     writ.RunID
@@ -79,7 +82,7 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 		k.change(d.Entries)
 	}
 	k.version = d.Version
-	if k.bytes <= j.most && inOrder(k.entries) {
+	if len(k.entries) > 0 && k.bytes <= j.most && inOrder(k.entries) { // one without entries saves nothing
 		j.list = slices.Insert(j.list, 0, k)
 		j.bytes += k.bytes
 	}
@@ -105,7 +108,7 @@ func (j *journals) forget(run writ.RunID) {
 }
 
 func whole(run writ.RunID, entries []scripts.Entry) *keptJournal {
-	k := &keptJournal{run: run, entries: slices.Clone(entries)}
+	k := &keptJournal{run: run, entries: slices.Clone(entries), bytes: memoryOfJournal}
 	for i := range entries {
 		k.bytes += memoryOfEntry(&entries[i])
 	}

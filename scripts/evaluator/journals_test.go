@@ -144,3 +144,16 @@ func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
 		t.Errorf("after refusals the right difference gives %v, %v", got, ok)
 	}
 }
+
+func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
+	j := journals{most: maxJournals}
+	for i := range 1000 { // runs that begin, and wait for a long time
+		run := writ.RunID(fmt.Sprint(i))
+		if _, ok := j.take(run, j.difference(run, 1, nil)); !ok {
+			t.Fatalf("the journal of run %s is not taken", run)
+		}
+	}
+	if len(j.list) != 0 || j.bytes != 0 {
+		t.Errorf("%d journals of %d bytes are kept", len(j.list), j.bytes)
+	}
+}
