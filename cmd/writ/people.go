@@ -133,7 +133,7 @@ func (a *app) userAddCommand() *cobra.Command {
 		Long: `Signs the next version of the roster with you as a root operator. Adding somebody who is there gives them one more key or role.
 
 Roles: viewer reads; deployer hands in scripts, with --destructive also those that delete or overwrite data; operator cancels runs
-and takes nodes out of service; admin admits nodes and makes tokens. What belongs to no project, such as nodes, needs a role on
+and takes nodes out of service; admin admits nodes, makes tokens and sets secrets. What belongs to no project, such as nodes, needs a role on
 all projects: --project '*'.`,
 		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop
   writ user add ci-web --ci --key "ssh-ed25519 AAAA…" --role deployer --project web-shop
