@@ -191,7 +191,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 		}
 		return made, nil
 	}
-	if err := p.permitted(op); err != nil {
+	if err := p.inputs.permit(op, p.seq); err != nil {
 		return nil, err
 	}
 	call, err := request.newCall(p.seq)
@@ -210,14 +210,14 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	return made, nil
 }
 
-// permitted checks a new call against what was signed.
-func (p *pass) permitted(op *catalog.Operation) error {
-	if !slices.Contains(p.inputs.Allow, op.Name()) {
+// permit checks a new call against what was signed.
+func (in *Inputs) permit(op *catalog.Operation, seq int) error {
+	if !slices.Contains(in.Allow, op.Name()) {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
 			WithHint("sign the script again with %s in its allow line", op.Name())
 	}
-	if p.seq > p.inputs.MaxCalls {
-		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", p.inputs.MaxCalls).
+	if seq > min(in.MaxCalls, MaxCalls) {
+		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", in.MaxCalls).
 			WithHint("sign the script again with a higher max-calls, at most %d", MaxCalls)
 	}
 	return nil
@@ -271,7 +271,7 @@ func failure(err error) *writ.Failure {
 	if call, ok := errors.AsType[*callFailure](cause); ok {
 		f.Seq = call.seq
 	}
-	f.Message = shown(f.Message)
+	f.Message, f.Hint = shown(f.Message), shown(f.Hint)
 	if len(trace) > 0 {
 		f.Position, f.Trace = trace[0], append(f.Trace, trace[1:]...)
 	}

@@ -19,21 +19,23 @@ import (
 // child is one process that carries out passes, one at a time.
 type child struct {
 	cmd      *exec.Cmd
-	in       *os.File // requests go in here
-	out      *os.File // answers come out here
-	deaths   *os.File // what it writes when it dies
-	layers   Layers   // what confines it, as it says
+	in       *os.File      // requests go in here
+	out      *os.File      // answers come out here
+	deaths   *os.File      // what it writes when it dies
+	layers   Layers        // what confines it, as it says
+	patience time.Duration // how long it may take for an answer
 	programs map[writ.Digest]bool
 	journals journals // that it keeps
 	version  uint64   // of the last journal that it was told
 }
 
 // startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can have an end.
-func startChild(ctx context.Context, executable string) (*child, error) {
+func startChild(ctx context.Context, executable string, patience time.Duration) (*child, error) {
 	c, err := launch(executable)
 	if err != nil {
 		return nil, err
 	}
+	c.patience = patience
 	w := c.watch(ctx)
 	defer context.AfterFunc(ctx, w.wake)()
 	var g greeting
@@ -159,7 +161,7 @@ const glance = 200 * time.Millisecond
 
 var (
 	errCPU  = fmt.Errorf("took more than %v of CPU time", maxCPU)
-	errWall = fmt.Errorf("did not answer for %v", maxWall)
+	errWall = errors.New("did not answer in time")
 )
 
 // watch ends the wait for a child that works too long, or that nobody waits for any more.
@@ -168,10 +170,11 @@ type watch struct {
 	child *child
 	began time.Time
 	cpu   time.Duration // that the child had used when it was first looked at, -1 before
+	look  time.Time     // when it is looked at next, whatever it says until then: it may say one byte at a time
 }
 
 func (c *child) watch(ctx context.Context) *watch {
-	return &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1}
+	return &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1, look: time.Now().Add(glance)}
 }
 
 // wake makes a wait look at ctx.
@@ -192,7 +195,7 @@ func (w *watch) overdue() error {
 		return context.Cause(w.ctx)
 	case used-w.cpu > maxCPU:
 		return errCPU
-	case time.Since(w.began) > maxWall:
+	case time.Since(w.began) > w.child.patience:
 		return errWall
 	default:
 		return nil
@@ -201,7 +204,7 @@ func (w *watch) overdue() error {
 
 func (w *watch) write(frame []byte) error {
 	for len(frame) > 0 {
-		if err := w.child.in.SetWriteDeadline(time.Now().Add(glance)); err != nil {
+		if err := w.child.in.SetWriteDeadline(w.look); err != nil {
 			return fmt.Errorf("write frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
@@ -218,7 +221,7 @@ func (w *watch) write(frame []byte) error {
 
 func (w *watch) read(buf []byte) error {
 	for len(buf) > 0 {
-		if err := w.child.out.SetReadDeadline(time.Now().Add(glance)); err != nil {
+		if err := w.child.out.SetReadDeadline(w.look); err != nil {
 			return fmt.Errorf("read frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
@@ -255,6 +258,7 @@ func (w *watch) readFrame(v any) error {
 // judge turns the end of a wait into a reason to go on or not.
 func (w *watch) judge(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.look = time.Now().Add(glance)
 		return w.overdue()
 	}
 	return err

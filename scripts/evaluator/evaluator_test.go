@@ -24,6 +24,8 @@ import (
 
 func TestMain(m *testing.M) {
 	switch {
+	case filepath.Base(os.Args[0]) == "liar":
+		os.Exit(lie())
 	case filepath.Base(os.Args[0]) == "moody":
 		os.Exit(evaluator.ServeMoodily())
 	case evaluator.IsChild(os.Args):
@@ -93,17 +95,20 @@ func newPool(t testing.TB, size int) *evaluator.Pool {
 }
 
 // newMoodyPool has children that do what a script asks them in a comment: "die", "spin" or "hang". They are not confined.
-func newMoodyPool(t *testing.T) *evaluator.Pool {
+func newMoodyPool(t *testing.T) *evaluator.Pool { return newPoolOf(t, "moody") }
+
+// newPoolOf has one child, which is this program under another name.
+func newPoolOf(t *testing.T, name string) *evaluator.Pool {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	moody := filepath.Join(t.TempDir(), "moody")
-	if err := os.Symlink(self, moody); err != nil {
+	other := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(self, other); err != nil {
 		t.Fatal(err)
 	}
-	p := &evaluator.Pool{Executable: moody, Size: 1}
+	p := &evaluator.Pool{Executable: other, Size: 1}
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -183,7 +188,7 @@ func TestDeadChildCostsOnePass(t *testing.T) {
 	pool := newMoodyPool(t)
 	for mood, want := range map[string]*regexp.Regexp{
 		"die":  regexp.MustCompile("more memory than it may"),
-		"spin": regexp.MustCompile("2s of CPU time|did not answer"), // the latter if this machine is too busy to give it 2 s
+		"spin": regexp.MustCompile("2s of CPU time|did not answer in time"), // the latter if this machine is too busy to give it 2 s
 	} {
 		finish(t, pool, bundle(facts))
 		_, err := pool.Pass(t.Context(), bundle("// please "+mood), everything, nil)

@@ -60,3 +60,6 @@ func (m moody) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// SetPatience says how long children may take for an answer.
+func (p *Pool) SetPatience(d time.Duration) { p.patience = d }

@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"writ"
 	"writ/scripts"
@@ -23,6 +25,8 @@ type Pool struct {
 	Executable string       // the program to start; this one if empty
 	Size       int          // the most children at a time; one for each CPU if 0
 	Log        *slog.Logger // may be nil
+
+	patience time.Duration // how long a pass may take; maxWall if 0
 
 	once  sync.Once
 	slots chan struct{} // one for each child that may be at work
@@ -82,7 +86,13 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 // afterwards: they are compared with those of the run's next pass, to send a child only what it does not know.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
 	r := request{Program: bundle.Digest(), Inputs: inputs}
-	a, err := p.ask(ctx, r, func(c *child) (*answer, error) { return c.pass(ctx, &bundle, r, journal) })
+	a, err := p.ask(ctx, r, func(c *child) (*answer, error) {
+		a, err := c.pass(ctx, &bundle, r, journal)
+		if err == nil {
+			err = a.Outcome.Check(inputs, journal)
+		}
+		return a, err
+	})
 	switch {
 	case err == errFrameTooBig:
 		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, nil
@@ -151,7 +161,7 @@ func (p *Pool) start(ctx context.Context) (*child, error) {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, executable)
+	c, err := startChild(ctx, executable, cmp.Or(p.patience, maxWall))
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +219,8 @@ func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) er
 	}
 	reason := c.cmd.ProcessState.String()
 	switch {
+	case errors.Is(err, scripts.ErrImpossible):
+		reason = "it was taken over: " + err.Error()
 	case errors.Is(err, errCPU), errors.Is(err, errWall):
 		reason = "it " + errors.Unwrap(err).Error()
 	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate"):

@@ -1,0 +1,173 @@
+package scripts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// ErrImpossible is the error of what no pass can have found.
+var ErrImpossible = errors.New("no script can cause that")
+
+func impossible(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrImpossible, fmt.Sprintf(format, args...))
+}
+
+// Check returns an error (ErrImpossible) unless a pass over the journal can have found o. A process in which scripts are evaluated may
+// have been taken over by one of them, so whoever gets an outcome from there checks it: then all that it can say is what the script could
+// have said, within what the signed header allows. Only the hashes of calls cannot be checked; a wrong one fails the next honest pass.
+//
+// The text of the error holds nothing of o.
+func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
+	states := make([]EntryState, len(journal), len(journal)+len(o.Calls)) // by seq
+	for _, e := range journal {
+		if e.Seq < 1 || e.Seq > len(journal) {
+			return nil // a damaged journal is not this outcome's fault, which can only say so
+		}
+		states[e.Seq-1] = e.State
+	}
+	for i := range o.Calls {
+		if err := o.Calls[i].check(inputs, len(states)+1); err != nil {
+			return err
+		}
+		states = append(states, EntryOpen)
+	}
+	if err := o.checkEnd(states); err != nil {
+		return err
+	}
+	if !ascending(o.Handled, len(journal)) || slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] == EntryOpen }) {
+		return impossible("it handled failures that are none")
+	}
+	if len(o.Logs) > MaxLogLines || slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
+		return impossible("its log is no log")
+	}
+	return nil
+}
+
+// checkEnd checks how the pass ended.
+func (o *Outcome) checkEnd(states []EntryState) error {
+	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 || o.Status != Failed && o.Failure != nil {
+		return impossible("it ended in two ways")
+	}
+	switch o.Status {
+	case Waiting:
+		if len(o.Waiting) != 1 || !ascending(o.Waiting, len(states)) || states[o.Waiting[0]-1] != EntryOpen {
+			return impossible("it waits for what is there, or will never be")
+		}
+	case Completed:
+		if writ.CheckValue(o.Output) != nil || sizeOf(o.Output) > MaxResult {
+			return impossible("its output is none")
+		}
+	case Failed:
+		return checkFailure(o.Failure, len(states))
+	default:
+		return impossible("it ended in no way there is")
+	}
+	return nil
+}
+
+func checkFailure(f *writ.Failure, calls int) error {
+	const most = 2 * MaxLogLine // a message with a place before it
+	switch {
+	case f == nil, f.Code.Info().Code != f.Code, f.Seq < 0, f.Seq > calls, len(f.Trace) > maxTrace:
+		return impossible("it failed without a reason that there is")
+	case !presentable(f.Message, most), !presentable(f.Hint, most):
+		return impossible("what it says of its failure is no text")
+	case !place(f.Position), slices.ContainsFunc(f.Trace, func(p string) bool { return !place(p) }):
+		return impossible("it failed nowhere")
+	}
+	return nil
+}
+
+// check checks a new call, which has to be that of seq.
+func (c *NewCall) check(inputs Inputs, seq int) error {
+	op, known := catalog.Lookup(c.Operation)
+	switch {
+	case c.Seq != seq:
+		return impossible("its calls are not in order")
+	case !known || inputs.permit(op, seq) != nil:
+		return impossible("it makes a call that was not allowed")
+	case op.Named() != (c.Name != "") || op.Named() && !writ.ValidName(c.Name):
+		return impossible("it makes a call on something without a name")
+	case !place(c.Position):
+		return impossible("it makes a call nowhere")
+	}
+	const heads = 9 // how much more sizeOf may say, and defaults may add
+	if writ.CheckValue(c.Args) != nil || sizeOf(c.Args) > heads*MaxArguments {
+		return impossible("it makes a call with what are no arguments")
+	}
+	refs := make(map[int]bool)
+	problems := op.Args.CheckSent(c.Args, func(v any) (writ.ResourceKind, bool) {
+		m, _ := v.(map[string]any)
+		ref, ok := m["ref"].(int64)
+		if !ok || len(m) != 1 {
+			return "", false
+		}
+		refs[int(ref)] = true
+		return "", true
+	})
+	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() {
+		return impossible("it makes a call with arguments that do not fit")
+	}
+	for ref := range refs {
+		if !slices.Contains(c.After, ref) {
+			return impossible("it makes a call that does not wait for what it needs")
+		}
+	}
+	if !ascending(c.After, seq-1) {
+		return impossible("it makes a call that needs a later one")
+	}
+	for _, secret := range op.Args.Secrets(c.Args) {
+		if !slices.Contains(inputs.Secrets, string(secret)) {
+			return impossible("it makes a call with a secret that was not signed")
+		}
+	}
+	return nil
+}
+
+// optionsOf returns options as a script gives them, without the timeout, which is a text there.
+func optionsOf(o writ.CallOptions) map[string]any {
+	given := map[string]any{"idempotent": o.Idempotent, "adopt": o.Adopt}
+	if o.Retries != nil {
+		given["retries"] = int64(*o.Retries)
+	}
+	if o.OnLoss != "" {
+		given["on_loss"] = o.OnLoss
+	}
+	if o.Node != "" {
+		given["node"] = o.Node
+	}
+	if o.Labels != nil {
+		labels := make(map[string]any, len(o.Labels))
+		for key, v := range o.Labels {
+			labels[key] = v
+		}
+		given["labels"] = labels
+	}
+	return given
+}
+
+// ascending reports whether seqs are of calls up to last, each once and in order.
+func ascending(seqs []int, last int) bool {
+	before := 0
+	for _, seq := range seqs {
+		if seq <= before || seq > last {
+			return false
+		}
+		before = seq
+	}
+	return true
+}
+
+// place reports whether text is a position, or nothing.
+func place(text string) bool { return presentable(text, 200) && !strings.Contains(text, "\t") }
+
+// presentable reports whether a text can be shown as it is.
+func presentable(text string, most int) bool {
+	return len(text) <= most && utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return visible(r) != r }) < 0
+}

@@ -1,0 +1,192 @@
+package evaluator_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/scripts"
+)
+
+// outcome is an answer as a child writes it, but for what a liar puts there.
+type outcome = map[string]any
+
+// lies are answers of a child that a script took over, by name. None may get through.
+var lies = map[string]any{
+	"nothing":                 map[string]any{},
+	"no status":               said(outcome{}),
+	"an unknown status":       said(outcome{"status": "finished"}),
+	"an unknown field":        said(outcome{"status": "completed", "more": true}),
+	"a list":                  []any{"outcome"},
+	"two ends":                said(outcome{"status": "completed", "waiting": []any{1}}),
+	"an output too early":     said(outcome{"status": "waiting", "waiting": []any{1}, "output": outcome{"a": 1}}),
+	"waits for nothing":       said(outcome{"status": "waiting"}),
+	"waits for what is there": said(outcome{"status": "waiting", "waiting": []any{1}}),
+	"waits for a call to be":  said(outcome{"status": "waiting", "waiting": []any{3}}),
+	"waits for call 0":        said(outcome{"status": "waiting", "waiting": []any{0}}),
+	"waits for a call before": said(outcome{"status": "waiting", "waiting": []any{-1}}),
+	"fails without a reason":  said(outcome{"status": "failed"}),
+	"fails with a code":       said(outcome{"status": "failed", "failure": outcome{"code": "MADE_UP", "message": "no"}}),
+	"fails at a call to be":   said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "seq": 9}}),
+	"fails with an escape":    said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "\x1b[2J"}}),
+	"fails at an escape":      said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no", "position": "a\n:1:1"}}),
+	"fails at length": said(outcome{"status": "failed", "failure": outcome{"code": "SCRIPT_FAILED", "message": "no",
+		"trace": slices.Repeat([]any{"a:1:1"}, 1000)}}),
+	"handles call 0":                   said(outcome{"status": "completed", "handled": []any{0}}),
+	"handles a call before":            said(outcome{"status": "completed", "handled": []any{-5}}),
+	"handles a call to be":             said(outcome{"status": "completed", "handled": []any{7}}),
+	"handles an open call":             said(outcome{"status": "completed", "handled": []any{2}}),
+	"handles twice":                    said(outcome{"status": "completed", "handled": []any{1, 1}}),
+	"logs an escape":                   said(outcome{"status": "completed", "logs": []any{"\x1b]0;title\a"}}),
+	"logs lines in lines":              said(outcome{"status": "completed", "logs": []any{"a\nb"}}),
+	"logs long lines":                  said(outcome{"status": "completed", "logs": []any{strings.Repeat("x", 5000)}}),
+	"logs for ever":                    said(outcome{"status": "completed", "logs": slices.Repeat([]any{"x"}, 1001)}),
+	"a big output":                     said(outcome{"status": "completed", "output": outcome{"a": strings.Repeat("x", 70_000)}}),
+	"an output of 15 MiB":              said(outcome{"status": "completed", "output": outcome{"a": strings.Repeat("x", 15<<20)}}),
+	"a deep output":                    said(outcome{"status": "completed", "output": nested(40)}),
+	"a call that is not next":          asks(outcome{"seq": 4}),
+	"a call that was made":             asks(outcome{"seq": 1}),
+	"a call before":                    asks(outcome{"seq": -3}),
+	"a call that is no call":           asks(outcome{"operation": "node.explode"}),
+	"a call that is forbidden":         asks(outcome{"operation": "volume.delete"}),
+	"a call without a name":            asks(outcome{"name": ""}),
+	"a call with a bad name":           asks(outcome{"name": "../etc"}),
+	"a call nowhere":                   asks(outcome{"position": "\x1b[1m"}),
+	"a call that waits for later ones": asks(outcome{"after": []any{3}}),
+	"a call that waits before":         asks(outcome{"after": []any{0}}),
+	"a call with more":                 asks(outcome{"args": outcome{"size_gib": 1, "root": true}}),
+	"a call with less":                 asks(outcome{"args": outcome{}}),
+	"a call with a big argument":       asks(outcome{"args": outcome{"size_gib": 1, "image": strings.Repeat("x", 1<<20)}}),
+	"a call that uses later ones":      asks(outcome{"args": outcome{"size_gib": 1, "image": outcome{"ref": 9}}}),
+	"a call that does not wait":        asks(outcome{"args": outcome{"size_gib": 1, "image": outcome{"ref": 1}}}),
+	"a call with a handle":             asks(outcome{"args": outcome{"size_gib": outcome{"ref": 1}}}),
+	"a call with many tries":           asks(outcome{"options": outcome{"retries": 1_000_000}}),
+	"a call with a timeout":            asks(outcome{"options": outcome{"timeout": int64(1) << 60}}),
+	"a call in the past":               asks(outcome{"options": outcome{"timeout": -5}}),
+	"a call with a loss":               asks(outcome{"options": outcome{"on_loss": "explode"}}),
+	"a million calls":                  said(outcome{"status": "completed", "calls": slices.Repeat([]any{outcome{}}, 1_000_000)}),
+	"too many calls":                   said(outcome{"status": "completed", "calls": calls(99)}),
+}
+
+func said(o outcome) any { return map[string]any{"outcome": o} }
+
+// calls are n calls that are all right, if they are allowed.
+func calls(n int) []any {
+	all := make([]any, n)
+	for i := range all {
+		all[i] = outcome{"seq": i + 3, "hash": writ.Digest{}, "operation": "volume.create", "name": "v", "args": outcome{"size_gib": 1},
+			"options": outcome{}, "position": "test.tengo:1:1"}
+	}
+	return all
+}
+
+// asks makes a call with something else in it.
+func asks(other outcome) any {
+	call := calls(1)[0].(outcome)
+	maps.Copy(call, other)
+	return said(outcome{"status": "completed", "calls": []any{call}})
+}
+
+func nested(depth int) any {
+	if depth == 0 {
+		return 1
+	}
+	return outcome{"a": nested(depth - 1)}
+}
+
+// noise are answers that are not even frames of one.
+var noise = map[string][]byte{
+	"an endless frame": {0xff, 0xff, 0xff, 0xff},
+	"an empty frame":   {0, 0, 0, 0},
+	"no CBOR":          {0, 0, 0, 2, 0xff, 0xff},
+	"a list of 2^32":   {0, 0, 0, 5, 0x9a, 0xff, 0xff, 0xff, 0xff},
+	"a tag":            {0, 0, 0, 2, 0xc1, 0x00},
+}
+
+// lie is a child that says what a script tells it to: "say …". To other scripts it answers that they completed.
+func lie() int {
+	tell := func(v any) {
+		body, err := cbor.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	}
+	tell(map[string]any{"layers": []any{}})
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(os.Stdin, head[:]); err != nil {
+			return 0
+		}
+		request := make([]byte, binary.BigEndian.Uint32(head[:]))
+		if _, err := io.ReadFull(os.Stdin, request); err != nil {
+			return 1
+		}
+		_, what, found := bytes.Cut(request, []byte("// say "))
+		name, _, _ := strings.Cut(string(what), ".")
+		switch {
+		case !found:
+			tell(said(outcome{"status": "completed"}))
+		case name == "what is possible":
+			tell(said(outcome{"status": "completed", "calls": calls(98), "handled": []any{1}, "logs": []any{"a\tb"}, "output": nested(20)}))
+		case name == "one byte at a time":
+			_, _ = os.Stdout.Write([]byte{0, 0xff, 0, 0})
+			for {
+				time.Sleep(time.Millisecond)
+				if _, err := os.Stdout.Write([]byte{0xa0}); err != nil {
+					return 1
+				}
+			}
+		case name == "the next answer too":
+			tell(said(outcome{"status": "completed"}))
+			tell(lies["a call that is forbidden"])
+		case noise[name] != nil:
+			_, _ = os.Stdout.Write(noise[name])
+		default:
+			tell(lies[name])
+		}
+	}
+}
+
+// TestWhatAChildSaysIsNotBelieved lets a child that was taken over answer with everything that no script can cause. The pass did not take
+// place then, the child is ended, and the next run gets another one.
+func TestWhatAChildSaysIsNotBelieved(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	pool.SetPatience(300 * time.Millisecond)
+	journal := []scripts.Entry{{Seq: 1, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "no")}, {Seq: 2, State: scripts.EntryOpen}}
+	names := slices.Concat([]string{"one byte at a time"}, slices.Sorted(maps.Keys(lies)), slices.Sorted(maps.Keys(noise)))
+	for _, name := range names {
+		o, err := pool.Pass(t.Context(), bundle("// say "+name+"."), everything, journal)
+		if writ.CodeOf(err) != writ.CodeEvaluatorCrashed {
+			t.Errorf("%s: %+.200v, %v", name, o, err)
+		}
+		if len(pool.Idle()) != 0 {
+			t.Errorf("%s: the child lives on", name)
+			_ = pool.Close()
+		}
+	}
+	for _, text := range []string{"// honest", "// say what is possible."} {
+		if o, err := pool.Pass(t.Context(), bundle(text), everything, journal); err != nil || o.Status != scripts.Completed {
+			t.Errorf("%s: %+v, %v", text, o, err)
+		}
+	}
+}
+
+// TestAnAnswerInAdvanceIsNotBelievedEither lets a child that was taken over in one run answer the next one before it is asked.
+func TestAnAnswerInAdvanceIsNotBelievedEither(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	if o, err := pool.Pass(t.Context(), bundle("// say the next answer too."), everything, nil); err != nil || o.Status != scripts.Completed {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if o, err := pool.Pass(t.Context(), bundle("// honest"), everything, nil); writ.CodeOf(err) != writ.CodeEvaluatorCrashed {
+		t.Errorf("the next run: %+v, %v", o, err)
+	}
+}
