@@ -251,7 +251,10 @@ func (c *checker) isParams(e parser.Expr) bool {
 func (c *checker) paramReads(params Params) {
 	for _, r := range c.reads {
 		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
-			c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name).meant(catalog.Closest(r.name, params.Names()))
+			d := c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name)
+			if !c.crowded() {
+				d.meant(catalog.Closest(r.name, params.Names()))
+			}
 		}
 	}
 	if c.paramsSymbol == nil {

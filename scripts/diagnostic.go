@@ -131,11 +131,6 @@ func (f *findings) add(code string, pos parser.Pos, width int, format string, ar
 		}
 		at := u.file.Position(pos)
 		d.File, d.Line, d.Column = u.source.Name, at.Line, at.Column
-		line := lineAt(u.source.Text, at.Offset)
-		d.Width = max(1, min(d.Width, len(line)-d.Column+1))
-		if len(line) <= maxLine {
-			d.Text = line
-		}
 	}
 	f.list = append(f.list, d)
 	return &f.list[len(f.list)-1]
@@ -173,8 +168,27 @@ func (f *findings) sorted() (list []Diagnostic, more int) {
 			more++
 		}
 	}
-	return list[:min(len(list), maxDiagnostics)], more
+	list = list[:min(len(list), maxDiagnostics)]
+	for i := range list {
+		if u := f.units[order[list[i].File]]; list[i].Line > 0 && list[i].Text == "" {
+			list[i].illustrate(u)
+		}
+	}
+	return list, more
 }
+
+// illustrate adds the line of the source. A source of one long line may have a finding for every few bytes, so only those that are shown
+// get theirs.
+func (d *Diagnostic) illustrate(u *unit) {
+	line := lineAt(u.source.Text, u.file.Lines[d.Line-1])
+	d.Width = max(1, min(d.Width, len(line)-d.Column+1))
+	if len(line) <= maxLine {
+		d.Text = line
+	}
+}
+
+// crowded reports whether there are more findings than a report shows, so that more need no suggestions: to find one takes time.
+func (f *findings) crowded() bool { return len(f.list) > maxDiagnostics }
 
 // err is that of a report of what was found.
 func (f *findings) err() error {

@@ -59,7 +59,7 @@ func (c *checker) lint(params Params) {
 
 // warn reports a node, unless there is more to say already than a report shows.
 func (l *linter) warn(code string, n parser.Node, format string, args ...any) *Diagnostic {
-	if len(l.list) >= maxDiagnostics {
+	if l.crowded() {
 		return &Diagnostic{}
 	}
 	return l.at(code, n, format, args...)
@@ -417,6 +417,9 @@ func (l *linter) unusedParams(params Params) {
 // missingKeys reports what is read from maps that are written out and do not have it.
 func (l *linter) missingKeys() {
 	for _, f := range l.fields {
+		if l.crowded() {
+			return
+		}
 		literal, ok := f.of.init.(*parser.MapLit)
 		if !ok || f.of.assigned || l.loose[f.of] || f.of == l.paramsSymbol || elementNamed(literal, f.key.Value) != nil {
 			continue

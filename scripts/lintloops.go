@@ -61,11 +61,14 @@ func (l *linter) keep(list ...parser.Expr) {
 	}
 }
 
-// lateVariables reports the variables of loops that a function keeps, each once.
+// lateVariables reports the variables of loops that a function keeps; each is looked at once.
 func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, said map[*symbol]bool) {
 	if name, ok := n.(*parser.Ident); ok {
-		if s := l.symbols[name]; s != nil && s.name != nil && !said[s] && l.shared(s) {
+		if s := l.symbols[name]; s != nil && s.name != nil && !said[s] {
 			said[s] = true
+			if !l.shared(s) {
+				return
+			}
 			l.warn(codeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
 		}
 	}

@@ -132,9 +132,10 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 		return found
 	}
 	d := r.at(codeUnresolved, name, "nothing is called %q here", name.Name)
-	if builtinModule(name.Name) {
+	switch {
+	case builtinModule(name.Name):
 		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
-	} else {
+	case !r.crowded():
 		d.meant(catalog.Closest(name.Name, r.visible()))
 	}
 	return nil

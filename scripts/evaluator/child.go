@@ -35,7 +35,7 @@ func startChild(ctx context.Context, executable string, patience time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	c.patience = patience
+	c.patience = maxWall
 	w := c.watch(ctx)
 	defer context.AfterFunc(ctx, w.wake)()
 	var g greeting
@@ -46,7 +46,7 @@ func startChild(ctx context.Context, executable string, patience time.Duration) 
 		}
 		return nil, fmt.Errorf("start a child: %w (%s) %s", err, c.cmd.ProcessState, words)
 	}
-	c.layers = g.Layers
+	c.layers, c.patience = g.Layers, patience
 	return c, nil
 }
 
