@@ -2,7 +2,9 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"writ/cmd/writ/internal/client"
@@ -48,5 +50,31 @@ func TestTestsOfExamplesPass(t *testing.T) {
 	}
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) { carryOut(t, path) })
+	}
+}
+
+// The page has scripts and tests, each with the name of its file in its first line.
+func TestManualOfTestsIsRight(t *testing.T) {
+	page, err := os.ReadFile("../../docs/manual/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, block := range strings.Split(string(page), "```tengo\n")[1:] {
+		text, _, _ := strings.Cut(block, "```")
+		name, _, _ := strings.Cut(strings.TrimPrefix(text, "// "), "\n")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if formatted, err := scripts.Format(scripts.Source{Name: name, Text: []byte(text)}); err != nil || string(formatted) != text {
+			t.Errorf("%s is not formatted: %v", name, err)
+		}
+	}
+	files, err := testFiles([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		carryOut(t, path)
 	}
 }
