@@ -105,6 +105,16 @@ func (c *Client) Foresee(ctx context.Context, o Order, roster *identity.Roster, 
 	}
 }
 
+// answers reports whether a preview is of so many calls, one for each.
+func answers(p writ.Preview, calls int) bool {
+	for i, c := range p.Calls {
+		if c.Seq != i+1 {
+			return false
+		}
+	}
+	return len(p.Calls) == calls
+}
+
 // preview asks the datacenter of an order what a plan would do. newest says that the order's deployment is meant as it is now, whatever
 // its revision.
 func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
@@ -120,8 +130,8 @@ func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newes
 		return writ.Preview{}, writ.Errorf(writ.CodeTooLarge, "the plan has %d bytes; a datacenter is asked about at most %d", len(body), maxProposal)
 	}
 	preview, err := api.Answer[writ.Preview](c.API.PreviewPlan(ctx, string(o.Datacenter), body))
-	if err == nil && len(preview.Calls) != len(plan.Calls) {
-		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for %d calls of %d", len(preview.Calls), len(plan.Calls))
+	if err == nil && !answers(preview, len(plan.Calls)) {
+		err = writ.Errorf(writ.CodeExecError, "the datacenter answered for other calls than those of the plan")
 	}
 	return preview, err
 }

@@ -1,0 +1,62 @@
+package client
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/scripts"
+)
+
+// A coordinator can say of a preview what it likes; the client takes it for nothing but words about the calls that it asked about.
+func TestPreviewsOfOtherCallsAreNotBelieved(t *testing.T) {
+	var answer writ.Preview
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // who does not read it fails
+	}))
+	defer server.Close()
+	c, err := New(config.Context{Servers: []string{server.URL}}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := scripts.Plan{Calls: []scripts.PlannedCall{{Seq: 1, Operation: "node.ping"}}}
+	read := func(seq int) writ.PreviewedCall { return writ.PreviewedCall{Seq: seq, Action: writ.ActionRead} }
+	for _, tt := range []struct {
+		calls []writ.PreviewedCall
+		want  writ.Code
+	}{
+		{[]writ.PreviewedCall{read(1)}, ""},
+		{nil, writ.CodeExecError},
+		{[]writ.PreviewedCall{read(9)}, writ.CodeExecError},
+		{[]writ.PreviewedCall{read(1), read(2)}, writ.CodeExecError},
+	} {
+		answer.Calls = tt.calls
+		if _, err := c.preview(t.Context(), Order{Datacenter: "d"}, &plan, true); writ.CodeOf(err) != tt.want {
+			t.Errorf("%+v: %v, want %q", tt.calls, err, tt.want)
+		}
+	}
+}
+
+func TestOnlyDigestsNamePlans(t *testing.T) {
+	order := Order{Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), MaxCalls: 10}
+	plan, err := order.Plan(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := plan.Digest.String()
+	for named, want := range map[string]writ.Code{
+		digest: "", digest[:MinPlanDigits]: "", strings.ToUpper(digest): "",
+		digest[:MinPlanDigits-1]: writ.CodeUsage, digest + "0": writ.CodeUsage, "": writ.CodeUsage, "nonsense-nonsense": writ.CodeUsage,
+		strings.Repeat("0", 64): writ.CodePlanMismatch,
+	} {
+		bound := order
+		if err := bound.Bind(t.Context(), nil, named); writ.CodeOf(err) != want || want == "" && bound.PlanDigest != plan.Digest {
+			t.Errorf("%q: %v, want %q", named, err, want)
+		}
+	}
+}
