@@ -41,6 +41,7 @@ type site struct {
 	dir        string
 	key        *client.Key
 	person     *client.Person
+	set        map[secretOf]bool // secrets
 	datacenter writ.DatacenterID
 	journal    *journal.Journal
 	super      *supervisor.Supervisor
@@ -60,7 +61,7 @@ type revisionOf struct {
 
 // newSite founds a cluster of one datacenter and returns when its node is ready for work.
 func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
-	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), failed: make(chan error, 2)}
+	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool), failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

@@ -122,6 +122,9 @@ func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehe
 	if r.Deployment != "" {
 		order.Deployment = identity.Deployment{Name: r.Deployment, Base: site.revisions[revision]}
 	}
+	if order.Secrets, err = site.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
+		return "", err
+	}
 	text, err := order.Payload(site.super.Roster(), personName, time.Now())
 	if err != nil {
 		return "", err

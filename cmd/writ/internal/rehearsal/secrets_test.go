@@ -1,0 +1,23 @@
+package rehearsal
+
+import (
+	"testing"
+
+	"writ"
+	"writ/scripts"
+)
+
+// A script that uses secrets needs none to be tested: the test's datacenter makes them up.
+func TestSecretsAreMadeUp(t *testing.T) {
+	s := newStage(t, map[string]string{"db.tengo": `
+herodb := import("herodb")
+run := import("run")
+store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
+run.output({address: store.address})
+`})
+	for range 2 {
+		if done := play(t, s, scripts.Rehearsal{Script: "db.tengo"}); done.State != string(writ.RunSucceeded) || done.Output["address"] == nil {
+			t.Errorf("%+v", done)
+		}
+	}
+}
