@@ -68,7 +68,7 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 		c.at(codeArity, e, "t.%s takes %s, not %d", key.Value, m.arguments(), len(e.Args))
 		return
 	}
-	if key.Value != "run" || len(e.Args) < 2 {
+	if key.Value != "run" && key.Value != "plan" || len(e.Args) < 2 {
 		return
 	}
 	v, _ := literalValue(e.Args[1])
@@ -76,7 +76,10 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	if !ok {
 		return
 	}
-	_, problems := parseRehearsal(options)
+	r, problems := parseRehearsal(options)
+	if key.Value == "plan" && len(r.Faults)+len(r.Results) > 0 {
+		c.at(codeTestOption, e.Args[1], "%v", errPlanned)
+	}
 	for _, p := range problems {
 		element, value := nodeAt(e.Args[1], p.Path)
 		if element != nil && (p.Reason == catalog.UnknownField || p.Reason == catalog.WrongValue && len(p.Path) == 2) { // how a call is named

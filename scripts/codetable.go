@@ -413,7 +413,7 @@ test_volume := func(t) {
 	t.contains(r.steps, "volume.create data")
 }`},
 	{codeTestMember, SeverityError, "t has no such member",
-		"The argument of a test has `run`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md says what each does.",
+		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md says what each does.",
 		`test_sum := func(t) {
 	t.equals(1 + 1, 2)
 }`,

@@ -161,7 +161,7 @@ func operationNames() []string {
 	return names
 }
 
-// rehearsed returns what came of a run as tests see it.
+// value returns what came of a run as tests see it.
 func (r *Rehearsed) value() map[string]any {
 	v := map[string]any{
 		"state": r.State, "code": nil, "message": nil, "position": nil,
@@ -193,6 +193,64 @@ func (r *Rehearsed) value() map[string]any {
 	}
 	v["calls"], v["steps"], v["changed"] = calls, steps, changed
 	return v
+}
+
+// value returns a plan as tests see it: what is not known is a text like "(known after volume.create web-0)".
+func (p *Plan) value() map[string]any {
+	v := map[string]any{
+		"digest": p.Digest.String(), "complete": p.Horizon == nil && p.Failure == nil, "horizon": nil, "code": nil, "message": nil, "position": nil,
+		"logs": textList(p.Logs),
+	}
+	if p.Failure != nil {
+		v["code"], v["message"], v["position"] = string(p.Failure.Code), p.Failure.Message, p.Failure.Position
+	}
+	labels, targets := make(map[int]string, len(p.Calls)), make(map[int]string, len(p.Calls))
+	calls, steps := make([]any, len(p.Calls)), make([]any, len(p.Calls))
+	for i, c := range p.Calls {
+		name, _ := readable(foreseen(c.Name, targets), nil).(string)
+		labels[c.Seq], targets[c.Seq] = handleText(c.Operation, name, c.Seq), Target{c.Operation, name}.String()
+		calls[i] = map[string]any{
+			"seq": int64(c.Seq), "operation": c.Operation, "name": name, "position": c.Position,
+			"args":    readable(foreseen(orEmptyMap(c.Args), targets), labels),
+			"options": foreseen(orEmptyMap(c.Options), targets),
+		}
+		steps[i] = targets[c.Seq]
+	}
+	v["calls"], v["steps"], v["output"] = calls, steps, foreseen(orEmptyMap(p.Output), targets)
+	if p.Horizon != nil {
+		v["horizon"] = p.Horizon.Position + ": " + p.Horizon.Reason
+	}
+	return v
+}
+
+// foreseen puts what people read in the place of what is not known.
+func foreseen(v any, targets map[int]string) any {
+	if seqs, unknown := KnownAfter(v); unknown {
+		after := make([]string, len(seqs))
+		for i, seq := range seqs {
+			after[i] = targets[seq]
+		}
+		if len(after) == 0 {
+			return "(known when it runs)"
+		}
+		return "(known after " + strings.Join(after, ", ") + ")"
+	}
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = foreseen(e, targets)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, e := range v {
+			m[key] = foreseen(e, targets)
+		}
+		return m
+	default:
+		return v
+	}
 }
 
 // handleText is how a handle prints.

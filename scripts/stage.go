@@ -14,6 +14,8 @@ type Stage interface {
 	// Run plays a script to its end. A script that is refused, by its parameters or by what its signed header allows, is no error: the
 	// state of what Run returns is StateRefused then.
 	Run(ctx context.Context, r Rehearsal) (Rehearsed, error)
+	// Plan returns what a script will ask for. One whose parameters do not fit is no error: the plan's failure says why.
+	Plan(ctx context.Context, r Rehearsal) (Plan, error)
 	// Resources returns what there is now, by kind and name.
 	Resources(ctx context.Context) ([]StageResource, error)
 }

@@ -24,6 +24,19 @@ func (s *stage) Run(_ context.Context, r scripts.Rehearsal) (scripts.Rehearsed, 
 	return s.answer, s.err
 }
 
+func (s *stage) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
+	return scripts.Plan{
+		Calls: []scripts.PlannedCall{
+			{Seq: 1, Operation: "herodb.create", Name: "store"},
+			{Seq: 2, Operation: "machine.create", Name: "m", Args: map[string]any{
+				"env": map[string]any{"DB": map[string]any{"(known after)": []any{int64(1)}}}, "disks": []any{map[string]any{"ref": int64(1)}},
+			}},
+		},
+		Output:  map[string]any{"id": map[string]any{"(known after)": []any{}}},
+		Horizon: &scripts.Horizon{Position: "web.tengo:5:2", Reason: "the condition depends on it"},
+	}, s.err
+}
+
 func (s *stage) Resources(context.Context) ([]scripts.StageResource, error) {
 	return []scripts.StageResource{{Kind: writ.KindVolume, Name: "a", Node: "n1", Values: map[string]any{"size_gib": int64(2)}}}, s.err
 }
@@ -117,6 +130,10 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 		{`t.run("web.tengo", 1)`, "fail\n! 1:23: t.run takes a script and a map, not a int"},
 		{`o := {parms: {}}; t.run("web.tengo", o)`, "fail\n! 1:41: t.run: there is no option \"parms\"; did you mean \"params\"?"},
 		{`t.equal(t.resources()[0].values.size_gib, 2); t.equal(len(t.resources()), 1)`, "pass"},
+
+		{`p := t.plan("web.tengo"); t.equal([p.steps, p.complete, p.horizon, p.code], [["herodb.create store", "machine.create m"], false, "web.tengo:5:2: the condition depends on it", undefined])
+			t.equal(t.call(p, "machine.create m").args, {env: {DB: "(known after herodb.create store)"}, disks: ["<herodb store>"]}); t.equal(p.output.id, "(known when it runs)")`, "pass"},
+		{`f := {fail: {"node.ping": {}}}; t.plan("web.tengo", f)`, "fail\n! 1:55: t.plan: a plan is made before any call, so none can fail or have a result"},
 
 		// What ends a test without its will.
 		{`f := func(x) { t.equal(x, 1) }; f(2)`, "fail\n! 1:38: got 2, want 1 < 1:55"},

@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,6 +29,7 @@ type tester struct {
 // testMembers is what t offers.
 var testMembers = map[string]member{
 	"run":       {least: 1, most: 2, call: testRun},
+	"plan":      {least: 1, most: 2, call: testPlan},
 	"resources": {call: testResources},
 	"call":      {least: 2, most: 2, call: testCall},
 	"equal":     {least: 2, most: 3, call: testEqual},
@@ -89,6 +91,24 @@ func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 	return p.records("what t.run returns", done.value())
 }
+
+// testPlan plans a script.
+func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
+	r, err := p.rehearsal("t.plan", args)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Faults) > 0 || len(r.Results) > 0 {
+		return nil, errPlanned
+	}
+	plan, err := p.test.stage.Plan(p.test.ctx, r)
+	if err != nil {
+		return nil, p.unplayed(err)
+	}
+	return p.records("what t.plan returns", plan.value())
+}
+
+var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")
 
 // unplayed ends the test because a script could not be played.
 func (p *pass) unplayed(err error) error {

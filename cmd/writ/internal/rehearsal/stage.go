@@ -3,6 +3,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,25 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	done, err := s.site.played(ctx, run)
 	done.Untouched = cues.untouched()
 	return done, err
+}
+
+// Plan implements scripts.Stage. It needs no datacenter.
+func (s *Stage) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, error) {
+	script, err := s.script(r.Script)
+	if err != nil {
+		return scripts.Plan{}, err
+	}
+	params, err := script.Report.Params.Fill(r.Params)
+	if refusal, ok := errors.AsType[*writ.Error](err); ok {
+		return scripts.Plan{Failure: &writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}}, nil
+	}
+	if err != nil {
+		return scripts.Plan{}, err
+	}
+	return scripts.PlanOf(ctx, script.Bundle, scripts.Inputs{
+		Params: params, Project: cmp.Or(r.Project, client.DefaultProject), DatacenterName: datacenterName,
+		Allow: script.Report.Operations, MaxCalls: scripts.MaxCalls,
+	})
 }
 
 // script reads a script that a test names.
