@@ -130,7 +130,7 @@ func (f *findings) add(code string, pos parser.Pos, width int, format string, ar
 			continue
 		}
 		at := u.file.Position(pos)
-		d.File, d.Line, d.Column = u.source.Name, at.Line, at.Column
+		d.File, d.Line, d.Column = shown(u.source.Name), at.Line, at.Column
 	}
 	f.list = append(f.list, d)
 	return &f.list[len(f.list)-1]
@@ -157,7 +157,7 @@ func (d *Diagnostic) meant(suggestion string) {
 func (f *findings) sorted() (list []Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
-		order[u.source.Name] = i
+		order[shown(u.source.Name)] = i
 	}
 	slices.SortStableFunc(f.list, func(a, b Diagnostic) int {
 		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Code, b.Code))

@@ -133,7 +133,7 @@ func (a attack) run(t *testing.T, pool *evaluator.Pool) error {
 	}
 	for _, place := range places {
 		for _, source := range append(a.bundle.Modules, a.bundle.Main) {
-			if strings.HasPrefix(place, source.Name+":") {
+			if strings.HasPrefix(place, strings.ReplaceAll(source.Name, "\x00", "\ufffd")+":") {
 				return nil
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ const childArgument = "evaluator"
 
 // What a child may have.
 const (
-	maxMemory  = 256 << 20        // bytes of data; the collector works towards 60 % of it
+	maxMemory  = 256 << 20        // bytes of data; the collector works towards 40 % of it
 	maxFiles   = 16               // descriptors
 	maxCPU     = 2 * time.Second  // of one pass
 	maxWall    = 10 * time.Second // of one pass, on a machine that is busy with other things
@@ -37,7 +38,8 @@ func IsChild(args []string) bool {
 func Main() int {
 	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
-	debug.SetMemoryLimit(maxMemory * 6 / 10)
+	debug.SetMemoryLimit(maxMemory * 4 / 10)
+	debug.SetGCPercent(50) // on a busy machine the collector is late
 	layers, err := confine()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
@@ -74,6 +76,17 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		if a.Retire {
 			return nil
 		}
+		tidy()
+	}
+}
+
+// tidy frees the memory of a big pass, while the parent has its answer already: it must not count against the next one.
+func tidy() {
+	const big = 32 << 20
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(heap)
+	if heap[0].Value.Uint64() > big {
+		runtime.GC()
 	}
 }
 
