@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"writ"
@@ -20,8 +21,8 @@ const (
 	missedLooks = 2
 	// maxDue is how many runs get a turn in one look because a time is over.
 	maxDue = 1000
-	// maxHeld is how many calls that wait for more than a time are looked at again in one look, in turn: what they wait for lets them know
-	// when it comes, except where it is one of several things.
+	// maxHeld is how many calls that wait for a node, and how many that wait for their resource, are looked at again in one look, in turn:
+	// what they wait for lets them know when it comes, except where it is one of several things.
 	maxHeld = 100
 )
 
@@ -32,8 +33,9 @@ type watcher struct {
 	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
 	fleet   map[writ.NodeID]writ.Node // as it was then
-	due     journal.Due               // how far calls have been looked at for the first time
-	held    journal.Due               // and again
+	due     journal.Due               // how far the calls have been looked at that wait for a time or a node
+	again   journal.Due               // and once more
+	held    journal.Due               // how far those that wait for their resource
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
@@ -116,29 +118,36 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.announce(ctx, loads)
 }
 
-// dueCalls returns the calls to be looked at: those whose time has come since the last look, and some of those that waited for more than
-// time then.
+// dueCalls returns the calls to be looked at: those whose time has come since the last look, all that wait for a node if one has changed, and
+// some of those that wait all the same.
 func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error) {
 	due, err := tx.DueCalls(w.due, now, maxDue)
-	if err != nil {
-		return nil, err
-	}
-	held, err := tx.DueCalls(w.held, now, maxHeld)
 	if err != nil {
 		return nil, err
 	}
 	if len(due) > 0 {
 		w.due = due[len(due)-1]
 	}
-	w.held = journal.Due{}
-	if len(held) == maxHeld {
-		w.held = held[maxHeld-1]
+	again, err := inTurn(tx.DueCalls, &w.again, now)
+	if err != nil {
+		return nil, err
 	}
-	return append(due, held...), nil
+	held, err := inTurn(tx.HeldCalls, &w.held, now)
+	return slices.Concat(due, again, held), err
+}
+
+// inTurn returns the next few of a list after at, and goes on there; after the last ones it begins anew.
+func inTurn(list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time) ([]journal.Due, error) {
+	some, err := list(*at, now, maxHeld)
+	*at = journal.Due{}
+	if len(some) == maxHeld {
+		*at = some[maxHeld-1]
+	}
+	return some, err
 }
 
 // changedNodes returns the nodes that say something else of themselves than at the last look, or about which something was decided. Every
-// call that waits may wait for that.
+// call that waits for a node may wait for that.
 func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	changed := make(map[writ.NodeID]bool)
 	before := w.fleet

@@ -26,6 +26,7 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"sentCalls", sentCalls, "calls_sent"},
 		{"sendableKeys", sendableKeys, "calls_sendable"},
 		{"dueCalls", dueCalls, "calls_due"},
+		{"heldCalls", heldCalls, "calls_held"},
 		{"openCallOn", openCallOn, "calls_claimed"},
 		{"runsWaitingFor", runsWaitingFor, "calls_waiting"},
 		{"runsOn", runsOn, "calls_on"},

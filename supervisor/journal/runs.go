@@ -338,17 +338,32 @@ func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.Job
 const sendableKeys = `SELECT run, seq FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND retry_at <= $2
 	ORDER BY planned, run, seq LIMIT $3`
 
-// Due is a place in the order of DueCalls.
+// Due is a place in the order of DueCalls, and in that of HeldCalls.
 type Due struct {
 	At  time.Time
 	Run writ.RunID
 	Seq int
 }
 
-// DueCalls returns at most max of the calls after a place in their order that wait for something besides room on their node (the next try,
-// a node, a resource) and should be looked at by now, the longest first.
+// DueCalls returns at most max of the calls after a place in their order that have their resource, wait for a time or for a node, and should
+// be looked at by now, the longest first.
 func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
-	rows, err := tx.QueryContext(tx.ctx, dueCalls, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq, max)
+	return tx.dueAfter(dueCalls, after, now, max)
+}
+
+const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND claimed AND retry_at <= $1
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
+
+// HeldCalls returns at most max of the calls after a place in their order that wait for another call on their resource, the longest first.
+func (tx *Tx) HeldCalls(after Due, now time.Time, max int) ([]Due, error) {
+	return tx.dueAfter(heldCalls, after, now, max)
+}
+
+const heldCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND NOT claimed AND retry_at <= $1
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
+
+func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq, max)
 	if err != nil {
 		return nil, err
 	}
@@ -365,9 +380,6 @@ func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
 	}
 	return due, rows.Err()
 }
-
-const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND retry_at <= $1
-	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
 
 func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)

@@ -38,6 +38,7 @@ DROP INDEX calls_resource;
 CREATE INDEX calls_on ON calls (node, planned, run) WHERE open;
 CREATE INDEX calls_sent ON calls (node, planned, run, seq) WHERE open AND state <> 'planned';
 CREATE INDEX calls_sendable ON calls (node, planned, run, seq) WHERE open AND state = 'planned' AND ready;
-CREATE INDEX calls_due ON calls (retry_at, run, seq) WHERE open AND retry_at > 0 AND NOT ready;
+CREATE INDEX calls_due ON calls (retry_at, run, seq) WHERE open AND retry_at > 0 AND NOT ready AND claimed;
+CREATE INDEX calls_held ON calls (retry_at, run, seq) WHERE open AND retry_at > 0 AND NOT ready AND NOT claimed;
 CREATE INDEX calls_claimed ON calls (project, kind, name, planned) WHERE open AND claimed AND kind <> '';
 CREATE INDEX calls_waiting ON calls (project, kind, name, planned) WHERE open AND NOT claimed AND kind <> '';
