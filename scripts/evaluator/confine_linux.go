@@ -49,8 +49,9 @@ func limit() error {
 		resource int
 		value    uint64
 	}{
-		// Of the limits on memory this is the one that stops a process of Go cleanly; RLIMIT_AS keeps it from starting.
-		{"memory", unix.RLIMIT_DATA, maxMemory},
+		// Of the limits on memory this is the one that stops a process of Go cleanly; RLIMIT_AS keeps it from starting. Go takes its heap
+		// in pieces of 64 MiB, so what the threads are counted for must not make the last piece too big.
+		{"memory", unix.RLIMIT_DATA, maxHeap + maxOther},
 		{"CPU time", unix.RLIMIT_CPU, uint64(maxLifeCPU / time.Second)},
 		{"core dumps", unix.RLIMIT_CORE, 0},
 		{"file sizes", unix.RLIMIT_FSIZE, 0},

@@ -20,12 +20,13 @@ const childArgument = "evaluator"
 
 // What a child may have.
 const (
-	maxMemory  = 256 << 20        // bytes of data; the collector works towards 40 % of it
-	maxFiles   = 16               // descriptors
-	maxCPU     = 2 * time.Second  // of one pass
-	maxWall    = 10 * time.Second // of one pass, on a machine that is busy with other things
-	maxLifeCPU = 2 * time.Minute  // of a whole life; the kernel ends a child that is left alone and does not stop
-	retireCPU  = time.Minute      // after so much, a child asks to be replaced
+	maxHeap    = 256 << 20       // bytes of memory for values; the collector works towards 40 % of it
+	maxOther   = 96 << 20        // bytes of data besides: the kernel counts the whole stack of each thread, 8 MiB that are hardly touched
+	maxFiles   = 16              // descriptors
+	maxCPU     = 2 * time.Second // of one pass
+	maxWall    = time.Minute     // of one pass: a machine may be so busy that its CPU time takes long, and nothing may wait for ever
+	maxLifeCPU = 2 * time.Minute // of a whole life; the kernel ends a child that is left alone and does not stop
+	retireCPU  = time.Minute     // after so much, a child asks to be replaced
 )
 
 // IsChild reports whether a process with these arguments (os.Args) was started by a Pool and must call Main, and nothing else.
@@ -38,7 +39,7 @@ func IsChild(args []string) bool {
 func Main() int {
 	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
-	debug.SetMemoryLimit(maxMemory * 4 / 10)
+	debug.SetMemoryLimit(maxHeap * 4 / 10)
 	debug.SetGCPercent(50) // on a busy machine the collector is late
 	layers, err := confine()
 	if err != nil {
