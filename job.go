@@ -30,8 +30,9 @@ type Job struct {
 	// Secrets are the values of the secrets among Args by "name@version", each encrypted to the node (package identity/secret).
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
 	Idempotent bool              `json:"idempotent,omitempty"`
-	Payload    Digest            `json:"payload"`  // of the user's signed text
-	Accepted   int64             `json:"accepted"` // when the supervisor accepted the run
+	Resumes    int               `json:"resumes,omitempty"` // of the run so far
+	Payload    Digest            `json:"payload"`           // of the user's signed text
+	Accepted   int64             `json:"accepted"`          // when the supervisor accepted the run
 	StartBy    int64             `json:"start_by"`
 	EndBy      int64             `json:"end_by"`
 }
@@ -78,5 +79,7 @@ type Control struct {
 	Acks  []JobKey `json:"acks,omitempty"` // results that are in the supervisor's journal
 	// Cancels end running jobs of these runs and refuse later ones; the value is when the node may forget it, unix milliseconds.
 	Cancels map[RunID]int64 `json:"cancels,omitempty"`
-	Roster  int             `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
+	// Resumes tells how often cancelled runs were resumed before, if they were: jobs after a later resume are not cancelled.
+	Resumes map[RunID]int `json:"resumes,omitempty"`
+	Roster  int           `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
 }

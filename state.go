@@ -98,6 +98,8 @@ var (
 		{CallRunning, CallCancelled, "the run was cancelled"},
 		{CallRunning, CallExpired, "its end-by passed"},
 		{CallFailed, CallPlanned, "the next try after a retryable failure, or a resume"},
+		{CallCancelled, CallPlanned, "a resume of the run, whose failure had cancelled it"},
+		{CallExpired, CallPlanned, "a resume of the run, which had failed by it"},
 	}
 	AdmissionMoves = []Move[Admission]{
 		{AdmissionPending, AdmissionApproved, "an approve statement, or a token that approves"},

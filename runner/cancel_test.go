@@ -65,6 +65,27 @@ func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
 	})
 }
 
+func TestACancelDoesNotMeanJobsFromAfterALaterResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(nil)
+		resumed := func(seq, resumes int) *writ.Job {
+			return n.job(seq, "node.ping", "", func(j *writ.Job) { j.Resumes = resumes })
+		}
+		run := resumed(1, 0).Run
+		n.tell(writ.Control{Cancels: map[writ.RunID]int64{run: time.Now().Add(time.Hour).UnixMilli()}, Resumes: map[writ.RunID]int{run: 1}})
+		for seq := range 2 {
+			for resumes, want := range []writ.Code{writ.CodeRunCancelled, writ.CodeRunCancelled, ""} {
+				job := resumed(10*seq+resumes+1, resumes)
+				n.push(job)
+				if got := n.await(job.JobKey); codeOf(got) != want {
+					t.Errorf("after %d resumes: %+v, want %q", resumes, got.Error, want)
+				}
+			}
+			n = n.again()
+		}
+	})
+}
+
 func TestAJobThatEndedBeforeTheCancelKeepsItsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSite(t).fresh(nil)

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/runner/journal"
 	"writ/runner/queue"
 )
 
@@ -36,7 +37,7 @@ func (n *incarnation) listen(ctx context.Context) {
 // obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case.
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
 	var acks []writ.JobKey
-	cancels := map[writ.RunID]time.Time{}
+	cancels := map[writ.RunID]journal.Cancel{}
 	var epoch int64
 	for _, m := range messages {
 		controls, err := n.openControl(m.Body)
@@ -48,9 +49,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			epoch = max(epoch, c.Epoch)
 			acks = append(acks, c.Acks...)
 			for run, until := range c.Cancels {
-				if at := time.UnixMilli(until); at.After(cancels[run]) {
-					cancels[run] = at
-				}
+				cancels[run] = later(cancels[run], journal.Cancel{Until: time.UnixMilli(until), Resumes: c.Resumes[run]})
 			}
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/runner/journal"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -49,7 +50,7 @@ func (w *work) resource() writ.ResourceID {
 type desk struct {
 	mu        sync.Mutex
 	active    map[writ.JobKey]*work
-	cancelled map[writ.RunID]time.Time // until when jobs of the run are refused
+	cancelled map[writ.RunID]journal.Cancel
 }
 
 // enter registers a job, whose context ends with parent. It returns nil if the same job is there already.
@@ -61,7 +62,7 @@ func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest) 
 	}
 	w := &work{job: job, digest: digest, taken: time.Now()}
 	w.ctx, w.cancel = context.WithCancelCause(parent)
-	if until, ok := d.cancelled[job.Run]; ok && w.taken.Before(until) {
+	if c, ok := d.cancelled[job.Run]; ok && w.taken.Before(c.Until) && job.Resumes <= c.Resumes {
 		w.cancel(errCancelled)
 	}
 	d.active[job.JobKey] = w
@@ -77,26 +78,33 @@ func (d *desk) leave(w *work) {
 }
 
 // cancel ends the jobs of runs and refuses later ones until a time.
-func (d *desk) cancel(runs map[writ.RunID]time.Time) {
+func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for run, until := range runs {
-		if until.After(d.cancelled[run]) {
-			d.cancelled[run] = until
-		}
+	for run, c := range runs {
+		d.cancelled[run] = later(d.cancelled[run], c)
 	}
 	for key, w := range d.active {
-		if _, ok := runs[key.Run]; ok {
+		if c, ok := runs[key.Run]; ok && w.job.Resumes <= c.Resumes {
 			w.cancel(errCancelled)
 		}
 	}
+}
+
+// later is what two cancels of a run say together.
+func later(a, b journal.Cancel) journal.Cancel {
+	if a.Until.After(b.Until) {
+		b.Until = a.Until
+	}
+	b.Resumes = max(a.Resumes, b.Resumes)
+	return b
 }
 
 // forget drops cancelled runs whose time is over.
 func (d *desk) forget(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, until time.Time) bool { return until.Before(now) })
+	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
 }
 
 // markStray notes that the job's handler gave up waiting for its driver, and returns how many such jobs there are.

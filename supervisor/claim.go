@@ -212,7 +212,10 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
-		c.UID, c.Need = writ.UID(writ.NewUUID()), grows(op, c, before)
+		if c.UID == "" { // a try before a resume may have begun to make it
+			c.UID = writ.UID(writ.NewUUID())
+		}
+		c.Need = grows(op, c, before)
 	case op.Effect == catalog.Remove: // to delete what is not there is success, as long as no earlier call may still make it
 		c.Change = writ.ChangeUnchanged
 		return t.succeed(c, map[string]any{"name": c.Name, "uid": "", "simulated": false})

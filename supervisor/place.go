@@ -278,7 +278,13 @@ func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 		}
 		delete(t.claimed, c.Seq)
 		free := &seats[i].free
-		if !fits(c.Need, *free) {
+		switch {
+		case fits(c.Need, *free):
+		case seats[i].Liveness != writ.LivenessReady: // what it has is not known yet, after a start, or not any more
+			c.Claimed, c.Need = false, writ.Capacity{}
+			t.hold(c, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
+			continue
+		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s has %s left, %s more are needed", c.NodeName, amount(*free), amount(c.Need))
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err

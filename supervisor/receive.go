@@ -31,9 +31,7 @@ func (t *turn) receive(m mail) error {
 		}
 	}
 	for _, a := range m.started {
-		if t.run.State.Ended() { // given up while the node was away
-			t.cancels[a.node] = true
-		}
+		t.stopGivenUp(a)
 		if c := t.open(a.key); c != nil && c.Node == a.node && c.State == writ.CallQueued {
 			c.Started = t.now
 			if err := t.move(c, writ.CallRunning); err != nil {
@@ -48,6 +46,11 @@ func (t *turn) receive(m mail) error {
 	}
 	for _, node := range m.lost {
 		if err := t.lose(node); err != nil {
+			return err
+		}
+	}
+	if m.resume != nil {
+		if err := t.resume(*m.resume); err != nil {
 			return err
 		}
 	}
@@ -71,8 +74,13 @@ func (t *turn) receive(m mail) error {
 // still tells what became of the resource.
 func (t *turn) answer(a arrival) error {
 	c := t.call(a.result.Seq)
-	if c == nil || c.Try != a.result.Try || c.State == writ.CallPlanned || c.State == writ.CallSucceeded {
+	switch {
+	case c == nil || c.State == writ.CallSucceeded || a.result.Try > c.Try:
 		return nil // answered before: it is only to be acknowledged
+	case a.result.Try < c.Try:
+		return t.belated(c, a)
+	case c.State == writ.CallPlanned:
+		return nil
 	}
 	a.result = t.judge(c, a.result)
 	r := a.result
@@ -80,19 +88,16 @@ func (t *turn) answer(a arrival) error {
 	if !c.State.Sent() {
 		if r.Error == nil {
 			t.settled = append(t.settled, settlement{a, c, true})
+			c.Late = &r
+			t.touch(c)
 		}
 		return nil
 	}
 	t.settled = append(t.settled, settlement{a, c, false})
-	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
-	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
-	c.Error, c.Reason = r.Error, ""
 	if r.Error == nil {
-		c.Values = t.shown(c, r.Values)
-		t.run.Bytes += sizeOf(c.Values)
-		t.runDirty = true
-		return t.move(c, writ.CallSucceeded)
+		return t.take(c, &r)
 	}
+	report(c, &r)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
 		return t.fail(c, t.stoppedCall(), r.Error)
 	}
@@ -100,10 +105,26 @@ func (t *turn) answer(a arrival) error {
 		return err
 	}
 	c.Ready = false
-	if t.run.Stop == nil && r.Error.Retryable() && c.Try <= retries(c) {
+	if t.run.Stop == nil && r.Error.Retryable() && c.Try-c.Before <= retries(c) {
 		return t.tryAgain(c)
 	}
 	return nil
+}
+
+// take lets a call succeed with a result.
+func (t *turn) take(c *journal.Call, r *writ.Result) error {
+	report(c, r)
+	c.Values, c.Late = t.shown(c, r.Values), nil
+	t.run.Bytes += sizeOf(c.Values)
+	t.runDirty = true
+	return t.move(c, writ.CallSucceeded)
+}
+
+// report keeps what a result says of how a call was done.
+func report(c *journal.Call, r *writ.Result) {
+	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
+	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
+	c.Error, c.Reason = r.Error, ""
 }
 
 // shown completes the values of a result with what only the supervisor knows.
@@ -128,7 +149,7 @@ func retries(c *journal.Call) int {
 // tryAgain plans the next try of a call after a retryable failure.
 func (t *turn) tryAgain(c *journal.Call) error {
 	c.Reason = "tried again after " + string(c.Error.Code)
-	c.RetryAt = t.now.Add(t.s.Backoff(c.Try))
+	c.RetryAt = t.now.Add(t.s.Backoff(c.Try - c.Before))
 	c.Try++
 	c.Delivery = 0
 	return t.move(c, writ.CallPlanned)
@@ -206,7 +227,7 @@ func (t *turn) halt(why stop) {
 
 // callBack has a call that is out taken back, and its node told to stop.
 func (t *turn) callBack(c *journal.Call) {
-	t.cancels[c.Node] = true
+	t.cancels[c.Node] = t.run.Resumes
 	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
 }
 

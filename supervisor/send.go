@@ -166,7 +166,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	job := writ.Job{
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
 		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Idempotent: c.Options.Idempotent,
-		Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(), StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(),
+		Resumes: t.run.Resumes, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(), StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(),
 	}
 	body, err := cbor.Marshal(job)
 	if err != nil {
@@ -253,8 +253,12 @@ func (s *Supervisor) acknowledge(ctx context.Context, results []arrival) {
 
 // stopWork takes back what waits in the queues for a run that is being stopped, and tells nodes to stop the rest.
 func (s *Supervisor) stopWork(ctx context.Context, t *turn) {
-	for node := range t.cancels {
-		s.control(ctx, writ.Control{Node: node, Cancels: map[writ.RunID]int64{t.run.ID: t.run.Deadline.Add(time.Hour).UnixMilli()}})
+	for node, resumes := range t.cancels {
+		stop := writ.Control{Node: node, Cancels: map[writ.RunID]int64{t.run.ID: t.run.Deadline.Add(time.Hour).UnixMilli()}}
+		if resumes > 0 {
+			stop.Resumes = map[writ.RunID]int{t.run.ID: resumes}
+		}
+		s.control(ctx, stop)
 	}
 	for node, tasks := range t.withdraw {
 		ids := make([]string, len(tasks))

@@ -34,10 +34,15 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
 			return err
 		}
 	}
-	if err := t.arrange(tx); err != nil {
-		return err
+	if !t.run.Reopened || t.run.Stop != nil { // a script that fails again, without anything new, has nothing more done
+		if err := t.arrange(tx); err != nil {
+			return err
+		}
+		if err := t.sendCalls(tx); err != nil {
+			return err
+		}
 	}
-	for _, step := range []func(tx *journal.Tx) error{t.sendCalls, t.conclude, t.keep} {
+	for _, step := range []func(tx *journal.Tx) error{t.conclude, t.keep} {
 		if err := step(tx); err != nil {
 			return err
 		}
@@ -163,7 +168,7 @@ func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ
 // adopt takes over what a pass found.
 func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 	run := t.run
-	run.Crashes, t.runDirty = 0, true
+	run.Crashes, run.Reopened, t.runDirty = 0, false, true
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
 		if err := t.moveRun(writ.RunRunning); err != nil {
@@ -178,7 +183,8 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 		t.events = append(t.events, writ.Event{Log: &line})
 	}
 	run.Logs = max(run.Logs, len(pass.Logs))
-	run.Waiting, run.Handled = pass.Waiting, pass.Handled
+	run.Waiting = pass.Waiting
+	run.Handled = seen(run.Handled, pass.Handled)
 	run.Completed = pass.Status == scripts.Completed
 	if run.Completed {
 		run.Output = pass.Output
@@ -195,6 +201,13 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 		clear(t.withdraw)
 	}
 	return nil
+}
+
+// seen adds the calls whose errors a pass has read to those that earlier ones have: a pass that did not take place has read none.
+func seen(before, now []int) []int {
+	all := slices.Concat(before, now)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // enlist makes a journaled call of a new one.

@@ -28,6 +28,8 @@ func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementA
 	switch statement.Kind() + " " + statement.Decision {
 	case "run cancel":
 		answer, err = s.cancel(ctx, verified)
+	case "run resume":
+		answer, err = s.resume(ctx, verified)
 	case "token create":
 		answer, err = s.createToken(ctx, verified)
 	case "secret set":

@@ -30,13 +30,14 @@ type turn struct {
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
 	runDirty bool         // the run is to be written
+	resumed  bool         // just now: a pass has a turn of its own, that may fail by itself
 	lacking  bool         // a call that was to be sent lacks a secret
 	runMoved bool         // and told of: its state, or what is shown of it, changed
 	settled  []settlement // results that ended a call or try
 	events   []writ.Event
 
 	outgoing map[writ.NodeID][]outgoing // jobs to send after the commit
-	cancels  map[writ.NodeID]bool       // nodes to tell that the run is cancelled
+	cancels  map[writ.NodeID]int        // nodes to tell that the run is cancelled, as it was after so many resumes
 	withdraw map[writ.NodeID][]sending  // tasks to take back
 	rooms    map[writ.NodeID]bool       // nodes where room appeared
 	others   []writ.RunID               // runs that may go on now
@@ -126,7 +127,7 @@ func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
-		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]bool), withdraw: make(map[writ.NodeID][]sending),
+		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}
 }
@@ -190,7 +191,7 @@ const maxCrashes = 3
 // evaluate runs a pass of the script if there is reason to, nil if there is none. An evaluator that died is an outcome, too: after
 // maxCrashes deaths in a row it is the script's failure.
 func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
-	if !t.wantsPass() {
+	if t.resumed || !t.wantsPass() {
 		return nil, nil
 	}
 	p, err := t.s.program(ctx, t.run)

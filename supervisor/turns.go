@@ -24,6 +24,7 @@ type mail struct {
 	overdue []writ.JobKey // past their end-by, and nobody reported
 	lost    []writ.NodeID // nodes that did not come back
 	stop    *stop
+	resume  *resumption   // nobody else's mail is with it
 	taken   []writ.JobKey // withdrawn from the queue before a node took them
 
 	// also is written in the transaction of the turn; done is told when that is on disk.

@@ -169,6 +169,35 @@ func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	}
 }
 
+// TestAFailedRunIsResumed fails a run, resumes it, and watches it to its end.
+func TestAFailedRunIsResumed(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+	s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
+	s.script("flaky.tengo", `
+herodb := import("herodb")
+run := import("run")
+first := herodb.create("first", {memory_mib: 64})
+db := herodb.create("flaky-1-db", {memory_mib: 64}, {retries: 0})
+run.output({name: db.name, address: db.address != "", first: first.name})
+`)
+	if _, said, code := s.try("submit", "flaky.tengo"); code != writ.ExitFailed {
+		t.Fatalf("the script does not fail: exit %d\n%s", code, said)
+	}
+	id := strings.TrimSpace(s.writ("run", "list", "--state", "failed", "-o", "name"))
+	out, said, code := s.try("run", "resume", id, "--reason", "it works now")
+	if code != 0 || !strings.Contains(out, "flaky-1-db") || !strings.Contains(said, "succeeded in") {
+		t.Errorf("resume: exit %d\n%s%s", code, said, out)
+	}
+	if _, said, code := s.try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
+		t.Errorf("a run that has succeeded: exit %d\n%s", code, said)
+	}
+}
+
 func nodeID(t *testing.T, list string) string {
 	t.Helper()
 	var page api.NodePage

@@ -15,11 +15,11 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	one := []*cobra.Command{a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand()}
+	one := []*cobra.Command{a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand(), a.runResumeCommand()}
 	for _, c := range one {
 		c.ValidArgsFunction = a.completion(suggestRuns)
 	}
-	return family("run", "Look at runs, and cancel them", append([]*cobra.Command{a.runListCommand()}, one...)...)
+	return family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
 }
 
 // onRun is a command on the run that its first argument names, with a client for the cluster.
@@ -412,6 +412,43 @@ func (a *app) runCancelCommand() *cobra.Command {
 			return a.decide(ctx, c, run.Datacenter, "run/"+string(id), "cancel", reason)
 		}),
 	}
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
+}
+
+func (a *app) runResumeCommand() *cobra.Command {
+	var s submitFlags
+	var reason string
+	c := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Let a failed run go on where it failed, and watch it",
+		Long: `Lets a failed run go on where it failed: what succeeded stays done, errors that the script has read stay as they were, and all
+other calls that did not succeed are tried again. The deadline that was signed stays.
+
+Then it watches until the run has ended, as submit does.`,
+		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",
+		Args:    exactly("RUN"),
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			before, err := c.Run(ctx, id)
+			if err != nil {
+				return err
+			}
+			if s.detach {
+				return a.decide(ctx, c, before.Datacenter, "run/"+string(id), "resume", reason)
+			}
+			answer, err := a.decision(ctx, c, before.Datacenter, "run/"+string(id), "resume", reason)
+			if err != nil {
+				return err
+			}
+			a.Note("%s", answer.Done)
+			if err := c.AwaitNews(ctx, before); err != nil {
+				return err
+			}
+			return a.watch(ctx, c, id, s.timeout)
+		}),
+	}
+	s.watchFlags(c)
+	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
 	return c
 }

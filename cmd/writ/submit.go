@@ -186,16 +186,7 @@ func outputText(output map[string]any) string {
 
 // decide signs and hands in a statement, and says what it did.
 func (a *app) decide(ctx context.Context, c *client.Client, datacenter writ.DatacenterID, subject, decision, reason string) error {
-	roster, err := a.roster(ctx, c)
-	if err != nil {
-		return err
-	}
-	by, err := c.Person(roster)
-	if err != nil {
-		return err
-	}
-	defer by.Close()
-	answer, err := c.Decide(ctx, by, identity.Statement{Datacenter: datacenter, Subject: subject, Decision: decision, Reason: reason})
+	answer, err := a.decision(ctx, c, datacenter, subject, decision, reason)
 	if err != nil {
 		return err
 	}
@@ -204,4 +195,18 @@ func (a *app) decide(ctx context.Context, c *client.Client, datacenter writ.Data
 	}
 	a.Done("%s", answer.Done)
 	return nil
+}
+
+// decision signs and hands in a statement.
+func (a *app) decision(ctx context.Context, c *client.Client, datacenter writ.DatacenterID, subject, decision, reason string) (api.StatementAnswer, error) {
+	roster, err := a.roster(ctx, c)
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
+	defer by.Close()
+	return c.Decide(ctx, by, identity.Statement{Datacenter: datacenter, Subject: subject, Decision: decision, Reason: reason})
 }

@@ -84,6 +84,9 @@ func (h runHead) Open() bool {
 	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
 }
 
+// Failed reports whether the run may be resumed, as far as the coordinator can tell.
+func (h runHead) Failed() bool { return h.State == ledger.State(writ.RunFailed) }
+
 // Took is how long the run took, 0 if it never began or has not ended.
 func (h runHead) Took() time.Duration { return took(h.Run) }
 

@@ -119,15 +119,23 @@ func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 	})
 }
 
-// Cancel remembers cancelled runs, each until a time. A later time wins.
-func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]time.Time) error {
+// Cancel says which jobs of a cancelled run are refused.
+type Cancel struct {
+	Until   time.Time // the node may forget it then
+	Resumes int       // jobs from after a later resume of the run are not meant
+}
+
+// Cancel remembers cancelled runs. Of two cancels of a run the later time and the later resume count.
+func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]Cancel) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		for run, until := range runs {
-			_, err := tx.Exec("INSERT INTO cancels (run, until) VALUES ($1, $2)"+
-				" ON CONFLICT (run) DO UPDATE SET until = excluded.until WHERE cancels.until < excluded.until", run, sqldb.Micros(until))
+		for run, c := range runs {
+			_, err := tx.Exec(`INSERT INTO cancels (run, until, resumes) VALUES ($1, $2, $3) ON CONFLICT (run) DO UPDATE SET
+				until = CASE WHEN cancels.until < excluded.until THEN excluded.until ELSE cancels.until END,
+				resumes = CASE WHEN cancels.resumes < excluded.resumes THEN excluded.resumes ELSE cancels.resumes END`,
+				run, sqldb.Micros(c.Until), c.Resumes)
 			if err != nil {
 				return err
 			}
@@ -136,21 +144,23 @@ func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]time.Time) err
 	})
 }
 
-// Cancels returns the runs whose jobs are to be refused, and until when.
-func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]time.Time, error) {
-	rows, err := j.db.Query(ctx, "SELECT run, until FROM cancels")
+// Cancels returns the runs whose jobs are to be refused.
+func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
+	rows, err := j.db.Query(ctx, "SELECT run, until, resumes FROM cancels")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	cancels := map[writ.RunID]time.Time{}
+	cancels := map[writ.RunID]Cancel{}
 	for rows.Next() {
 		var run writ.RunID
 		var until int64
-		if err := rows.Scan(&run, &until); err != nil {
+		var c Cancel
+		if err := rows.Scan(&run, &until, &c.Resumes); err != nil {
 			return nil, err
 		}
-		cancels[run] = sqldb.Time(until)
+		c.Until = sqldb.Time(until)
+		cancels[run] = c
 	}
 	return cancels, rows.Err()
 }

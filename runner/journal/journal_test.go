@@ -171,8 +171,8 @@ func TestPruneForgetsADayAfterEndBy(t *testing.T) {
 		_, err := j.Start(t.Context(), job(seq, endBy), writ.Digest{}, 1)
 		must(t, err)
 	}
-	must(t, j.Cancel(t.Context(), map[writ.RunID]time.Time{"old": now.Add(-time.Second), "new": now.Add(time.Hour)}))
-	must(t, j.Cancel(t.Context(), map[writ.RunID]time.Time{"new": now.Add(time.Minute)})) // does not shorten
+	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"old": {Until: now.Add(-time.Second)}, "new": {Until: now.Add(time.Hour)}}))
+	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}})) // does not shorten
 	must(t, j.Prune(t.Context(), now))
 
 	for seq, want := range []bool{false, true, true} {
@@ -184,7 +184,7 @@ func TestPruneForgetsADayAfterEndBy(t *testing.T) {
 	}
 	cancels, err := j.Cancels(t.Context())
 	must(t, err)
-	if diff := cmp.Diff(map[writ.RunID]time.Time{"new": now.Add(time.Hour).Truncate(time.Microsecond).UTC()}, cancels); diff != "" {
+	if diff := cmp.Diff(map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Hour).Truncate(time.Microsecond).UTC(), Resumes: 1}}, cancels); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -20,11 +20,13 @@ type Run struct {
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
 	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
 	StopState writ.RunState `json:"stop_state,omitempty"`
-	StopBy    time.Time     `json:"stop_by,omitzero"`  // when it ends even if calls did not report
-	Logs      int           `json:"logs,omitempty"`    // lines that are journaled
-	Crashes   int           `json:"crashes,omitempty"` // of the evaluator, in a row
-	Bytes     int           `json:"bytes,omitempty"`   // of the arguments and values of its calls, encoded
-	Idle      bool          `json:"idle,omitempty"`    // a pass would bring nothing new: only what comes in lets the run go on
+	StopBy    time.Time     `json:"stop_by,omitzero"`   // when it ends even if calls did not report
+	Logs      int           `json:"logs,omitempty"`     // lines that are journaled
+	Crashes   int           `json:"crashes,omitempty"`  // of the evaluator, in a row
+	Bytes     int           `json:"bytes,omitempty"`    // of the arguments and values of its calls, encoded
+	Resumes   int           `json:"resumes,omitempty"`  // how often it was resumed
+	Reopened  bool          `json:"reopened,omitempty"` // by a resume, and no pass has taken place since: nothing is sent until then
+	Idle      bool          `json:"idle,omitempty"`     // a pass would bring nothing new: only what comes in lets the run go on
 
 	Revision int `json:"revision,omitempty"` // of the deployment, that the run makes
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
@@ -72,6 +74,9 @@ type Call struct {
 	RetryAt time.Time        `json:"retry_at,omitzero"`
 	StartBy time.Time        `json:"start_by,omitzero"`
 	EndBy   time.Time        `json:"end_by,omitzero"`
+	Before  int              `json:"before,omitempty"` // tries before the last resume; those after it are counted anew
+	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
+	Late *writ.Result `json:"late,omitempty"`
 
 	stored kept // as the journal has it
 }

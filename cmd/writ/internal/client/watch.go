@@ -63,6 +63,27 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 	}
 }
 
+// newsEvery is how often AwaitNews asks.
+const newsEvery = 100 * time.Millisecond
+
+// AwaitNews waits until the coordinator has heard that a run which had ended is not any more as it was then: the answer to a statement
+// comes faster than the event that tells what it did.
+func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
+	tick := time.NewTicker(newsEvery)
+	defer tick.Stop()
+	for {
+		run, err := c.Run(ctx, before.ID)
+		if err != nil || !run.State.Ended() || !run.Ended.Equal(before.Ended) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
 // Run returns a run as the coordinator knows it.
 func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
 	return api.Answer[api.Run](c.API.GetRun(ctx, id))

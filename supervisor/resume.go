@@ -1,0 +1,237 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// A resume lets a failed run go on where it failed: what succeeded stays done, errors that the script has seen stay seen, and all other
+// calls that did not succeed get another try. The deadline stays: the signer bounded the run from its acceptance on, nodes hold a run that
+// destroys to it themselves, and an operator cannot give what the signer did not.
+
+// resumption is the will of an operator that a failed run goes on.
+type resumption struct {
+	by     string
+	reason string // "" if none was given
+}
+
+// resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
+func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	for {
+		answer, err := s.resumeBy(ctx, s.verifier(), v)
+		if !errors.Is(err, errRosterChanged) {
+			return answer, err
+		}
+	}
+}
+
+// resumeBy resumes a run that is judged by one roster.
+func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	id := writ.RunID(v.Statement.ID())
+	run, signed, err := s.submission(ctx, id)
+	if err == nil && run == nil {
+		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
+	}
+	if err == nil {
+		err = mayResume(run, time.Now())
+	}
+	if err == nil {
+		_, err = verifier.SubmissionAt(signed, run.Accepted)
+	}
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s goes on", id)}
+	done := make(chan error, 1)
+	s.turns.post(id, mail{
+		resume: &resumption{by: v.Signer, reason: v.Statement.Reason},
+		also: func(tx *journal.Tx) error {
+			if err := stillNewest(tx, run); err != nil {
+				return err
+			}
+			newest, err := tx.RosterVersion()
+			if err != nil {
+				return err
+			}
+			if newest != verifier.Roster.Version { // who adopted it did not see this run among the open ones
+				return errRosterChanged
+			}
+			if err := tx.SetJudged(newest, id); err != nil {
+				return err
+			}
+			return record(tx, v, answer)
+		},
+		done: done,
+	})
+	select {
+	case err := <-done:
+		return answer, err
+	case <-ctx.Done():
+		return link.StatementAnswer{}, ctx.Err()
+	}
+}
+
+// submission returns a run with its payload as it was signed, nil if there is none.
+func (s *Supervisor) submission(ctx context.Context, id writ.RunID) (run *journal.Run, signed []byte, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		if run, err = tx.Run(id); err != nil || run == nil {
+			return err
+		}
+		signed, err = tx.Payload(run.Payload)
+		return err
+	})
+	return run, signed, err
+}
+
+// mayResume says why a run cannot be resumed, nil if it can as far as itself is concerned.
+func mayResume(run *journal.Run, now time.Time) error {
+	switch {
+	case !run.State.Ended():
+		return writ.Errorf(writ.CodeConflict, "run %s is %s", run.ID, run.State).WithHint("`writ run watch %s` shows it", run.ID)
+	case run.State != writ.RunFailed:
+		return writ.Errorf(writ.CodeConflict, "run %s is %s; only a failed run can be resumed", run.ID, run.State).
+			WithHint("hand its script in again with `writ submit`")
+	case !now.Before(run.Deadline):
+		return writ.Errorf(writ.CodeRunExpired, "the deadline of run %s was %s, and a resume does not move it", run.ID, run.Deadline.UTC().Format(time.RFC3339)).
+			WithHint("hand its script in again, with a later --deadline")
+	}
+	return nil
+}
+
+// stillNewest refuses a run whose deployment has moved on: it would undo what came after it.
+func stillNewest(tx *journal.Tx, run *journal.Run) error {
+	if run.Deployment == "" {
+		return nil
+	}
+	have, err := tx.Revision(run.Project, run.Deployment)
+	if err == nil && have != run.Revision {
+		err = writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the run makes revision %d", run.Deployment, have, run.Revision).
+			WithHint("look at what changed, and sign the script again")
+	}
+	return err
+}
+
+// resume opens a failed run again. Nothing is sent before a pass has shown that the script goes on.
+func (t *turn) resume(r resumption) error {
+	run := t.run
+	if err := mayResume(run, t.now); err != nil {
+		return err
+	}
+	if err := t.curable(); err != nil {
+		return err
+	}
+	for _, c := range t.calls {
+		if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {
+			continue
+		}
+		if err := t.reopen(c); err != nil {
+			return err
+		}
+	}
+	t.resumed = true
+	run.Resumes++
+	run.Reopened, run.Completed, run.Crashes, run.Waiting = true, false, 0, nil
+	run.Stop, run.StopState, run.StopBy = nil, "", time.Time{}
+	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
+	run.Reason = "resumed by " + r.by
+	if r.reason != "" {
+		run.Reason += ": " + r.reason
+	}
+	return t.moveRun(writ.RunRunning)
+}
+
+// curable refuses a resume that could only come to the same end: a call failed the run because it needs one whose error the script has
+// seen, and what it has seen stays.
+func (t *turn) curable() error {
+	c := t.call(t.run.Failure.Seq)
+	if c == nil {
+		return nil
+	}
+	cause := firstCause(t.calls, c)
+	if cause == c || !slices.Contains(t.run.Handled, cause.Seq) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "call %s failed because call %s did, whose error the script has read and gone on", describeSeq(t, c.Seq), describeSeq(t, cause.Seq)).
+		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
+}
+
+// firstCause follows a call that failed because of others to the one that failed by itself.
+func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
+	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
+		i := slices.IndexFunc(c.After, func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
+		if i < 0 {
+			break
+		}
+		c = calls[c.After[i]-1]
+	}
+	return c
+}
+
+// reopen plans a call again. One that was never sent may go anywhere; one that was stays with the node and the thing that it may have
+// begun to make, unless that node is gone, and gets a new key. A success that was told when nobody waited for it any more is taken.
+func (t *turn) reopen(c *journal.Call) error {
+	if err := t.move(c, writ.CallPlanned); err != nil {
+		return err
+	}
+	if c.Late != nil {
+		return t.take(c, c.Late)
+	}
+	if c.Delivery > 0 {
+		c.Try++
+	}
+	if c.Try == 1 || t.movable(c) {
+		t.release(c)
+	}
+	c.Before, c.Delivery = c.Try-1, 0
+	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}
+	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
+	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return nil
+}
+
+// movable reports whether a call that was sent to a node may be done by another one: nothing of it is left there, or the node is not one of
+// the datacenter any more.
+func (t *turn) movable(c *journal.Call) bool {
+	op, ok := catalog.Lookup(c.Operation)
+	if ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent) {
+		return true
+	}
+	n, known := t.s.fleet.get(c.Node)
+	return !known || n.Admission == writ.AdmissionRemoved
+}
+
+// belated takes the result of a try before the last resume. A success is what the call wanted: if its new try was not sent yet, it needs
+// none. Otherwise it tells what became of the resource.
+func (t *turn) belated(c *journal.Call, a arrival) error {
+	a.result = t.judge(c, a.result)
+	t.rooms[a.node] = true
+	if a.result.Error != nil || a.node != c.Node {
+		return nil
+	}
+	t.settled = append(t.settled, settlement{a, c, true})
+	if c.State == writ.CallPlanned && c.Delivery == 0 {
+		c.Claimed = true
+		return t.take(c, &a.result)
+	}
+	return nil
+}
+
+// stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since.
+func (t *turn) stopGivenUp(a active) {
+	c := t.call(a.key.Seq)
+	switch {
+	case t.run.State.Ended():
+		t.cancels[a.node] = t.run.Resumes
+	case c != nil && a.key.Try <= c.Before && t.run.Resumes > 0:
+		t.cancels[a.node] = t.run.Resumes - 1
+	}
+}

@@ -1,0 +1,539 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+func (s *site) resume(id writ.RunID) error {
+	s.t.Helper()
+	_, err := s.Decide(s.t.Context(), s.sign(s.statement("run/"+string(id), "resume")))
+	return err
+}
+
+// mustResume resumes a run and waits until it has ended again.
+func (s *site) mustResume(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+	s.t.Helper()
+	if err := s.resume(id); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.wantRest(id, want)
+}
+
+// wantRest waits until a run is at rest and fails the test unless it is in a state then.
+func (s *site) wantRest(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+	s.t.Helper()
+	for {
+		run, calls := s.look(id)
+		if run.State.Ended() {
+			if run.State != want {
+				s.t.Fatalf("run is %s (%+v), want %s", run.State, run.Failure, want)
+			}
+			return run, calls
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// breaking fails what is named as often as faults says, for ever if it is negative.
+type breaking struct {
+	mu     sync.Mutex
+	faults map[string]int
+	made   map[string]int // successes
+}
+
+func (b *breaking) act(ctx context.Context, job writ.Job) writ.Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if left := b.faults[job.Name]; left != 0 {
+		b.faults[job.Name]--
+		return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "told to fail")}
+	}
+	b.made[job.Name]++
+	return succeed(ctx, job)
+}
+
+func newBreaking(faults map[string]int) *breaking {
+	return &breaking{faults: faults, made: make(map[string]int)}
+}
+
+func (b *breaking) join(n *testNode) { n.act = b.act }
+
+// states shows calls as "1:succeeded/2", state and try by seq.
+func states(calls []*journal.Call) string {
+	var all []string
+	for _, c := range calls {
+		all = append(all, fmt.Sprintf("%d:%s/%d", c.Seq, c.State, c.Try))
+	}
+	return strings.Join(all, " ")
+}
+
+// branching goes on after the error of its first call, and fails by its third, which the fourth needs.
+const branching = `
+volume := import("volume")
+run := import("run")
+a := volume.create("a", {size_gib: 1})
+if a.err { volume.create("b", {size_gib: 1}).uid }
+c := volume.create("c", {size_gib: 1})
+d := volume.clone("d", {from: c})
+run.output({c: c.name})
+`
+
+func TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure(t *testing.T) {
+	for name, between := range map[string]func(s *site){
+		"AtOnce":     func(*site) {},
+		"AfterCrash": func(s *site) { s.halt(); s.start() },
+		"AfterFlush": func(s *site) { s.queue.Flush() },
+	} {
+		for _, bound := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/bound=%v", name, bound), func(t *testing.T) {
+				inSite(t, func(t *testing.T, s *site) {
+					b := newBreaking(map[string]int{"a": 1, "c": 1})
+					s.join("n1", b.join)
+					planned := ""
+					if bound {
+						planned = branching
+					}
+					id := s.submitMaybeBound(branching, planned)
+					run, calls := s.wantRest(id, writ.RunFailed)
+					if got := states(calls); got != "1:failed/1 2:succeeded/1 3:failed/1 4:failed/1" || run.Failure.Seq != 3 {
+						t.Fatalf("calls are %s, failure = %+v", got, run.Failure)
+					}
+					between(s)
+					run, calls = s.mustResume(id, writ.RunSucceeded)
+					if got := states(calls); got != "1:failed/1 2:succeeded/1 3:succeeded/2 4:succeeded/1" {
+						t.Errorf("calls are %s", got)
+					}
+					if diff := cmp.Diff(map[string]int{"b": 1, "c": 1, "d": 1}, b.made); diff != "" {
+						t.Errorf("made (-want +got):\n%s", diff)
+					}
+					summaries, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, s.nodes[0].supervisorKey)
+					if err != nil || summaries[0].State != writ.RunSucceeded || summaries[0].Output["c"] != "c" {
+						t.Errorf("sealed is %+v, %v", summaries, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// submitMaybeBound hands in a script, bound to the plan of another one unless that is "".
+func (s *site) submitMaybeBound(script, planned string) writ.RunID {
+	s.t.Helper()
+	if planned == "" {
+		return s.submit(script)
+	}
+	return s.submitBound(script, planned)
+}
+
+func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		b := newBreaking(map[string]int{"v": 3})
+		s.join("n1", b.join)
+		id := s.submit(oneVolume)
+		s.wantRest(id, writ.RunFailed)
+		signed := s.sign(s.statement("run/"+string(id), "resume"))
+		for range 2 { // a statement counts once
+			if _, err := s.Decide(t.Context(), signed); err != nil {
+				t.Fatal(err)
+			}
+			s.wantRest(id, writ.RunFailed)
+		}
+		s.mustResume(id, writ.RunFailed)
+		_, calls := s.mustResume(id, writ.RunSucceeded)
+		if got := states(calls); got != "1:succeeded/4" {
+			t.Errorf("calls are %s", got)
+		}
+	})
+}
+
+func TestAResumedCallHasAllItsTriesAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		left := 4
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if left > 0 {
+					left--
+					return writ.Result{Error: writ.Errorf(writ.CodeInjected, "told to fail")}
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 2})\n")
+		s.wantRest(id, writ.RunFailed)
+		_, calls := s.mustResume(id, writ.RunSucceeded)
+		if got := states(calls); got != "1:succeeded/5" {
+			t.Errorf("calls are %s", got)
+		}
+	})
+}
+
+func TestAScriptThatFailsAgainHasNothingMoreDone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		b := newBreaking(nil)
+		s.join("n1", b.join)
+		id := s.submit(`
+volume := import("volume")
+run := import("run")
+a := volume.create("a", {size_gib: 1})
+a.uid
+volume.create("b", {size_gib: 1})
+run.fail("enough")
+`)
+		s.wantRest(id, writ.RunFailed)
+		run, calls := s.mustResume(id, writ.RunFailed)
+		if got := states(calls); got != "1:succeeded/1 2:cancelled/1" || !strings.Contains(run.Failure.Message, "enough") {
+			t.Errorf("calls are %s, failure = %+v", got, run.Failure)
+		}
+		if b.made["b"] != 0 {
+			t.Error("what was cancelled was done before the script had its say")
+		}
+	})
+}
+
+func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
+	fails := func(t *testing.T, s *site, change ...func(p *identity.Payload)) writ.RunID {
+		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
+		p := s.payload(oneVolume)
+		for _, c := range change {
+			c(p)
+		}
+		run, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantRest(run.ID, writ.RunFailed)
+		return run.ID
+	}
+	revision := func(base int) func(p *identity.Payload) {
+		return func(p *identity.Payload) { p.Deployment = identity.Deployment{Name: "web", Base: base} }
+	}
+	for _, tt := range []struct {
+		name    string
+		prepare func(t *testing.T, s *site) writ.RunID
+		want    writ.Code
+	}{
+		{"Succeeded", func(t *testing.T, s *site) writ.RunID {
+			s.join("n1")
+			id := s.submit(oneVolume)
+			s.wantState(id, writ.RunSucceeded)
+			return id
+		}, writ.CodeConflict},
+		{"Waiting", func(t *testing.T, s *site) writ.RunID { return s.submit(oneVolume) }, writ.CodeConflict},
+		{"Cancelled", func(t *testing.T, s *site) writ.RunID {
+			id := s.submit(oneVolume)
+			if _, err := s.cancel(id); err != nil {
+				t.Fatal(err)
+			}
+			s.wantState(id, writ.RunCancelled)
+			return id
+		}, writ.CodeConflict},
+		{"Unknown", func(t *testing.T, s *site) writ.RunID { return writ.RunIDOf(writ.Digest{1}) }, writ.CodeNotFound},
+		{"PastItsDeadline", func(t *testing.T, s *site) writ.RunID {
+			id := fails(t, s)
+			time.Sleep(2 * time.Hour)
+			return id
+		}, writ.CodeRunExpired},
+		{"DeploymentMovedOn", func(t *testing.T, s *site) writ.RunID {
+			id := fails(t, s, revision(0))
+			p := s.payload(oneVolume)
+			revision(1)(p)
+			if _, err := s.Submit(t.Context(), s.signPayload(p)); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}, writ.CodeConflict},
+		{"NewestOfItsDeployment", func(t *testing.T, s *site) writ.RunID { return fails(t, s, revision(0)) }, ""},
+		{"SignerLostTheRight", func(t *testing.T, s *site) writ.RunID {
+			id := fails(t, s)
+			s.revoke()
+			if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}, writ.CodeRoleMissing},
+		{"CauseWasSeen", func(t *testing.T, s *site) writ.RunID {
+			s.join("n1", newBreaking(map[string]int{"a": 1}).join)
+			id := s.submit("volume := import(\"volume\")\na := volume.create(\"a\", {size_gib: 1})\nb := volume.clone(\"b\", {from: a})\na.err\n")
+			s.wantRest(id, writ.RunFailed)
+			return id
+		}, writ.CodeConflict},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				id := tt.prepare(t, s)
+				before, _ := s.look(id)
+				err := s.resume(id)
+				if writ.CodeOf(err) != tt.want {
+					t.Fatalf("resume = %v, want %q", err, tt.want)
+				}
+				if tt.want == "" {
+					s.wantRest(id, writ.RunSucceeded)
+					return
+				}
+				if after, _ := s.look(id); before != nil && after.Resumes+len(after.Summary) != before.Resumes+len(before.Summary) {
+					t.Errorf("the refused resume left %+v", after)
+				}
+			})
+		})
+	}
+}
+
+func TestASuccessThatIsToldLateNeedsNoOtherTry(t *testing.T) {
+	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				n := s.join("n1", slowly(2*time.Minute))
+				id := s.submit(oneVolume)
+				s.awaitCall(id, 1, writ.CallRunning)
+				began := time.Now()
+				n.setSilent(true)
+				run, _ := s.wantRest(id, writ.RunFailed)
+				if run.Failure.Code != writ.CodeNodeLost {
+					t.Fatalf("failure = %+v", run.Failure)
+				}
+				time.Sleep(at - time.Since(began))
+				_, calls := s.mustResume(id, writ.RunSucceeded)
+				if calls[0].Values["path"] == nil {
+					t.Errorf("the call has %+v", calls[0].Values)
+				}
+				s.wantEffects(1)
+				if volumes, err := s.resources(t); err != nil || len(volumes) != 1 || volumes[0].UID != calls[0].UID {
+					t.Errorf("there are %+v, %v", volumes, err)
+				}
+			})
+		})
+	}
+}
+
+func (s *site) resources(t *testing.T) (all []*journal.Resource, err error) {
+	err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+		all, err = tx.Resources()
+		return err
+	})
+	return all, err
+}
+
+func TestAResultOfATryBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		var n *testNode
+		n = s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Try == 1 {
+					time.Sleep(2 * time.Minute)
+					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "told to fail, late")}
+				}
+				time.Sleep(2 * time.Minute)
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		n.setSilent(true)
+		s.wantRest(id, writ.RunFailed)
+		n.setSilent(false)
+		time.Sleep(5 * time.Second)
+		_, calls := s.mustResume(id, writ.RunSucceeded)
+		if got := states(calls); got != "1:succeeded/2" {
+			t.Errorf("calls are %s", got)
+		}
+		job := n.jobs[len(n.jobs)-1]
+		if job.Resumes != 1 {
+			t.Errorf("the job says that the run was resumed %d times: a node that heard of its end refuses it", job.Resumes)
+		}
+	})
+}
+
+func TestARunThatIsBeingResumedCanBeCancelled(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
+		id := s.submit(oneVolume)
+		s.wantRest(id, writ.RunFailed)
+		s.nodes[0].setSilent(true)
+		time.Sleep(10 * time.Second)
+		if err := s.resume(id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if run, _ := s.look(id); run.State != writ.RunRunning || run.Failure != nil || len(run.Summary) > 0 || !run.Ended.IsZero() {
+			t.Errorf("the resumed run is %+v", run)
+		}
+		if _, err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRest(id, writ.RunCancelled)
+	})
+}
+
+// dyingEvaluator dies in some passes.
+type dyingEvaluator struct {
+	inProcess
+	left int
+}
+
+func (e *dyingEvaluator) Pass(ctx context.Context, b scripts.Bundle, in scripts.Inputs, past []scripts.Entry) (scripts.Outcome, error) {
+	if len(past) > 1 && e.left > 0 {
+		e.left--
+		return scripts.Outcome{}, writ.Errorf(writ.CodeEvaluatorCrashed, "told to die")
+	}
+	return e.inProcess.Pass(ctx, b, in, past)
+}
+
+func TestAScriptThatKilledItsEvaluatorHasAllItsPassesAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		s.evaluator = &dyingEvaluator{left: 5}
+		s.start()
+		b := newBreaking(map[string]int{"a": 1})
+		s.join("n1", b.join)
+		id := s.submit(branching)
+		run, _ := s.wantRest(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeEvaluatorCrashed {
+			t.Fatalf("failure = %+v", run.Failure)
+		}
+		_, calls := s.mustResume(id, writ.RunSucceeded)
+		if got := states(calls); got != "1:failed/1 2:succeeded/1 3:succeeded/1 4:succeeded/1" {
+			t.Errorf("calls are %s", got)
+		}
+	})
+}
+
+// randomScript makes calls, reads them or not, needs them or not, and goes on after errors of those whose names begin with x.
+func randomScript(r *rand.Rand) (script string, names []string) {
+	var b strings.Builder
+	b.WriteString("volume := import(\"volume\")\nrun := import(\"run\")\nout := {}\n")
+	for i := range 3 + r.IntN(8) {
+		name := fmt.Sprintf("v%d", i)
+		from := ""
+		if len(names) > 0 && r.IntN(2) == 0 {
+			from = names[r.IntN(len(names))]
+		}
+		switch {
+		case r.IntN(5) == 0:
+			fmt.Fprintf(&b, "x%d := volume.create(\"x%d\", {size_gib: 1})\nif x%d.err { run.log(\"gave up x%d\") } else { volume.create(\"never%d\", {size_gib: 1}) }\n", i, i, i, i, i)
+			continue
+		case from != "":
+			fmt.Fprintf(&b, "%s := volume.clone(%q, {from: %s})\n", name, name, from)
+		default:
+			fmt.Fprintf(&b, "%s := volume.create(%q, {size_gib: 1})\n", name, name)
+		}
+		names = append(names, name)
+		switch r.IntN(4) {
+		case 0:
+			fmt.Fprintf(&b, "run.log(\"read\", %s.path)\n", names[r.IntN(len(names))])
+		case 1:
+			fmt.Fprintf(&b, "out.%s = %s.path\n", name, name)
+		}
+	}
+	b.WriteString("run.output(out)\n")
+	return b.String(), names
+}
+
+// story is what a run came to, without what differs from run to run.
+type story struct {
+	Calls  []string
+	Logs   []string
+	Output map[string]any
+	Made   map[string]int
+}
+
+func (s *site) story(id writ.RunID, b *breaking) story {
+	run, calls := s.wantRest(id, writ.RunSucceeded)
+	got := story{Output: run.Output, Made: b.made}
+	for _, c := range calls {
+		got.Calls = append(got.Calls, fmt.Sprintf("%s %s %s %v", c.Operation, c.Name, c.State, c.After))
+	}
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
+		lines, err := tx.Logs(id, 0, 100)
+		for _, l := range lines {
+			got.Logs = append(got.Logs, l.Text)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return got
+}
+
+// withFaults says how often each call fails: those that a script knows how to go on without do always.
+func withFaults(faults map[string]int) map[string]int {
+	for i := range 20 {
+		faults[fmt.Sprintf("x%d", i)] = -1
+	}
+	return faults
+}
+
+func TestAResumedRunEndsAsIfNothingHadFailed(t *testing.T) {
+	seeds := uint64(11)
+	if os.Getenv("WRIT_TEST_LONG") != "" {
+		seeds = 300
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			script, names := randomScript(r)
+			var want story
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				b := newBreaking(withFaults(map[string]int{}))
+				s.join("n1", b.join)
+				want = s.story(s.submit(script), b)
+			})
+			faults := make(map[string]int)
+			for range 1 + r.IntN(4) {
+				faults[names[r.IntN(len(names))]] = 1 + r.IntN(2)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				s.halt()
+				s.evaluator = &dyingEvaluator{left: r.IntN(6)}
+				s.start()
+				b := newBreaking(withFaults(faults))
+				s.join("n1", b.join)
+				id := s.submit(script)
+				for range 30 {
+					for run, _ := s.look(id); !run.State.Ended(); run, _ = s.look(id) {
+						time.Sleep(time.Second)
+					}
+					if run, _ := s.look(id); run.State != writ.RunFailed {
+						break
+					}
+					switch r.IntN(4) {
+					case 0:
+						s.halt()
+						s.start()
+					case 1:
+						s.queue.Flush()
+					}
+					if err := s.resume(id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if diff := cmp.Diff(want, s.story(id, b)); diff != "" {
+					t.Errorf("the resumed run differs (-want +got):\n%s\n%s", diff, script)
+				}
+				for name, times := range b.made {
+					if times != 1 {
+						t.Errorf("%s was made %d times", name, times)
+					}
+				}
+			})
+		})
+	}
+}
