@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,13 +32,13 @@ const (
 	redisDir      = "redis"
 )
 
-// site is a datacenter with everything around it. Make it with newSite and close it.
+// site is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
 type site struct {
 	dir        string
 	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
 	version    string
 	log        *slog.Logger
-	logs       logWriter
+	logs       io.Writer // where the supervisor's process logs
 	person     *client.Person
 	datacenter *identity.Datacenter
 	project    identity.Project
@@ -54,9 +55,6 @@ type site struct {
 	stop  context.CancelFunc
 	works *errgroup.Group
 }
-
-// logWriter is where the supervisor's process logs.
-type logWriter interface{ Write(p []byte) (int, error) }
 
 // begin founds the cluster and starts everything but nodes.
 func (s *site) begin(ctx context.Context) error {

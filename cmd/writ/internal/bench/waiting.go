@@ -326,8 +326,12 @@ func (w *Waiting) runOne(s *site) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("submit one more run: %w", err)
 	}
-	err = s.events.await(s.ctx, func(e *events) bool { return e.ended[run.ID] != "" })
-	if state := s.events.ended[run.ID]; err == nil && state != writ.RunSucceeded {
+	var state writ.RunState
+	err = s.events.await(s.ctx, func(e *events) bool {
+		state = e.ended[run.ID]
+		return state != ""
+	})
+	if err == nil && state != writ.RunSucceeded {
 		err = fmt.Errorf("one more run is %s", state)
 	}
 	return time.Since(begun), err
