@@ -16,7 +16,7 @@ type cues struct {
 	faults  []scripts.Fault
 	results []scripts.Substitute
 	met     map[scripts.Target]bool
-	tries   map[scripts.Target]int // by fault and resource, as the operation with its name
+	tries   map[scripts.Target]int // of each operation and resource
 }
 
 // set begins a run: what was said of the one before is forgotten.

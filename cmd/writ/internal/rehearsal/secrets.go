@@ -3,7 +3,6 @@ package rehearsal
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"writ"
 	"writ/identity"
@@ -42,20 +41,5 @@ func (s *site) setSecret(ctx context.Context, project writ.ProjectID, name strin
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	statement := identity.Statement{
-		Cluster: roster.Cluster, Datacenter: s.datacenter, Roster: roster.Version, Signer: personName,
-		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
-	}
-	identity.SecretChange{Project: project, Name: name, Version: 1, Sealed: sealed}.Statement(&statement)
-	text, err := statement.Text()
-	if err != nil {
-		return err
-	}
-	armored, err := s.person.Sign(identity.StatementNamespace, text)
-	if err != nil {
-		return err
-	}
-	_, err = s.super.Decide(ctx, identity.Join(text, armored))
-	return err
+	return s.decide(ctx, identity.SecretChange{Project: project, Name: name, Version: 1, Sealed: sealed}.Statement)
 }

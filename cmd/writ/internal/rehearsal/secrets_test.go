@@ -15,6 +15,9 @@ run := import("run")
 store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
 run.output({address: store.address})
 `})
+	if plan, err := s.Plan(t.Context(), scripts.Rehearsal{Script: "db.tengo"}); err != nil || plan.Failure != nil || len(plan.Calls) != 1 {
+		t.Errorf("%+v, %v", plan, err)
+	}
 	for range 2 {
 		if done := play(t, s, scripts.Rehearsal{Script: "db.tengo"}); done.State != string(writ.RunSucceeded) || done.Output["address"] == nil {
 			t.Errorf("%+v", done)

@@ -49,8 +49,9 @@ type site struct {
 	seen       int64 // the last event of the journal that was read
 	revisions  map[revisionOf]int
 
-	stops  []func() error // in the order in which things were begun
-	failed chan error     // why a part ended by itself
+	stops  []func() error          // in the order in which things were begun
+	broken context.Context         // ends with why a part ended by itself
+	breaks context.CancelCauseFunc // ends it
 }
 
 // revisionOf names a deployment of a project.
@@ -61,7 +62,8 @@ type revisionOf struct {
 
 // newSite founds a cluster of one datacenter and returns when its node is ready for work.
 func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
-	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool), failed: make(chan error, 2)}
+	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
+	s.broken, s.breaks = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -100,8 +102,8 @@ func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger)
 	select {
 	case <-bell.rang:
 		return s, nil
-	case err := <-s.failed:
-		return nil, fmt.Errorf("start a datacenter: %w", err)
+	case <-s.broken.Done():
+		return nil, context.Cause(s.broken)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -198,25 +200,31 @@ func (s *site) join(ctx context.Context, transport queue.Queue, log *slog.Logger
 }
 
 func (s *site) token(ctx context.Context) (string, error) {
-	token := identity.NewToken(s.person.Roster.Cluster)
-	now := time.Now()
+	token := identity.NewToken(s.super.Roster().Cluster)
+	grant := identity.TokenGrant{
+		ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second),
+	}
+	return token.String(), s.decide(ctx, grant.Statement)
+}
+
+// decide signs a statement and hands it in; fill says what about.
+func (s *site) decide(ctx context.Context, fill func(*identity.Statement)) error {
+	roster, now := s.super.Roster(), time.Now()
 	statement := identity.Statement{
-		Cluster: s.person.Roster.Cluster, Datacenter: s.datacenter, Roster: s.person.Roster.Version, Signer: personName,
+		Cluster: roster.Cluster, Datacenter: s.datacenter, Roster: roster.Version, Signer: personName,
 		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
 	}
-	identity.TokenGrant{
-		ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: now.Add(identity.TokenValidity).UTC().Truncate(time.Second),
-	}.Statement(&statement)
+	fill(&statement)
 	text, err := statement.Text()
 	if err != nil {
-		return "", err
+		return err
 	}
 	armored, err := s.person.Sign(identity.StatementNamespace, text)
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = s.super.Decide(ctx, identity.Join(text, armored))
-	return token.String(), err
+	return err
 }
 
 // drivers returns one for each module. None of them touches the host.
@@ -244,7 +252,7 @@ func (s *site) begin(ctx context.Context, run func(context.Context) error) {
 	go func() {
 		err := run(own)
 		if err != nil {
-			s.failed <- err
+			s.breaks(fmt.Errorf("the datacenter of the test broke down: %w", err))
 		}
 		ended <- err
 	}()
@@ -260,11 +268,15 @@ func (s *site) close() error {
 		failed = errors.Join(failed, s.stops[i]())
 	}
 	s.stops = nil
+	s.breaks(nil)
 	return failed
 }
 
 // await waits until a run has ended.
 func (s *site) await(ctx context.Context, run writ.RunID) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.broken, func() { stop(context.Cause(s.broken)) })()
 	for {
 		events, err := s.journal.Events(ctx, s.seen, 100)
 		if ctx.Err() != nil {
@@ -278,11 +290,6 @@ func (s *site) await(ctx context.Context, run writ.RunID) error {
 			if e.Run != nil && e.Run.ID == run && e.Run.State.Ended() {
 				return nil
 			}
-		}
-		select {
-		case err := <-s.failed:
-			return fmt.Errorf("the datacenter of the test broke down: %w", err)
-		default:
 		}
 	}
 }

@@ -64,8 +64,7 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	cues.set(r.Faults, r.Results)
 	run, err := s.submit(ctx, script, r)
 	if refusal, ok := errors.AsType[*writ.Error](err); ok && ctx.Err() == nil && refusal.Code.Info().Kind != writ.Unavailable {
-		failure := writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}
-		return scripts.Rehearsed{State: scripts.StateRefused, Failure: &failure}, nil
+		return scripts.Rehearsed{State: scripts.StateRefused, Failure: failureOf(refusal)}, nil
 	}
 	if err != nil {
 		return scripts.Rehearsed{}, err
@@ -86,15 +85,20 @@ func (s *Stage) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, er
 	}
 	params, err := script.Report.Params.Fill(r.Params)
 	if refusal, ok := errors.AsType[*writ.Error](err); ok {
-		return scripts.Plan{Failure: &writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}}, nil
+		return scripts.Plan{Failure: failureOf(refusal)}, nil
 	}
 	if err != nil {
 		return scripts.Plan{}, err
 	}
 	return scripts.PlanOf(ctx, script.Bundle, scripts.Inputs{
 		Params: params, Project: cmp.Or(r.Project, client.DefaultProject), DatacenterName: datacenterName,
-		Allow: script.Report.Operations, MaxCalls: scripts.MaxCalls,
+		Allow: script.Report.Operations, MaxCalls: scripts.MaxCalls, Secrets: client.FirstVersions(script.Report.Secrets),
 	})
+}
+
+// failureOf is a refusal as a test sees it, without its cause.
+func failureOf(refusal *writ.Error) *writ.Failure {
+	return &writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}
 }
 
 // script reads a script that a test names.

@@ -2,6 +2,7 @@ package rehearsal
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -196,6 +197,19 @@ func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
 	_, err := s.Run(ctx, scripts.Rehearsal{Script: "slow.tengo"})
 	if err == nil || !strings.Contains(err.Error(), "its time is over: slow.tengo is running\n  volume.create slow-100-a is ") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestARunEndsWithItsDatacenter(t *testing.T) {
+	s := newStage(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
+	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	s.site.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
+	_, err := s.Run(t.Context(), scripts.Rehearsal{Script: "slow.tengo"})
+	if err == nil || !strings.Contains(err.Error(), "broke down: no more: slow.tengo is ") {
+		t.Errorf("%v", err)
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "no more") {
+		t.Errorf("close: %v", err)
 	}
 }
 
