@@ -11,7 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Bounds of the programs that are kept in memory; the others are read again for each pass. The sources of one have 512 KiB at most.
+// Bounds of the programs that are kept in memory; the others are read and planned again for each pass. The sources of one have 512 KiB at
+// most, its plan some 16 MiB.
 const (
 	maxPrograms     = 256
 	maxProgramBytes = 32 << 20
@@ -23,7 +24,18 @@ type program struct {
 	inputs scripts.Inputs
 	bound  writ.Digest   // of the plan that the run is bound to, zero if it is bound to none
 	plan   *scripts.Plan // that plan, once it was made
-	size   int           // of the payload that it is from, in bytes
+	size   int           // in memory, about, in bytes
+}
+
+// bind returns the program with the plan that it was bound to: of that, what a run is held to.
+func (p *program) bind(plan *scripts.Plan) *program {
+	const inMemory, call = 4, 300 // how much more than its encoding a value takes, and a call without arguments
+	bound := *p
+	bound.plan = &scripts.Plan{Digest: plan.Digest, Calls: plan.Calls, Horizon: plan.Horizon}
+	for i := range plan.Calls {
+		bound.size += call + inMemory*(sizeOf(plan.Calls[i].Args)+sizeOf(plan.Calls[i].Options))
+	}
+	return &bound
 }
 
 // programs keeps the programs of active runs.
@@ -112,9 +124,7 @@ func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.E
 		if err != nil {
 			return scripts.Outcome{}, err
 		}
-		planned := *p
-		planned.plan = &plan
-		p = &planned
+		p = p.bind(&plan)
 		s.programs.put(p.inputs.Run, p)
 	}
 	if p.plan.Digest != p.bound {
