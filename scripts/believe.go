@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"writ"
 	"writ/sal/catalog"
@@ -103,13 +102,11 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	}
 	refs := make(map[int]bool)
 	problems := op.Args.CheckSent(c.Args, func(v any) (writ.ResourceKind, bool) {
-		m, _ := v.(map[string]any)
-		ref, ok := m["ref"].(int64)
-		if !ok || len(m) != 1 {
-			return "", false
+		ref, ok := RefOf(v)
+		if ok {
+			refs[ref] = true
 		}
-		refs[int(ref)] = true
-		return "", true
+		return "", ok
 	})
 	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() {
 		return impossible("it makes a call with arguments that do not fit")
@@ -166,8 +163,3 @@ func ascending(seqs []int, last int) bool {
 
 // place reports whether text is a position, or nothing.
 func place(text string) bool { return presentable(text, 200) && !strings.Contains(text, "\t") }
-
-// presentable reports whether a text can be shown as it is.
-func presentable(text string, most int) bool {
-	return len(text) <= most && utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return visible(r) != r }) < 0
-}

@@ -136,7 +136,7 @@ func (e *encoder) object(o tengo.Object, depth int) error {
 
 func (e *encoder) reference(h *handle) {
 	e.head(majorMap, 1)
-	e.text("ref")
+	e.text(refKey)
 	e.integer(int64(h.seq))
 }
 
@@ -249,6 +249,29 @@ func objectOf(v any) (tengo.Object, error) {
 		return &tengo.Map{Value: m}, nil
 	default:
 		return nil, writ.Errorf(writ.CodeInternal, "a %T is not a value", v)
+	}
+}
+
+// rewritten returns a copy of a value in which every part for which replace reports true is what it returns.
+func rewritten(v any, replace func(part any) (any, bool)) any {
+	if other, ok := replace(v); ok {
+		return other
+	}
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = rewritten(e, replace)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, e := range v {
+			m[key] = rewritten(e, replace)
+		}
+		return m
+	default:
+		return v
 	}
 }
 

@@ -37,9 +37,6 @@ type pass struct {
 	test    *trial    // what is tested, nil outside of test files
 }
 
-var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
-	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
-
 var (
 	errCalls   = writ.Errorf(writ.CodeScriptLimit, "a run may make %d calls", MaxCalls)
 	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all", MaxJournal)
@@ -118,24 +115,6 @@ func (p *Program) bind(run *pass) *tengo.Bytecode {
 	files := *p.files
 	return &tengo.Bytecode{FileSet: &files, MainFunction: p.main, Constants: constants}
 }
-
-// burn takes fuel.
-func (p *pass) burn(n int64) error {
-	if p.fuel -= 1 + n; p.fuel < 0 {
-		return errFuel
-	}
-	return nil
-}
-
-// About how many bytes values take in memory.
-const (
-	sizeObject = 16  // a place for a value in a list; a number is as much again
-	sizeMap    = 350 // a map with up to 8 keys
-	sizeKey    = 64  // each key of a bigger map
-)
-
-// keep takes fuel for memory that may stay in use.
-func (p *pass) keep(bytes int) error { return p.burn(int64(bytes) / 6) }
 
 // entry returns the journaled call of a seq, nil if there is none.
 func (p *pass) entry(seq int) *Entry {

@@ -52,6 +52,19 @@ func (h *handle) kind() writ.ResourceKind {
 	return h.op.Kind
 }
 
+// refKey is the only key of a handle among values that travel.
+const refKey = "ref"
+
+// form is the handle among values that travel.
+func (h *handle) form() map[string]any { return map[string]any{refKey: int64(h.seq)} }
+
+// RefOf reads a handle among values that travel, {"ref": seq}.
+func RefOf(v any) (seq int, ok bool) {
+	m, _ := v.(map[string]any)
+	n, ok := m[refKey].(int64)
+	return int(n), ok && len(m) == 1
+}
+
 // isHandle tells the catalogue what is a handle among values.
 func isHandle(v any) (writ.ResourceKind, bool) {
 	h, ok := v.(*handle)

@@ -176,7 +176,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 			return nil, writ.Errorf(writ.CodeInternal, "a %T is not a handle", v)
 		}
 		after[h.seq] = true
-		return map[string]any{"ref": int64(h.seq)}, nil
+		return h.form(), nil
 	})
 	if err != nil {
 		return nil, err

@@ -55,6 +55,9 @@ type Horizon struct {
 // knownAfter is the only key of a map that stands for an unknown value. No field of an operation can have this name.
 const knownAfter = "(known after)"
 
+// knownAtSubmission is how people are shown a value that is known as soon as the run exists.
+const knownAtSubmission = "(known at submission)"
+
 // KnownAfter reports whether v stands for a value that is not known yet, and after which calls it is; after none, if it is known as
 // soon as the run exists.
 func KnownAfter(v any) (seqs []int, unknown bool) {
@@ -101,8 +104,8 @@ func (p *Plan) describe(v any) string {
 		}
 		return "[" + strings.Join(texts, ", ") + "]"
 	case map[string]any:
-		if seq, ok := v["ref"].(int64); ok && len(v) == 1 {
-			return "<" + label(p.Calls, int(seq)) + ">"
+		if seq, ok := RefOf(v); ok {
+			return "<" + label(p.Calls, seq) + ">"
 		}
 		if secret, ok := catalog.SecretOf(v); ok {
 			return secret.String()
@@ -120,7 +123,7 @@ func (p *Plan) describe(v any) string {
 // knownAfterText is how people are shown a value that is known after some calls.
 func knownAfterText(calls []PlannedCall, seqs []int) string {
 	if len(seqs) == 0 {
-		return "(known at submission)"
+		return knownAtSubmission
 	}
 	return "(known after " + names(calls, seqs) + ")"
 }
@@ -151,4 +154,13 @@ func label(calls []PlannedCall, seq int) string {
 		}
 	}
 	return c.Operation + " " + strconv.Itoa(seq)
+}
+
+// Proposed returns the calls of the plan as a datacenter is asked about them.
+func (p *Plan) Proposed() []writ.ProposedCall {
+	calls := make([]writ.ProposedCall, len(p.Calls))
+	for i, c := range p.Calls {
+		calls[i] = writ.ProposedCall{Operation: c.Operation, Name: c.Name, Args: c.Args, Options: c.Options, After: c.After, Waits: c.Waits}
+	}
+	return calls
 }

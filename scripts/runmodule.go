@@ -3,11 +3,8 @@ package scripts
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/d5/tengo/v2"
 
@@ -99,35 +96,6 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return tengo.UndefinedValue, nil
 }
 
-// shown makes a line of a text that a script chose: valid UTF-8, not too long, and nothing in it that a terminal would act on.
-func shown(text string) string {
-	start := clipped(text)
-	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
-	if len(start) < len(text) || len(clean) > MaxLogLine { // what is shown instead is longer
-		return clipped(clean) + cutOff
-	}
-	return clean
-}
-
-// cutOff ends a text whose rest was cut off.
-const cutOff = " …"
-
-// clipped returns the first MaxLogLine bytes of a text.
-func clipped(text string) string {
-	if len(text) <= MaxLogLine {
-		return text
-	}
-	return strings.ToValidUTF8(text[:MaxLogLine], "")
-}
-
-// visible replaces what a terminal would act on.
-func visible(r rune) rune {
-	if unicode.IsControl(r) && r != '\t' {
-		return utf8.RuneError
-	}
-	return r
-}
-
 // runOutput adds to what the run hands out; a key that is there gets the new value.
 func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 	m, ok := pairsOf(args[0])
@@ -163,47 +131,4 @@ func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, err
 	}
 	return nil, writ.Errorf(writ.CodeScriptFailed, "%s", why)
-}
-
-// record is a map that cannot be changed and refuses to be asked for what it does not have.
-type record struct {
-	tengo.ObjectImpl
-	what   string // "parameter"
-	of     string // what has the fields, for the error; nothing is said of it if empty
-	fields map[string]tengo.Object
-}
-
-func (r *record) TypeName() string { return "immutable-map" }
-
-// String is what nothing calls: text prints records as the maps they are.
-func (r *record) String() string   { return "<" + r.what + "s>" }
-func (r *record) IsFalsy() bool    { return len(r.fields) == 0 }
-func (r *record) CanIterate() bool { return true }
-
-func (r *record) Iterate() tengo.Iterator {
-	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))} // of a few: parameters are declared
-}
-
-// IndexGet returns a field.
-func (r *record) IndexGet(index tengo.Object) (tengo.Object, error) {
-	o, err := r.field(index)
-	return o, throw(err)
-}
-
-func (r *record) field(index tengo.Object) (tengo.Object, error) {
-	key, ok := index.(*tengo.String)
-	if !ok {
-		return nil, tengo.ErrInvalidIndexType
-	}
-	if v, ok := r.fields[key.Value]; ok {
-		return v, nil
-	}
-	err := fmt.Errorf("there is no %s %q", r.what, key.Value)
-	if r.of != "" {
-		err = fmt.Errorf("%s has no %s %q", r.of, r.what, key.Value)
-	}
-	if closest := catalog.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
-		err = fmt.Errorf("%w; did you mean %q?", err, closest)
-	}
-	return nil, err
 }

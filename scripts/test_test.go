@@ -132,7 +132,7 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 		{`t.equal(t.resources()[0].values.size_gib, 2); t.equal(len(t.resources()), 1)`, "pass"},
 
 		{`p := t.plan("web.tengo"); t.equal([p.steps, p.complete, p.horizon, p.code], [["herodb.create store", "machine.create m"], false, "web.tengo:5:2: the condition depends on it", undefined])
-			t.equal(t.call(p, "machine.create m").args, {env: {DB: "(known after herodb.create store)"}, disks: ["<herodb store>"]}); t.equal(p.output.id, "(known when it runs)")`, "pass"},
+			t.equal(t.call(p, "machine.create m").args, {env: {DB: "(known after herodb.create store)"}, disks: ["<herodb store>"]}); t.equal(p.output.id, "(known at submission)")`, "pass"},
 		{`f := {fail: {"node.ping": {}}}; t.plan("web.tengo", f)`, "fail\n! 1:55: t.plan: a plan is made before any call, so none can fail or have a result"},
 
 		// What ends a test without its will.

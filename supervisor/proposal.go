@@ -73,7 +73,7 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 	args, _ := marked(p.Args).(map[string]any)
 	args = op.Args.NameSecrets(args)
 	isHandle := func(v any) (writ.ResourceKind, bool) {
-		n, ok := refIn(v)
+		n, ok := scripts.RefOf(v)
 		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {
 			return "", false
 		}
@@ -167,13 +167,6 @@ func hides(v any) bool {
 		}
 	}
 	return false
-}
-
-// refIn reads a handle of a plan.
-func refIn(v any) (seq int, ok bool) {
-	m, _ := v.(map[string]any)
-	n, ok := m["ref"].(int64)
-	return int(n), ok && len(m) == 1
 }
 
 // proposalRun is a run as it would be, without an id.

@@ -12,6 +12,7 @@ import (
 	"writ/internal/cbor"
 	"writ/runner/queue"
 	"writ/sal/catalog"
+	"writ/scripts"
 	"writ/supervisor/journal"
 )
 
@@ -176,11 +177,10 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 
-// ref turns a handle of a script, {"ref": seq}, into the resource that the call made or found.
+// ref turns a handle of a script into the resource that the call made or found.
 func (t *turn) ref(handle any) (any, error) {
-	m, _ := handle.(map[string]any)
-	seq, ok := m["ref"].(int64)
-	c := t.call(int(seq))
+	seq, ok := scripts.RefOf(handle)
+	c := t.call(seq)
 	if !ok || c == nil {
 		return nil, fmt.Errorf("%v is no handle of this run", handle)
 	}

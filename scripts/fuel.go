@@ -1,0 +1,51 @@
+package scripts
+
+import (
+	"reflect"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+)
+
+var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
+	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
+
+// burn takes fuel.
+func (p *pass) burn(n int64) error {
+	if p.fuel -= 1 + n; p.fuel < 0 {
+		return errFuel
+	}
+	return nil
+}
+
+// About how many bytes values take in memory.
+const (
+	sizeObject = 16  // a place for a value in a list; a number is as much again
+	sizeMap    = 350 // a map with up to 8 keys
+	sizeKey    = 64  // each key of a bigger map
+)
+
+// keep takes fuel for memory that may stay in use.
+func (p *pass) keep(bytes int) error { return p.burn(int64(bytes) / 6) }
+
+// weigh takes fuel for reading a text, a unit for so many bytes of it.
+func (p *pass) weigh(o tengo.Object, bytes int) error {
+	switch o := o.(type) {
+	case *tengo.String:
+		return p.burn(int64(len(o.Value) / bytes))
+	case *tengo.Bytes:
+		return p.burn(int64(len(o.Value) / bytes))
+	default:
+		return nil
+	}
+}
+
+// runes takes fuel for the characters of a text, which Tengo keeps from the first time that one of them is asked for.
+func (p *pass) runes(o tengo.Object) error {
+	s, ok := o.(*tengo.String)
+	if !ok || !reflect.ValueOf(s).Elem().FieldByName("runeStr").IsNil() {
+		return nil
+	}
+	return p.keep(4 * len(s.Value))
+}

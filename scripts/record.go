@@ -1,0 +1,54 @@
+package scripts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/d5/tengo/v2"
+
+	"writ/sal/catalog"
+)
+
+// record is a map that cannot be changed and refuses to be asked for what it does not have.
+type record struct {
+	tengo.ObjectImpl
+	what   string // "parameter"
+	of     string // what has the fields, for the error; nothing is said of it if empty
+	fields map[string]tengo.Object
+}
+
+func (r *record) TypeName() string { return "immutable-map" }
+
+// String is what nothing calls: text prints records as the maps they are.
+func (r *record) String() string   { return "<" + r.what + "s>" }
+func (r *record) IsFalsy() bool    { return len(r.fields) == 0 }
+func (r *record) CanIterate() bool { return true }
+
+func (r *record) Iterate() tengo.Iterator {
+	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))} // of a few: parameters are declared
+}
+
+// IndexGet returns a field.
+func (r *record) IndexGet(index tengo.Object) (tengo.Object, error) {
+	o, err := r.field(index)
+	return o, throw(err)
+}
+
+func (r *record) field(index tengo.Object) (tengo.Object, error) {
+	key, ok := index.(*tengo.String)
+	if !ok {
+		return nil, tengo.ErrInvalidIndexType
+	}
+	if v, ok := r.fields[key.Value]; ok {
+		return v, nil
+	}
+	err := fmt.Errorf("there is no %s %q", r.what, key.Value)
+	if r.of != "" {
+		err = fmt.Errorf("%s has no %s %q", r.of, r.what, key.Value)
+	}
+	if closest := catalog.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
+		err = fmt.Errorf("%w; did you mean %q?", err, closest)
+	}
+	return nil, err
+}
