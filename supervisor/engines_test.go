@@ -1,7 +1,6 @@
 package supervisor_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ func TestASupervisorDoesNotStartWithRunsOfAnEngineThatItDoesNotHave(t *testing.T
 	}
 	s.halt()
 	needs := func(engine string) error {
-		j, err := journal.Open(t.Context(), filepath.Join(s.dir, "journal.db"))
+		j, err := journal.Open(t.Context(), s.place)
 		if err != nil {
 			t.Fatal(err)
 		}

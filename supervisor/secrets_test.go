@@ -331,7 +331,7 @@ func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
 		s.halt()
-		j, err := journal.Open(t.Context(), filepath.Join(s.dir, "journal.db"))
+		j, err := journal.Open(t.Context(), s.place)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,6 +32,7 @@ import (
 type site struct {
 	t       testing.TB
 	dir     string
+	place   string // of its journal
 	person  identity.Signer
 	key     ed25519.PrivateKey
 	roster  *identity.Roster
@@ -88,7 +89,13 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), evaluator: inProcess{}}
+	return newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"))
+}
+
+// newSiteAt is newSite with its journal at a place.
+func newSiteAt(t testing.TB, place string) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), place: place, key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), evaluator: inProcess{}}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.adopt(&identity.Roster{
 		Cluster: identity.ClusterOf(s.person.PublicKey()), Version: 1, Created: now, Expires: now.Add(identity.RosterValidity),
@@ -128,7 +135,7 @@ func (s *site) adopt(r *identity.Roster) {
 func (s *site) start() {
 	s.t.Helper()
 	var err error
-	if s.journal, err = journal.Open(s.t.Context(), filepath.Join(s.dir, "journal.db")); err != nil {
+	if s.journal, err = journal.Open(s.t.Context(), s.place); err != nil {
 		s.t.Fatal(err)
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{

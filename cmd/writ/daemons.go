@@ -69,7 +69,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 }
 
 func (a *app) coordCommand() *cobra.Command {
-	var data, listen, publicURL string
+	var data, ledger, listen, publicURL string
 	var rosters, coordinators []string
 	var insecure bool
 	c := a.daemonCommand(&cobra.Command{
@@ -89,19 +89,20 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 			return err
 		}
 		coordinator := &daemon.Coord{
-			Data: data, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
+			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
 			InsecureListen: insecure, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
 	f := c.Flags()
 	dataFlag(c, &data)
+	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.BoolVar(&insecure, "insecure-listen", false, "listen where others can read everything: reading needs no login yet")
-	fromEnvironment(f, "listen", "public-url")
+	fromEnvironment(f, "ledger", "listen", "public-url")
 	return c
 }
 
@@ -138,10 +139,11 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	f.StringVar(&s.Redis, "redis", "", "address of the datacenter's Redis")
+	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
-	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis", "listen")
+	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis", "journal", "listen")
 	return c
 }
 

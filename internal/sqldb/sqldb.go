@@ -1,5 +1,5 @@
-// Package sqldb opens, migrates and transacts on the SQL stores of the house: SQLite files (or ":memory:"). Texts of queries are
-// dialect-neutral ($1 placeholders, ON CONFLICT, RETURNING), so that PostgreSQL can stand behind the same stores. It knows nothing of
+// Package sqldb opens, migrates and transacts on the SQL stores of the house: SQLite files (or ":memory:") and PostgreSQL databases.
+// Texts of queries are dialect-neutral ($1 placeholders, ON CONFLICT, RETURNING); the few that are not are in here. It knows nothing of
 // what is stored. Writes of many callers share commits: see DB.Write.
 package sqldb
 
@@ -9,18 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"writ"
 )
@@ -40,11 +36,13 @@ type Tx struct {
 	*sql.Tx
 	Now      time.Time
 	prepared *prepared
+	server   *postgres // nil on SQLite
 }
 
 // DB is an open store with one writer. Close it.
 type DB struct {
 	sql      *sql.DB
+	server   *postgres // nil on SQLite
 	prepared *prepared
 	changes  chan *change
 	stop     chan struct{} // closed to end the writer
@@ -69,52 +67,25 @@ const (
 // begin reports whether the writer may run the change. It may do so again when the group failed.
 func (c *change) begin() bool { return c.fate.CompareAndSwap(waiting, begun) || c.fate.Load() == begun }
 
-// Open opens the store at path (":memory:" for one that ends with the process) and brings its schema up to date with the *.sql
-// files of migrations. A schema that is newer than the program is refused.
+// Open opens the store at path and brings its schema up to date with the *.sql files of migrations. path is a file for SQLite, or
+// ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may share. A schema
+// that is newer than the program is refused.
 func Open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
-	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
-		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
-	if path == ":memory:" {
-		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
-	} else if err := reserve(path); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, storeError(err))
+	db := &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
+	open := db.openSQLite
+	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
+		open = db.openPostgres
 	}
-	pool, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+	if err := open(ctx, path, migrations); err != nil {
+		return nil, err
 	}
-	if path == ":memory:" {
-		pool.SetMaxOpenConns(1) // a shared cache locks whole tables; one connection never waits for itself
-		pool.SetConnMaxLifetime(0)
-		pool.SetMaxIdleConns(1)
-	} else {
-		pool.SetMaxIdleConns(idleConnections)
-	}
-	if err := migrate(ctx, pool, migrations); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("bring %s up to date: %w", path, storeError(err))
-	}
-	kept := &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
-	if path == ":memory:" {
-		kept = nil // preparing needs a second connection
-	}
-	db := &DB{sql: pool, prepared: kept, changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
 	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
 	return db, nil
 }
 
-// reserve makes the file so that its owner alone reads it, before SQLite would make it readable to all. The files that SQLite puts
-// beside it take its mode.
-func reserve(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
-	provider, err := goose.NewProvider(goose.DialectSQLite3, pool, migrations)
+// upgrade applies the migrations that the store lacks.
+func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS) error {
+	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {
 		return err
 	}
@@ -124,7 +95,7 @@ func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
 	}
 	if have > newest {
 		return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program knows %d", have, newest).
-			WithHint("use a newer writ for this data directory")
+			WithHint("use a newer writ for this store")
 	}
 	_, err = provider.Up(ctx)
 	return err
@@ -135,7 +106,10 @@ func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
 func (db *DB) Close() error {
 	db.closing.Do(func() { close(db.stop) })
 	<-db.stopped
-	return db.sql.Close()
+	if db.server == nil {
+		return db.sql.Close()
+	}
+	return errors.Join(db.server.close(), db.sql.Close())
 }
 
 // Query runs a reading statement; the caller closes the rows.
@@ -145,18 +119,28 @@ func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, 
 }
 
 // QueryRow runs a reading statement for one row.
-func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	return db.sql.QueryRowContext(ctx, query, args...)
+func (db *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
+	return Row{db.sql.QueryRowContext(ctx, query, args...)}
 }
+
+// Row is the answer to QueryRow.
+type Row struct{ row *sql.Row }
+
+// Scan is that of sql.Row.
+func (r Row) Scan(into ...any) error { return storeError(r.row.Scan(into...)) }
 
 // Read runs do in a transaction that sees one moment of the store and changes nothing.
 func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
-	tx, err := db.sql.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	options := &sql.TxOptions{ReadOnly: true}
+	if db.server != nil {
+		options.Isolation = sql.LevelRepeatableRead // SQLite has no other
+	}
+	tx, err := db.sql.BeginTx(ctx, options)
 	if err != nil {
 		return storeError(err)
 	}
 	defer tx.Rollback()
-	return storeError(do(&Tx{Tx: tx, Now: now(), prepared: db.prepared}))
+	return storeError(do(&Tx{Tx: tx, Now: now(), prepared: db.prepared, server: db.server}))
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
@@ -230,20 +214,21 @@ func (db *DB) writeLoop() {
 	}
 }
 
+// maxConflicts is how often a change is tried again that PostgreSQL undid in favour of another transaction.
+const maxConflicts = 5
+
 // commit writes a group, and each of its changes alone if the group fails as a whole. A transaction that cannot even begin says
 // nothing about the changes, so none of them is tried again.
 func (db *DB) commit(group []*change) {
-	tx, err := db.sql.BeginTx(context.Background(), nil)
-	var errs []error
-	if err == nil {
-		errs, err = transact(&Tx{Tx: tx, Now: now(), prepared: db.prepared}, group)
-		tx.Rollback()
-	}
-	if err != nil && tx != nil && len(group) > 1 {
+	errs, begun, err := db.attempt(group)
+	if err != nil && begun && len(group) > 1 {
 		for _, c := range group {
 			db.commit([]*change{c})
 		}
 		return
+	}
+	for again := 0; again < maxConflicts && isConflict(err); again++ {
+		errs, _, err = db.attempt(group)
 	}
 	for i, c := range group {
 		if err != nil {
@@ -254,8 +239,25 @@ func (db *DB) commit(group []*change) {
 	}
 }
 
+// attempt writes a group in one transaction. It returns the error of each change, or the one that undid all of them and whether the
+// transaction had begun.
+func (db *DB) attempt(group []*change) (errs []error, begun bool, err error) {
+	if db.server != nil {
+		return db.server.attempt(group, db.stop)
+	}
+	tx, err := db.sql.BeginTx(context.Background(), nil)
+	if err != nil {
+		return nil, false, err
+	}
+	defer tx.Rollback()
+	if errs, err = transact(&Tx{Tx: tx, Now: now(), prepared: db.prepared}, group); err != nil {
+		return nil, true, err
+	}
+	return errs, true, tx.Commit()
+}
+
 // transact runs the changes of a group in one transaction, each behind a savepoint of its own. It returns the error of each change,
-// or the error that made the whole transaction fail. The caller rolls back.
+// or the error that made the whole transaction fail. The caller commits or rolls back.
 func transact(tx *Tx, group []*change) ([]error, error) {
 	errs := make([]error, len(group))
 	for i, c := range group {
@@ -282,7 +284,7 @@ func transact(tx *Tx, group []*change) ([]error, error) {
 			return nil, err
 		}
 	}
-	return errs, tx.Commit()
+	return errs, nil
 }
 
 func run(c *change, tx *Tx) (err error) {
@@ -299,32 +301,23 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // storeError turns errors that mean "not now" into STORE_UNAVAILABLE and leaves others as they are.
 func storeError(err error) error {
-	if _, ok := errors.AsType[*writ.Error](err); !ok && isUnavailable(err) {
-		return &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Hint: "free disk space, or make it writable; writ goes on by itself", Err: err}
+	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok || !isUnavailable(err) {
+		return err
 	}
-	return err
+	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
+	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
+		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
+	}
+	e.Message = "PostgreSQL does not answer, or cannot write"
+	return e.WithHint("see that it runs and has room; writ goes on by itself")
 }
 
 func isUnavailable(err error) bool {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) {
-		return true // from reserve
-	}
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return true
-	}
-	return false
+	return isFileError(err) || sqliteUnavailable(err) || postgresUnavailable(err)
 }
 
 // IsDuplicate reports whether err says that a unique key exists already.
-func IsDuplicate(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
-}
+func IsDuplicate(err error) bool { return sqliteDuplicate(err) || postgresDuplicate(err) }
 
 // Micros is how stores keep a time: unix microseconds, 0 for the zero time.
 func Micros(t time.Time) int64 {

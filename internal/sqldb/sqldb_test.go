@@ -20,13 +20,23 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(writerVar); path != "" {
 		writeUntilKilled(path)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { server.Stop(); os.Exit(code) }))
+}
+
+// server is the PostgreSQL of all tests but those that kill one.
+var server testenv.SharedPostgres
+
+// engines runs a test on a file, in memory and on PostgreSQL.
+func engines(t *testing.T, test func(t *testing.T, path string)) {
+	stores(t, test)
+	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
 }
 
 // schema has one table, so that every test can say what it means in a line.
@@ -56,6 +66,12 @@ func open(t *testing.T, path string) *DB {
 func stores(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "things.db")) })
 	t.Run("memory", func(t *testing.T) { test(t, ":memory:") })
+}
+
+// kept runs a test on stores that can be opened again.
+func kept(t *testing.T, test func(t *testing.T, path string)) {
+	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "things.db")) })
+	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
 }
 
 func insert(name string) func(*Tx) error {
@@ -105,7 +121,7 @@ func group(t *testing.T, db *DB, changes ...func(*Tx) error) []error {
 }
 
 func TestWaitingWritesShareOneCommit(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
+	engines(t, func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			db := open(t, path)
 			var changes []func(*Tx) error
@@ -125,7 +141,7 @@ func TestWaitingWritesShareOneCommit(t *testing.T) {
 }
 
 func TestFailedChangeUndoesOnlyItself(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
+	engines(t, func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			db := open(t, path)
 			refused := errors.New("refused")
@@ -158,7 +174,7 @@ func TestFailedChangeUndoesOnlyItself(t *testing.T) {
 // SQLite rolls the whole transaction back when it interrupts a writing statement: the others of the group must be done again. The
 // group is made by hand, because a bubble's clock stands still while a statement runs.
 func TestInterruptedStatementUndoesOnlyItself(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
+	engines(t, func(t *testing.T, path string) {
 		db := open(t, path)
 		endless := func(tx *Tx) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -289,8 +305,10 @@ func TestCloseAnswersEveryWrite(t *testing.T) {
 	})
 }
 
-func TestReadSeesOneMoment(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "things.db"))
+func TestReadSeesOneMoment(t *testing.T) { kept(t, readSeesOneMoment) }
+
+func readSeesOneMoment(t *testing.T, path string) {
+	db := open(t, path)
 	count := func(tx *Tx) (n int) {
 		if err := tx.QueryRow("SELECT count(*) FROM things").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -316,7 +334,7 @@ func TestReadSeesOneMoment(t *testing.T) {
 }
 
 func TestReadChangesNothing(t *testing.T) {
-	stores(t, func(t *testing.T, path string) {
+	engines(t, func(t *testing.T, path string) {
 		db := open(t, path)
 		_ = db.Read(t.Context(), insert("sneaked in"))
 		if got := names(t, db); len(got) != 0 {
@@ -362,8 +380,9 @@ func TestStoresInMemoryAreSeparate(t *testing.T) {
 	}
 }
 
-func TestNewerSchemaIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "things.db")
+func TestNewerSchemaIsRefused(t *testing.T) { kept(t, newerSchemaIsRefused) }
+
+func newerSchemaIsRefused(t *testing.T, path string) {
 	newer := fstest.MapFS{"0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n")}}
 	for name, file := range schema {
 		newer[name] = file
@@ -386,7 +405,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 }
 
 func TestBrokenMigrationLeavesTheStoreAsItWas(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "things.db")
+	kept(t, brokenMigrationLeavesTheStoreAsItWas)
+}
+
+func brokenMigrationLeavesTheStoreAsItWas(t *testing.T, path string) {
 	db := open(t, path)
 	if err := errors.Join(db.Write(t.Context(), insert("a")), db.Close()); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 type Tool struct {
 	Name    string   // what tests ask for
 	Other   []string // further names of the same program
+	Dirs    string   // pattern of the directories where it is if it is not on PATH, "" if it always is
 	Package string   // the Debian package that has it, "" if none does
 	Missing string   // why no package has it
 }
@@ -25,6 +27,7 @@ type Tool struct {
 var Tools = []Tool{
 	{Name: "redis-server", Package: "redis-server"},
 	{Name: "ssh-keygen", Package: "openssh-client"},
+	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
 	{Name: "curl", Package: "curl"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
 	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},
@@ -74,6 +77,9 @@ func look(name string, require bool) (path string, v verdict, text string) {
 		if path, err := exec.LookPath(n); err == nil {
 			return path, found, ""
 		}
+	}
+	if there, _ := filepath.Glob(filepath.Join(tool.Dirs, tool.Name)); tool.Dirs != "" && len(there) > 0 {
+		return there[len(there)-1], found, ""
 	}
 	if tool.Package == "" {
 		return "", skip, fmt.Sprintf("%s is not on PATH and no package has it: %s", name, tool.Missing)

@@ -117,3 +117,17 @@ func say(t *testing.T, r *RedisServer, command, want string) {
 		t.Fatalf("%s = %q, %v, want %q", command, got, err, want)
 	}
 }
+
+func TestPostgresComesBackWhenKilled(t *testing.T) {
+	p := Postgres(t)
+	p.Store()
+	for range 2 {
+		p.Kill()
+		if c, err := net.Dial("tcp", p.Addr); err == nil {
+			c.Close()
+			t.Fatal("it answers after Kill")
+		}
+		p.Start()
+		p.Store()
+	}
+}

@@ -18,7 +18,7 @@ func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, jou
 
 const lastEventQuery = `SELECT seq FROM journals WHERE datacenter = $1 AND journal = $2`
 
-func lastEvent(row *sql.Row) (seq int64, err error) {
+func lastEvent(row scanner) (seq int64, err error) {
 	if err = row.Scan(&seq); errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

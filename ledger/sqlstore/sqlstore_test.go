@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/ledgertest"
 	"writ/ledger/sqlstore"
@@ -32,6 +33,11 @@ func TestLedgerInFile(t *testing.T) {
 		}
 		return open(t, filepath.Join(dir, "ledger.db"))
 	})
+}
+
+func TestLedgerOnPostgreSQL(t *testing.T) {
+	server := testenv.Postgres(t)
+	ledgertest.Run(t, func(t testing.TB) ledger.Ledger { return open(t, server.Store()) })
 }
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -152,7 +152,7 @@ func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 
 const selectEntry = "SELECT incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2 AND try = $3"
 
-func scanEntry(row *sql.Row) (*Entry, error) {
+func scanEntry(row interface{ Scan(into ...any) error }) (*Entry, error) {
 	var e Entry
 	var started int64
 	var encoded []byte

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,8 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/supervisor/journal"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	server.Stop()
+	os.Exit(code)
+}
+
+// server is the PostgreSQL of all tests.
+var server testenv.SharedPostgres
 
 func open(t *testing.T, path string) *journal.Journal {
 	t.Helper()
@@ -21,6 +32,12 @@ func open(t *testing.T, path string) *journal.Journal {
 	}
 	t.Cleanup(func() { j.Close() })
 	return j
+}
+
+// stores runs a test on a journal in a file and on one on PostgreSQL. path is where to open it, any number of times.
+func stores(t *testing.T, test func(t *testing.T, path string)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "journal.db")) })
+	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
 }
 
 func write(t *testing.T, j *journal.Journal, do func(tx *journal.Tx) error) {
@@ -54,58 +71,61 @@ func aCall(run writ.RunID, seq int) *journal.Call {
 }
 
 func TestRecordsComeBackAsTheyWereKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal.db")
-	j, err := journal.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, call := aRun("one"), aCall(aRun("one").ID, 1)
-	write(t, j, func(tx *journal.Tx) error {
-		if added, err := tx.AddRun(run, 1, []byte("signed")); err != nil || !added {
-			t.Errorf("AddRun = %v, %v", added, err)
+	stores(t, func(t *testing.T, path string) {
+		j, err := journal.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return tx.PutCall(call)
-	})
-	id := j.ID()
-	j.Close()
+		run, call := aRun("one"), aCall(aRun("one").ID, 1)
+		write(t, j, func(tx *journal.Tx) error {
+			if added, err := tx.AddRun(run, 1, []byte("signed")); err != nil || !added {
+				t.Errorf("AddRun = %v, %v", added, err)
+			}
+			return tx.PutCall(call)
+		})
+		id := j.ID()
+		j.Close()
 
-	j = open(t, path)
-	if j.ID() != id {
-		t.Errorf("journal id changed from %s to %s", id, j.ID())
-	}
-	err = j.Read(t.Context(), func(tx *journal.Tx) error {
-		gotRun, err := tx.Run(run.ID)
+		j = open(t, path)
+		if j.ID() != id {
+			t.Errorf("journal id changed from %s to %s", id, j.ID())
+		}
+		err = j.Read(t.Context(), func(tx *journal.Tx) error {
+			gotRun, err := tx.Run(run.ID)
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(run, gotRun, cmpopts.IgnoreUnexported(journal.Run{})); diff != "" {
+				t.Errorf("run (-want +got):\n%s", diff)
+			}
+			calls, err := tx.Calls(run.ID)
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff([]*journal.Call{call}, calls, cmpopts.IgnoreUnexported(journal.Call{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			return nil
+		})
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(run, gotRun, cmpopts.IgnoreUnexported(journal.Run{})); diff != "" {
-			t.Errorf("run (-want +got):\n%s", diff)
-		}
-		calls, err := tx.Calls(run.ID)
-		if err != nil {
-			return err
-		}
-		if diff := cmp.Diff([]*journal.Call{call}, calls, cmpopts.IgnoreUnexported(journal.Call{}), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestTheSamePayloadIsRecordedOnce(t *testing.T) {
-	j := open(t, ":memory:")
-	for i, want := range []bool{true, false} {
-		write(t, j, func(tx *journal.Tx) error {
-			added, err := tx.AddRun(aRun("one"), 1, []byte("signed"))
-			if added != want {
-				t.Errorf("AddRun number %d = %v, want %v", i+1, added, want)
-			}
-			return err
-		})
-	}
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		for i, want := range []bool{true, false} {
+			write(t, j, func(tx *journal.Tx) error {
+				added, err := tx.AddRun(aRun("one"), 1, []byte("signed"))
+				if added != want {
+					t.Errorf("AddRun number %d = %v, want %v", i+1, added, want)
+				}
+				return err
+			})
+		}
+	})
 }
 
 func TestIllegalMovesAreRefused(t *testing.T) {
@@ -120,103 +140,111 @@ func TestIllegalMovesAreRefused(t *testing.T) {
 }
 
 func TestOfTwoThatMoveTheSameRecordOneWins(t *testing.T) {
-	j := open(t, ":memory:")
-	id := aRun("one").ID
-	write(t, j, func(tx *journal.Tx) error {
-		if _, err := tx.AddRun(aRun("one"), 1, []byte("signed")); err != nil {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		id := aRun("one").ID
+		write(t, j, func(tx *journal.Tx) error {
+			if _, err := tx.AddRun(aRun("one"), 1, []byte("signed")); err != nil {
+				return err
+			}
+			return tx.PutCall(aCall(id, 1))
+		})
+		var run *journal.Run
+		var calls []*journal.Call
+		if err := j.Read(t.Context(), func(tx *journal.Tx) (err error) {
+			if run, err = tx.Run(id); err == nil {
+				calls, err = tx.Calls(id)
+			}
 			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
-		return tx.PutCall(aCall(id, 1))
+		run.Move(writ.RunRunning)
+		calls[0].Move(writ.CallQueued)
+		move := func(tx *journal.Tx) error {
+			if err := tx.PutRun(run); err != nil {
+				return err
+			}
+			return tx.PutCall(calls[0])
+		}
+		write(t, j, move)
+		if err := j.Write(t.Context(), move); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("the second move of the same run gave %v", err)
+		}
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.PutCall(aCall(id, 1)) }); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("a second call 1 gave %v", err)
+		}
 	})
-	var run *journal.Run
-	var calls []*journal.Call
-	if err := j.Read(t.Context(), func(tx *journal.Tx) (err error) {
-		if run, err = tx.Run(id); err == nil {
-			calls, err = tx.Calls(id)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	run.Move(writ.RunRunning)
-	calls[0].Move(writ.CallQueued)
-	move := func(tx *journal.Tx) error {
-		if err := tx.PutRun(run); err != nil {
-			return err
-		}
-		return tx.PutCall(calls[0])
-	}
-	write(t, j, move)
-	if err := j.Write(t.Context(), move); writ.CodeOf(err) != writ.CodeConflict {
-		t.Errorf("the second move of the same run gave %v", err)
-	}
-	if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.PutCall(aCall(id, 1)) }); writ.CodeOf(err) != writ.CodeConflict {
-		t.Errorf("a second call 1 gave %v", err)
-	}
 }
 
 func TestEventsAreNumberedWithoutGapsAndWakeReaders(t *testing.T) {
-	j := open(t, ":memory:")
-	got := make(chan []writ.Event)
-	go func() {
-		events, err := j.Events(t.Context(), 0, 10)
-		if err != nil {
-			t.Error(err)
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		got := make(chan []writ.Event)
+		go func() {
+			events, err := j.Events(t.Context(), 0, 10)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- events
+		}()
+		undone := j.Write(t.Context(), func(tx *journal.Tx) error {
+			tx.AddEvents(writ.Event{Node: &writ.Node{Name: "undone"}})
+			return writ.Errorf(writ.CodeConflict, "no")
+		})
+		if undone == nil {
+			t.Fatal("the error of a change was lost")
 		}
-		got <- events
-	}()
-	undone := j.Write(t.Context(), func(tx *journal.Tx) error {
-		tx.AddEvents(writ.Event{Node: &writ.Node{Name: "undone"}})
-		return writ.Errorf(writ.CodeConflict, "no")
+		write(t, j, func(tx *journal.Tx) error {
+			return tx.AddEvents(writ.Event{Node: &writ.Node{Name: "a"}}, writ.Event{Node: &writ.Node{Name: "b"}})
+		})
+		events := <-got
+		if len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 || events[0].Journal != j.ID() || events[1].Node.Name != "b" {
+			t.Errorf("events = %+v", events)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := j.Events(ctx, 2, 10); err == nil {
+			t.Error("Events returned nothing without an error")
+		}
 	})
-	if undone == nil {
-		t.Fatal("the error of a change was lost")
-	}
-	write(t, j, func(tx *journal.Tx) error {
-		return tx.AddEvents(writ.Event{Node: &writ.Node{Name: "a"}}, writ.Event{Node: &writ.Node{Name: "b"}})
-	})
-	events := <-got
-	if len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 || events[0].Journal != j.ID() || events[1].Node.Name != "b" {
-		t.Errorf("events = %+v", events)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := j.Events(ctx, 2, 10); err == nil {
-		t.Error("Events returned nothing without an error")
-	}
 }
 
 func TestATokenIsSpentOnce(t *testing.T) {
-	j := open(t, ":memory:")
-	write(t, j, func(tx *journal.Tx) error {
-		return tx.AddToken(journal.Token{ID: "t", Key: []byte("k"), Expires: time.Now().Add(time.Hour)})
-	})
-	for _, try := range []struct {
-		token string
-		want  bool
-	}{{"t", true}, {"t", false}, {"unknown", false}} {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
 		write(t, j, func(tx *journal.Tx) error {
-			spent, err := tx.SpendToken(try.token, "key")
-			if spent != try.want {
-				t.Errorf("SpendToken(%s) = %v, want %v", try.token, spent, try.want)
-			}
-			return err
+			return tx.AddToken(journal.Token{ID: "t", Key: []byte("k"), Expires: time.Now().Add(time.Hour)})
 		})
-	}
+		for _, try := range []struct {
+			token string
+			want  bool
+		}{{"t", true}, {"t", false}, {"unknown", false}} {
+			write(t, j, func(tx *journal.Tx) error {
+				spent, err := tx.SpendToken(try.token, "key")
+				if spent != try.want {
+					t.Errorf("SpendToken(%s) = %v, want %v", try.token, spent, try.want)
+				}
+				return err
+			})
+		}
+	})
 }
 
 func TestEpochsOnlyRise(t *testing.T) {
-	j := open(t, ":memory:")
-	now := time.Now()
-	first, err := j.BeginEpoch(t.Context(), now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := j.BeginEpoch(t.Context(), now.Add(-time.Hour)) // the clock went back
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first != now.UnixMilli() || second != first+1 {
-		t.Errorf("epochs %d, %d", first, second)
-	}
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		now := time.Now()
+		first, err := j.BeginEpoch(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := j.BeginEpoch(t.Context(), now.Add(-time.Hour)) // the clock went back
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first != now.UnixMilli() || second != first+1 {
+			t.Errorf("epochs %d, %d", first, second)
+		}
+	})
 }

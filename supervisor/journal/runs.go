@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -446,8 +447,9 @@ func (tx *Tx) ResultsDigest(run writ.RunID) (writ.Digest, error) {
 	return writ.DigestOf(all), rows.Err()
 }
 
-// AddLog keeps a line that the script wrote.
+// AddLog keeps a line that the script wrote. What is no text in it becomes U+FFFD: not every engine keeps all bytes.
 func (tx *Tx) AddLog(line writ.LogLine) error {
+	line.Text = strings.ReplaceAll(strings.ToValidUTF8(line.Text, "\uFFFD"), "\x00", "\uFFFD")
 	return tx.exec(`INSERT INTO logs (run, ordinal, text, time) VALUES ($1, $2, $3, $4)`,
 		string(line.Run), line.Ordinal, line.Text, sqldb.Micros(line.Time))
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"writ"
@@ -22,6 +21,7 @@ const coordLedger = "ledger.db"
 // Coord is a coordinator as a process.
 type Coord struct {
 	Data           string // directory of its ledger
+	Ledger         string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
 	Listener       net.Listener
 	PublicURL      string   // how supervisors and browsers reach it; the listener's address if ""
 	Coordinators   []string // others of the cluster
@@ -45,12 +45,12 @@ func (c *Coord) URL() string {
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
-	lock, err := lockStore(c.Data, coordLedger)
+	where, err := openPlace(c.Data, coordLedger, "ledger", c.Ledger)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	store, err := sqlstore.Open(ctx, filepath.Join(c.Data, coordLedger))
+	defer where.lock.Close()
+	store, err := sqlstore.Open(ctx, where.path)
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
 	}

@@ -39,6 +39,7 @@ const askCoordinatorEvery = time.Second
 // Supervisor is a datacenter's supervisor as a process.
 type Supervisor struct {
 	Data         string
+	Journal      string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
 	Name         string // of the datacenter; needed only until the roster names its key
 	Coordinators []string
 	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
@@ -80,11 +81,11 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if s.InsecureListen {
 		s.Log.WarnContext(ctx, "NOTHING IS ENCRYPTED AT THE DOOR OF NODES: whoever listens in between can read scripts", "address", s.Listener.Addr().String())
 	}
-	lock, err := lockStore(s.Data, supervisorJournal)
+	where, err := openPlace(s.Data, supervisorJournal, "journal", s.Journal)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer where.lock.Close()
 	key, err := SupervisorKey(s.Data)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	records, err := journal.Open(ctx, filepath.Join(s.Data, supervisorJournal))
+	records, err := journal.Open(ctx, where.path)
 	if err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}

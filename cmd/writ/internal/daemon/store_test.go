@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+func TestAPasswordIsNoPartOfAFlag(t *testing.T) {
+	for _, address := range []string{"postgres://writ:s3cret@db/writ", "postgres://writ@db/writ?password=s3cret", "mysql://db/writ", "journal.db"} {
+		_, err := openPlace(t.TempDir(), "journal.db", "journal", address)
+		if e := writ.AsError(err); e == nil || e.Code != writ.CodeUsage || e.Hint == "" || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("postgres://writ:s3cret@db/writ\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{"postgres://writ@db/writ": "postgres://writ@db/writ", "@" + file: "postgres://writ:s3cret@db/writ"} {
+		if p, err := openPlace(t.TempDir(), "journal.db", "journal", address); err != nil || p.path != want {
+			t.Errorf("%s: %q, %v", address, p.path, err)
+		}
+	}
+}
+
+func TestACoordinatorKeepsItsLedgerOnPostgreSQL(t *testing.T) {
+	address := testenv.Postgres(t).Store()
+	first := newCoord(t, t.TempDir(), "127.0.0.1:0")
+	second := newCoord(t, t.TempDir(), "127.0.0.1:0")
+	second.Rosters, second.Cluster = nil, first.Cluster // it finds them in the ledger
+	for _, c := range []*Coord{first, second} {
+		c.Ledger = address
+		p, _ := newProcesses(t.Context())
+		if err := p.start(t.Context(), "coordinator", c.Run); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}

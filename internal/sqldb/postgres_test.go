@@ -1,0 +1,291 @@
+package sqldb
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+func TestWhatPostgreSQLAnsweredSurvivesItsSIGKILL(t *testing.T) {
+	own := testenv.Postgres(t)
+	db := open(t, own.Store())
+	for range 3 {
+		var answered atomic.Int64
+		var lock sync.Mutex
+		told := map[string]error{}
+		enough := make(chan struct{})
+		var writers sync.WaitGroup
+		for w := range 8 {
+			writers.Go(func() {
+				for i := 0; ; i++ {
+					name := fmt.Sprintf("%s-%d-%d", own.Addr, w, i)
+					err := db.Write(t.Context(), insert(name))
+					lock.Lock()
+					told[name] = err
+					lock.Unlock()
+					if err != nil {
+						wantUnavailable(t, err)
+						return
+					}
+					if answered.Add(1) == 200 {
+						close(enough)
+					}
+				}
+			})
+		}
+		<-enough
+		own.Kill()
+		own.Start() // a commit whose answer was lost is looked for until it is found, or found to be missing
+		writers.Wait()
+		there := map[string]bool{}
+		for _, name := range names(t, again(t, db)) {
+			there[name] = true
+		}
+		for name, err := range told {
+			if there[name] != (err == nil) {
+				t.Errorf("%s: told %v, there %v", name, err, there[name])
+			}
+		}
+		if err := db.Write(t.Context(), func(tx *Tx) error { _, err := tx.Exec("DELETE FROM things"); return err }); err != nil {
+			t.Fatalf("the store does not go on by itself: %v", err)
+		}
+	}
+}
+
+// again makes sure that no connection to a server that is gone is left in the pool for readers: each may fail once.
+func again(t *testing.T, db *DB) *DB {
+	t.Helper()
+	for range maxReaders {
+		if rows, err := db.Query(t.Context(), "SELECT 1"); err == nil {
+			rows.Close()
+			return db
+		}
+	}
+	t.Fatal("reading does not go on by itself")
+	return nil
+}
+
+// cutter passes on what client and server say, until it sees a commit while it is armed.
+type cutter struct {
+	net.Listener
+	to    string
+	armed atomic.Bool
+	pass  bool // the commit still reaches the server
+}
+
+func (c *cutter) serve(wg *sync.WaitGroup) {
+	for {
+		client, err := c.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.to)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		wg.Go(func() { defer client.Close(); _, _ = io.Copy(client, server) })
+		wg.Go(func() {
+			defer server.Close()
+			defer client.Close()
+			part := make([]byte, 64<<10)
+			for {
+				n, err := client.Read(part)
+				if err != nil {
+					return
+				}
+				if bytes.Contains(part[:n], []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
+					client.Close() // no answer comes through any more
+					if c.pass {
+						_, _ = server.Write(part[:n])
+					}
+					return
+				}
+				if _, err := server.Write(part[:n]); err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestACommitWhoseAnswerIsLostIsNotUnknown(t *testing.T) {
+	own := testenv.Postgres(t)
+	for _, pass := range []bool{true, false} {
+		t.Run(fmt.Sprintf("it reached the server: %v", pass), func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &cutter{Listener: listener, to: own.Addr, pass: pass}
+			var serving sync.WaitGroup
+			serving.Go(func() { c.serve(&serving) })
+			t.Cleanup(func() { listener.Close(); serving.Wait() })
+			db := open(t, strings.Replace(own.Store(), own.Addr, listener.Addr().String(), 1))
+			if err := db.Write(t.Context(), insert("before")); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"before", "cut"}
+			c.armed.Store(true)
+			err = db.Write(t.Context(), insert("cut"))
+			if !pass {
+				wantUnavailable(t, err)
+				want = []string{"before"}
+			} else if err != nil {
+				t.Errorf("a change that took place: %v", err)
+			}
+			if diff := cmp.Diff(want, names(t, db)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Of several processes one writes at a time: what a change has read is still true when it writes.
+func TestWritersOfOneDatabaseTakeTurns(t *testing.T) {
+	path := server.Store(t)
+	count := func(tx *Tx) error {
+		var n int
+		if err := tx.QueryRow("SELECT COUNT(*) FROM things").Scan(&n); err != nil {
+			return err
+		}
+		return insert(fmt.Sprintf("%04d", n))(tx) // a duplicate, if somebody else counted the same
+	}
+	var writers sync.WaitGroup
+	for range 4 {
+		db := open(t, path)
+		writers.Go(func() {
+			for range 50 {
+				if err := db.Write(t.Context(), count); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if got := len(names(t, open(t, path))); got != 200 {
+		t.Errorf("%d rows, want 200", got)
+	}
+}
+
+func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
+	path := server.Store(t)
+	var openers sync.WaitGroup
+	for range 4 {
+		openers.Go(func() {
+			db, err := Open(t.Context(), path, schema)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			db.Close()
+		})
+	}
+	openers.Wait()
+}
+
+func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
+	own := testenv.Postgres(t)
+	dir := own.Folder("small")
+	mountSmallDisk(t, dir, "size=1m")
+	own.Folder("small") // the server owns the disk too
+	defer own.Kill()    // or it would keep files of the small disk open
+	own.SQL("CREATE TABLESPACE small LOCATION '" + dir + "'")
+	fullThenRoom(t, open(t, own.Store()+"&default_tablespace=small"), func() {
+		if err := syscall.Mount("writ-test", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestReadOnlyPostgreSQLRefusesAndGoesOn(t *testing.T) {
+	own := testenv.Postgres(t)
+	db := open(t, own.Store())
+	turn := func(how string) {
+		own.SQL("ALTER SYSTEM SET default_transaction_read_only = " + how)
+		own.SQL("SELECT pg_reload_conf()")
+		for own.SQL("SHOW default_transaction_read_only") != how {
+		}
+	}
+	turn("on")
+	wantUnavailable(t, db.Write(t.Context(), insert("a")))
+	if got := names(t, db); len(got) != 0 {
+		t.Errorf("reading gives %v", got)
+	}
+	turn("off")
+	if err := db.Write(t.Context(), insert("a")); err != nil {
+		t.Errorf("writable again: %v", err)
+	}
+}
+
+func TestPostgreSQLIsRefusedWithWhatToDo(t *testing.T) {
+	own := testenv.Postgres(t)
+	own.SQL("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+	used := own.Store()
+	open(t, used)
+	other := fstest.MapFS{"0001_others.sql": schema["0001_things.sql"]}
+	for _, tt := range []struct {
+		name, path string
+		files      fstest.MapFS
+		code       writ.Code
+		says       string
+	}{
+		{"no address", "postgres://writ:s3cret@host:port/x", schema, writ.CodeUsage, "address"},
+		{"no such database", own.URL("nowhere"), schema, writ.CodeUsage, "nowhere"},
+		{"another encoding", own.URL("latin"), schema, writ.CodeUsage, "LATIN1"},
+		{"another kind of store", used, other, writ.CodeConflict, "holds a things, not a others"},
+		{"nobody there", "postgres://writ:s3cret@127.0.0.1:1/x?sslmode=disable", schema, writ.CodeStoreUnavailable, "PostgreSQL"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db, err := Open(t.Context(), tt.path, tt.files)
+			if err == nil {
+				db.Close()
+				t.Fatal("it was opened")
+			}
+			e := writ.AsError(err)
+			if e.Code != tt.code || e.Hint == "" || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("got %v (%s, hint %q); want %s and %q", err, e.Code, e.Hint, tt.code, tt.says)
+			}
+		})
+	}
+}
+
+// A process that stops in the middle of a write does not keep the others from writing.
+func TestAWriterThatStopsIsPutOut(t *testing.T) {
+	own := testenv.Postgres(t)
+	path := own.Store()
+	stuck, other := open(t, path), open(t, path)
+	goOn, begun := make(chan struct{}), make(chan struct{})
+	late := make(chan error, 1)
+	var once sync.Once
+	go func() {
+		late <- stuck.Write(context.Background(), func(tx *Tx) error {
+			once.Do(func() { close(begun) })
+			<-goOn
+			return insert("late")(tx)
+		})
+	}()
+	<-begun
+	if err := other.Write(t.Context(), insert("other")); err != nil {
+		t.Errorf("behind a writer that stopped: %v", err)
+	}
+	close(goOn)
+	wantUnavailable(t, <-late)
+	if diff := cmp.Diff([]string{"other"}, names(t, other)); diff != "" {
+		t.Error(diff)
+	}
+}

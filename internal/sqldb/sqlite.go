@@ -1,0 +1,80 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"syscall"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"writ"
+)
+
+func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS) error {
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
+		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
+	if path == ":memory:" {
+		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
+	} else if err := reserve(path); err != nil {
+		return fmt.Errorf("open %s: %w", path, storeError(err))
+	}
+	pool, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	if path == ":memory:" {
+		pool.SetMaxOpenConns(1) // a shared cache locks whole tables; one connection never waits for itself
+		pool.SetConnMaxLifetime(0)
+		pool.SetMaxIdleConns(1)
+	} else {
+		pool.SetMaxIdleConns(idleConnections)
+	}
+	if err := upgrade(ctx, goose.DialectSQLite3, pool, migrations); err != nil {
+		pool.Close()
+		return fmt.Errorf("bring %s up to date: %w", path, storeError(err))
+	}
+	db.sql = pool
+	if path != ":memory:" { // preparing needs a second connection
+		db.prepared = &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
+	}
+	return nil
+}
+
+// reserve makes the file so that its owner alone reads it, before SQLite would make it readable to all. The files that SQLite puts
+// beside it take its mode.
+func reserve(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// isFileError recognises what reserve says when a file cannot be written now.
+func isFileError(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
+}
+
+func sqliteUnavailable(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return true
+	}
+	return false
+}
+
+func sqliteDuplicate(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}

@@ -1,0 +1,78 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"writ"
+)
+
+// postgresUnavailable recognises what PostgreSQL says, or the network instead of it, when a store cannot be used now. The codes are those
+// of appendix A of its manual.
+func postgresUnavailable(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false // the caller's own wish
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "25006", // read-only: a standby, or a server that was told so
+			"25P03", "57014": // too long in a transaction, or in a statement
+			return true
+		}
+		switch e.Code[:min(2, len(e.Code))] {
+		case "08", "53", "58": // connection; disk full, memory, connections; input and output
+			return true
+		case "57": // shutting down, crashed, starting
+			return true
+		}
+		return isConflict(err)
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
+}
+
+// isConflict recognises that PostgreSQL undid a transaction in favour of another one: it can be done again at once.
+func isConflict(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "40001" || e.Code == "40P01" || e.Code == "55P03")
+}
+
+// refused reports whether PostgreSQL itself said that there is no commit, as opposed to losing its voice.
+func refused(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.SeverityUnlocalized == "ERROR"
+}
+
+func postgresDuplicate(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == "23505"
+}
+
+// connectError says to a person what a server has against a connection.
+func connectError(err error) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case strings.HasPrefix(e.Code, "28"):
+		return writ.Errorf(writ.CodeUsage, "PostgreSQL does not let us in: %s", e.Message).
+			WithHint("the user stands in the address, the password in ~/.pgpass or the file that PGPASSFILE names")
+	case e.Code == "3D000":
+		return writ.Errorf(writ.CodeUsage, "PostgreSQL has no such database: %s", e.Message).
+			WithHint("make it with `createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`")
+	}
+	return err
+}
