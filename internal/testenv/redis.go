@@ -16,26 +16,44 @@ const redisGuard = 30 * time.Second
 
 // RedisServer is a real redis-server of one test, with an append-only file in a directory of its own, as writ asks for in earnest.
 type RedisServer struct {
-	URL  string // "redis://127.0.0.1:port/0"; the same after Kill and Start
+	URL  string // "redis://127.0.0.1:port/0", or with rediss; the same after Kill and Start
 	Addr string // "127.0.0.1:port"
 	Dir  string // its files; change them only between Kill and Start
 
 	t    testing.TB
 	path string
 	port int
+	tls  *RedisTLS // nil without
 	cmd  *exec.Cmd // nil while it does not run
 }
+
+// RedisTLS are the files (PEM) of a redis-server that speaks TLS only, and wants a certificate of its clients.
+type RedisTLS struct{ CA, Certificate, Key string }
 
 // Redis starts a redis-server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
-	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir()}
+	return startRedis(t, nil)
+}
+
+// RedisWithTLS starts one that speaks TLS only.
+func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
+	t.Helper()
+	return startRedis(t, &files)
+}
+
+func startRedis(t testing.TB, files *RedisTLS) *RedisServer {
+	t.Helper()
+	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir(), tls: files}
 	t.Cleanup(r.Kill)
 	var err error
 	for range 5 { // somebody else may take the port between FreePort and redis-server
 		r.port = FreePort(t)
 		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
 		r.URL = "redis://" + r.Addr + "/0"
+		if files != nil {
+			r.URL = "rediss://" + r.Addr + "/0"
+		}
 		if err = r.start(); err == nil {
 			return r
 		}
@@ -73,8 +91,13 @@ func (r *RedisServer) start() error {
 		return fmt.Errorf("start redis-server: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(r.path, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
-		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction")
+	args := []string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}
+	if r.tls != nil {
+		args = append(args, "--port", "0", "--tls-port", strconv.Itoa(r.port), "--tls-auth-clients", "yes",
+			"--tls-ca-cert-file", r.tls.CA, "--tls-cert-file", r.tls.Certificate, "--tls-key-file", r.tls.Key)
+	}
+	cmd := exec.Command(r.path, args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
 	w.Close()

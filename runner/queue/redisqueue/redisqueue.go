@@ -13,13 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"writ"
 	"writ/runner/queue"
@@ -36,10 +35,14 @@ type Queue struct {
 	Servers int
 	// Log gets what happens in the background; it may be nil.
 	Log *slog.Logger
+	// Login returns the name and password for a new connection; those of the URL, if any, if it is nil or returns no name. refused says
+	// that Redis did not take the last ones.
+	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
 	client     *redis.Client
 	borrowed   bool          // client is the caller's
 	reader     *redis.Client // for commands that block, which must not take the pool's connections
+	refused    atomic.Bool   // Redis refused a login since the last one was asked for
 	tasks      *asynqClient
 	deliveries deliveries
 	closed     chan struct{}
@@ -60,44 +63,29 @@ var _ queue.Queue = (*Queue)(nil)
 // package returns or logs; while Redis is away it is many lines a second. It is for main functions.
 func Silence() { logging.Disable() }
 
-// Open returns the queue at a Redis URL: redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n. It does
-// not connect. An unusable URL is a USAGE error.
-func Open(rawURL string) (*Queue, error) {
-	options, err := redis.ParseURL(rawURL)
-	if err != nil {
-		var cause *url.Error
-		if errors.As(err, &cause) {
-			err = cause.Err // without the URL, which may hold a password
-		}
-		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
-			WithHint("write redis://host:port/0, rediss://user:password@host:port/0 or unix:///path/to/redis.sock")
-	}
-	options.DialTimeout = cmp.Or(options.DialTimeout, 2*time.Second)
-	options.ReadTimeout = cmp.Or(options.ReadTimeout, 3*time.Second)
-	options.DialerRetries = 1 // a command is tried again as a whole
-	options.ContextTimeoutEnabled = true
-	options.DisableIdentity = true // one command less that a node's ACL must allow
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	q := New(redis.NewClient(options))
-	q.borrowed = false
-	return q, nil
-}
+// Open returns the queue at a Redis URL, as Server.Open does.
+func Open(rawURL string) (*Queue, error) { return Server{URL: rawURL}.Open() }
 
 // New returns the queue at the Redis of client, which stays the caller's to close.
 func New(client *redis.Client) *Queue {
+	q := &Queue{borrowed: true}
+	q.init(client)
+	return q
+}
+
+func (q *Queue) init(client *redis.Client) {
 	options := *client.Options()
 	// A read that is tried again after its reply was lost would pass over what was in the reply.
 	options.MaxRetries = -1
-	q := &Queue{
-		client:   client,
-		borrowed: true,
-		reader:   redis.NewClient(&options),
-		closed:   make(chan struct{}),
-		cursors:  map[queue.Stream]*cursor{},
-	}
+	q.client, q.reader = client, redis.NewClient(&options)
+	q.closed = make(chan struct{})
+	q.cursors = map[queue.Stream]*cursor{}
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
-	return q
+	client.AddHook(registryHook{})
+	for _, c := range []*redis.Client{q.client, q.reader} {
+		c.AddHook(refusalHook{&q.refused})
+	}
 }
 
 // Close implements queue.Queue. A Serve that is still at work ends first: asynq does not survive that its client is closed.
@@ -134,7 +122,12 @@ func away(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	default:
-		return &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis does not do its work: %v", err), Err: err}
 	}
+	e := &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis does not do its work: %v", err), Err: err}
+	if known, ok := errors.AsType[*writ.Error](err); ok {
+		e.Hint = known.Hint
+	} else {
+		e.Hint = explainAlert(err)
+	}
+	return e
 }

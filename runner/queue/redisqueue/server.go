@@ -1,0 +1,171 @@
+package redisqueue
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"writ"
+)
+
+// Server says where a Redis is and how to know that it is the right one.
+type Server struct {
+	// URL is redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n.
+	URL string
+	// CA is a file with the certificates (PEM) that may have signed that of Redis; those of the system if "". It needs rediss://, as do the
+	// other two.
+	CA string
+	// Certificate and Key are files (PEM) with what this process shows to Redis; nothing if "".
+	Certificate, Key string
+	// Plain allows a Redis beyond this machine without TLS. Seals keep what goes there from being changed, and nothing from being read,
+	// the password of Redis neither.
+	Plain bool
+}
+
+// Open returns the queue at the server. It does not connect. The files are read now, to find what is wrong with them, and again for
+// every new connection, so that certificates are renewed by replacing them. What cannot be used is a USAGE error.
+func (s Server) Open() (*Queue, error) {
+	options, err := redis.ParseURL(s.URL)
+	if err != nil {
+		var cause *url.Error
+		if errors.As(err, &cause) {
+			err = cause.Err // without the URL, which may hold a password
+		}
+		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
+			WithHint("write redis://host:port/0, rediss://user:password@host:port/0 or unix:///path/to/redis.sock")
+	}
+	if err := s.check(options); err != nil {
+		return nil, err
+	}
+	options.DialTimeout = cmp.Or(options.DialTimeout, 2*time.Second)
+	options.ReadTimeout = cmp.Or(options.ReadTimeout, 3*time.Second)
+	options.DialerRetries = 1 // a command is tried again as a whole
+	options.ContextTimeoutEnabled = true
+	options.DisableIdentity = true // one command less that a node's account must allow
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if options.TLSConfig != nil {
+		name := options.TLSConfig.ServerName
+		options.TLSConfig, options.Dialer = nil, func(ctx context.Context, network, address string) (net.Conn, error) {
+			return s.dial(ctx, network, address, name)
+		}
+	}
+	q := &Queue{borrowed: false}
+	options.CredentialsProviderContext = q.credentials(options.Username, options.Password)
+	q.init(redis.NewClient(options))
+	return q, nil
+}
+
+// check refuses what would not be safe or cannot work.
+func (s Server) check(options *redis.Options) error {
+	switch {
+	case options.TLSConfig == nil && s.CA+s.Certificate+s.Key != "":
+		return writ.Errorf(writ.CodeUsage, "certificates are given for a Redis without TLS").WithHint("its URL begins with rediss:// then")
+	case (s.Certificate == "") != (s.Key == ""):
+		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
+	case options.TLSConfig == nil && !s.Plain && options.Network != "unix" && !isLoopback(options.Addr):
+		return writ.Errorf(writ.CodeUsage, "the Redis at %s is not on this machine, and its URL is without TLS: whoever listens in between reads jobs and passwords", options.Addr).
+			WithHint("use rediss:// (docs/manual/redis.md shows how), or say --insecure-redis if the way there is protected by other means")
+	case options.TLSConfig != nil && options.TLSConfig.InsecureSkipVerify:
+		return writ.Errorf(writ.CodeUsage, "with skip_verify anybody could be this Redis").WithHint("name its CA with --redis-ca instead")
+	case options.TLSConfig == nil:
+		return nil
+	}
+	if _, err := s.config(options.TLSConfig.ServerName); err != nil {
+		return writ.Errorf(writ.CodeUsage, "TLS to Redis is not possible: %v", err)
+	}
+	return nil
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// dial makes a connection with TLS.
+func (s Server) dial(ctx context.Context, network, address, name string) (net.Conn, error) {
+	config, err := s.config(name)
+	if err != nil {
+		return nil, &writ.Error{Code: writ.CodeQueueUnavailable, Message: err.Error(), Err: err}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, s.explain(err)
+	}
+	return secure, nil
+}
+
+// config reads the files.
+func (s Server) config(name string) (*tls.Config, error) {
+	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	if s.CA != "" {
+		text, err := os.ReadFile(s.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read the CA of Redis: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("there is no certificate in %s", s.CA)
+		}
+	}
+	if s.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(s.Certificate, s.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate for Redis: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// explain says what to do about a handshake that failed, as far as it is known.
+func (s Server) explain(err error) error {
+	what, hint := "", ""
+	switch {
+	case has[x509.UnknownAuthorityError](err):
+		what, hint = "its certificate is signed by somebody else than "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
+	case has[x509.HostnameError](err):
+		what, hint = "its certificate is for another name", "use the name that the certificate has in the URL"
+	case strings.Contains(err.Error(), "certificate has expired or is not yet valid"):
+		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
+	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded): // a Redis without TLS waits for the end of a line
+		what, hint = "it does not seem to speak TLS on this port", "tls-port of its configuration says where it does"
+	}
+	if what == "" {
+		return err
+	}
+	return &writ.Error{Code: writ.CodeQueueUnavailable, Message: "this Redis is not trusted: " + what, Hint: hint, Err: err}
+}
+
+// explainAlert says what to do when Redis refused the certificate of this process, which shows in the first answer only.
+func explainAlert(err error) string {
+	if strings.Contains(err.Error(), "remote error: tls: ") {
+		return "Redis wants a certificate that its CA has signed and that is still valid: --redis-cert and --redis-key"
+	}
+	return ""
+}
+
+func has[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
