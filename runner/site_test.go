@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/seal"
 	"writ/runner"
 	"writ/supervisor/nodes"
 )
@@ -54,6 +55,9 @@ type site struct {
 	payloads  map[writ.Digest][]byte
 	asked     int // for payloads
 	away      int // so many more requests find the door closed
+
+	account       func(node writ.NodeID) ([]byte, error) // what the door answers; that there are none if nil
+	accountsAsked int
 }
 
 const (
@@ -168,6 +172,19 @@ func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.rosters[min(after, len(s.rosters)):]), s.open()
+}
+
+func (s *site) Account(_ context.Context, node writ.NodeID) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accountsAsked++
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if s.account != nil {
+		return s.account(node)
+	}
+	return seal.Seal(seal.Account, s.supervisor, nodes.Account{Node: node})
 }
 
 func (s *site) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {

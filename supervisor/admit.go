@@ -165,6 +165,7 @@ func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token
 		return nodes.Welcome{}, err
 	}
 	s.fleet.put(*n)
+	s.accounts.rouse()
 	s.Log.Info("node joined", "node", n.Name, "id", n.ID, "admission", n.Admission, "key", n.Key)
 	return s.welcome(n), nil
 }
@@ -183,6 +184,20 @@ func (s *Supervisor) Rosters(ctx context.Context, after int) (signed [][]byte, e
 		return err
 	})
 	return signed, err
+}
+
+// Account implements nodes.Backend.
+func (s *Supervisor) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
+	n := s.fleet.record(node)
+	switch {
+	case n == nil:
+		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
+	case n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected:
+		return nil, writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
+	case n.Admission != writ.AdmissionApproved:
+		return nil, writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
+	}
+	return s.accounts.of(ctx, n)
 }
 
 // Payload implements nodes.Backend.

@@ -23,7 +23,7 @@ var server testenv.SharedPostgres
 func inSiteOnPostgreSQL(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	place := server.Store(t) // outside of the bubble: time goes on there
-	synctest.Test(t, func(t *testing.T) { test(t, newSiteAt(t, place)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newSiteAt(t, place, nil)) })
 }
 
 // The journal has its own tests on both engines; this is the supervisor's way of using it.

@@ -41,6 +41,7 @@ type site struct {
 	nodes   []*testNode
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
+	accounts  queue.Accounts
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -89,13 +90,16 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSite(t testing.TB) *site {
 	t.Helper()
-	return newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"))
+	return newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)
 }
 
-// newSiteAt is newSite with its journal at a place.
-func newSiteAt(t testing.TB, place string) *site {
+// newSiteAt is newSite with its journal at a place, and a queue that may have accounts.
+func newSiteAt(t testing.TB, place string, accounts queue.Accounts) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), place: place, key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), evaluator: inProcess{}}
+	s := &site{
+		t: t, dir: t.TempDir(), place: place, key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), accounts: accounts,
+		evaluator: inProcess{},
+	}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.adopt(&identity.Roster{
 		Cluster: identity.ClusterOf(s.person.PublicKey()), Version: 1, Created: now, Expires: now.Add(identity.RosterValidity),
@@ -139,7 +143,7 @@ func (s *site) start() {
 		s.t.Fatal(err)
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
-		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal, Queue: s.queue,
+		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal, Queue: s.queue, Accounts: s.accounts,
 		Evaluator: s.evaluator, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {

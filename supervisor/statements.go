@@ -162,6 +162,7 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 	})
 	if err == nil {
 		s.fleet.put(*n)
+		s.accounts.rouse()
 	}
 	return err
 }

@@ -32,6 +32,7 @@ type Config struct {
 	Key        ed25519.PrivateKey // the roster names its public half
 	Journal    *journal.Journal
 	Queue      queue.Queue
+	Accounts   queue.Accounts // of nodes at the queue; nil if it has none
 	Evaluator  scripts.Evaluator
 	// Coordinators are the addresses to keep a link to; none is possible: work that is here goes on.
 	Coordinators []string
@@ -54,6 +55,7 @@ type Supervisor struct {
 	programs *programs
 	greeted  *greetings
 	secrets  *keyring
+	accounts *accounts
 	previews chan struct{} // holds one for each preview under way
 }
 
@@ -79,8 +81,11 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.epoch, err = s.Journal.BeginEpoch(ctx, time.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
 	}
-	s.fleet, err = loadFleet(ctx, s.Journal)
-	return s, err
+	if s.fleet, err = loadFleet(ctx, s.Journal); err != nil {
+		return nil, err
+	}
+	s.accounts = newAccounts(s)
+	return s, nil
 }
 
 // Epoch returns the number that fences this supervisor off from the ones before it.
@@ -96,6 +101,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.watch(working) })
+	group.Go(func() error { return s.accounts.keep(working) })
 	for _, link := range s.dialers() {
 		group.Go(func() error { return link.Run(working) })
 	}

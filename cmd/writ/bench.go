@@ -128,7 +128,7 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
-	f.StringVar(&s.Redis, "redis", "", "")
+	f.StringVar(&s.Redis.URL, "redis", "", "")
 	f.StringVar(&listen, "listen", "", "")
 	f.StringVar(&profile, "profile", "", "")
 	return c

@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/daemon"
 	"writ/identity"
 	"writ/runner"
+	"writ/runner/queue/redisqueue"
 )
 
 // logFlags say how a daemon logs.
@@ -119,7 +120,7 @@ It keeps a link to the coordinators; while they are away the work that is here g
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		s.Cluster, s.Version, s.Log = writ.ClusterID(cluster), version(), log
-		if err := needRedis(s.Redis); err != nil {
+		if err := needRedis(s.Redis.URL); err != nil {
 			return err
 		}
 		token, err := joinToken(join)
@@ -138,12 +139,12 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
-	f.StringVar(&s.Redis, "redis", "", "address of the datacenter's Redis")
+	redisFlags(c, &s.Redis)
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
-	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis", "journal", "listen")
+	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "journal", "listen")
 	return c
 }
 
@@ -163,7 +164,7 @@ Real drivers are used wherever this version and this host have them, simulated o
 		if r.Supervisor == "" {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
 		}
-		if err := needRedis(r.Redis); err != nil {
+		if err := needRedis(r.Redis.URL); err != nil {
 			return err
 		}
 		token, err := joinToken(join)
@@ -185,14 +186,14 @@ Real drivers are used wherever this version and this host have them, simulated o
 	f.StringVar(&r.Supervisor, "supervisor", "", "address of the supervisor's door for nodes")
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
-	f.StringVar(&r.Redis, "redis", "", "address of the datacenter's Redis")
+	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
 	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "number of CPUs to offer; measured if 0")
 	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
 	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
 	driverFlags(c, &r.Drivers, &r.Speed)
 	f.DurationVar(&r.Poll, "poll", 20*time.Millisecond, "mean pause between two looks into an empty queue")
-	fromEnvironment(f, "name", "supervisor", "join", "cluster", "redis", "slots")
+	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots")
 	return c
 }
 
@@ -215,6 +216,17 @@ func hostName() string {
 		return ""
 	}
 	return name
+}
+
+// redisFlags say where Redis is.
+func redisFlags(c *cobra.Command, s *redisqueue.Server) {
+	f := c.Flags()
+	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS")
+	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; those of the system if not given")
+	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
+	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
+	f.BoolVar(&s.Plain, "insecure-redis", false, "reach a Redis on another machine without TLS: whoever listens in between reads everything")
+	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 
 func needRedis(url string) error {

@@ -124,7 +124,7 @@ func newSmallSite(t *testing.T, blind bool) (*client.Client, func() []byte) {
 
 	stand := embedded.New("127.0.0.1:0")
 	background(t, "redis", func(ctx context.Context, _ func()) error { return stand.Run(ctx) })
-	if super.Redis, err = stand.URL(t.Context()); err != nil {
+	if super.Redis.URL, err = stand.URL(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	coordinator := &daemon.Coord{

@@ -30,7 +30,7 @@ func TestKilledProcessesFinishTheRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
 	}
-	broker := testenv.Redis(t)
+	broker := testenv.RedisWithPassword(t)
 	s := newSite(t)
 	s.datacenter("dc1", broker.URL, 1, "0.5")
 	s.script("steps.tengo", steps)

@@ -20,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/internal/testenv"
+	"writ/runner/queue/redisqueue"
 	"writ/sal/simulated"
 )
 
@@ -101,13 +102,15 @@ func (s *site) datacenter(name string, redis string, nodes int, speed string) {
 		}
 		return false
 	})
+	// Nodes have no login but the accounts that their supervisor makes.
+	ours := redisqueue.Server{URL: redis}.WithoutLogin().URL
 	for i := range nodes {
 		node := fmt.Sprintf("%s-n%d", name, i+1)
 		token := s.writ("token", "create", "--dc", name)
 		if err := os.WriteFile(filepath.Join(s.dir, node+".token"), []byte(token), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		s.start(node, "has joined", "runner", "--data", node, "--name", node, "--supervisor", "http://"+door, "--redis", redis,
+		s.start(node, "has joined", "runner", "--data", node, "--name", node, "--supervisor", "http://"+door, "--redis", ours,
 			"--join", "@"+node+".token", "--drivers", "simulated", "--simulate-speed", speed, "--memory-mib", "65536", "--cpus", "32", "--disk-gib", "1000")
 	}
 }

@@ -27,6 +27,7 @@ const (
 	Result  Kind = "result"  // node → supervisor
 	Beat    Kind = "beat"    // node → supervisor
 	Summary Kind = "summary" // supervisor → client
+	Account Kind = "account" // supervisor → node, at its door
 )
 
 const (

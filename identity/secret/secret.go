@@ -44,6 +44,11 @@ type Label struct {
 // String returns "db-password@3".
 func (l Label) String() string { return identity.SecretRef(l.Name, l.Version) }
 
+// AccountLabel is that of a node's password at the queue. No secret of a project has such a name.
+func AccountLabel(cluster writ.ClusterID, datacenter writ.DatacenterID, node writ.NodeID) Label {
+	return Label{Cluster: cluster, Datacenter: datacenter, Name: "account/" + string(node)}
+}
+
 // envelope is what is encrypted.
 type envelope struct {
 	Label

@@ -16,14 +16,14 @@ const redisGuard = 30 * time.Second
 
 // RedisServer is a real redis-server of one test, with an append-only file in a directory of its own, as writ asks for in earnest.
 type RedisServer struct {
-	URL  string // "redis://127.0.0.1:port/0", or with rediss; the same after Kill and Start
+	URL  string // "redis://127.0.0.1:port/0", or with rediss or a login; the same after Kill and Start
 	Addr string // "127.0.0.1:port"
 	Dir  string // its files; change them only between Kill and Start
 
 	t    testing.TB
 	path string
 	port int
-	tls  *RedisTLS // nil without
+	args []string  // besides those of every server
 	cmd  *exec.Cmd // nil while it does not run
 }
 
@@ -33,27 +33,38 @@ type RedisTLS struct{ CA, Certificate, Key string }
 // Redis starts a redis-server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
-	return startRedis(t, nil)
+	return startRedis(t, func(r *RedisServer) { r.URL = "redis://" + r.Addr + "/0" })
+}
+
+// RedisWithPassword starts one that nobody uses without a login. Its URL has that of a user who may do everything.
+func RedisWithPassword(t testing.TB) *RedisServer {
+	t.Helper()
+	return startRedis(t, func(r *RedisServer) {
+		r.URL = "redis://:password@" + r.Addr + "/0"
+		r.args = []string{"--requirepass", "password"}
+	})
 }
 
 // RedisWithTLS starts one that speaks TLS only.
 func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 	t.Helper()
-	return startRedis(t, &files)
+	return startRedis(t, func(r *RedisServer) {
+		r.URL = "rediss://" + r.Addr + "/0"
+		r.args = []string{"--port", "0", "--tls-port", strconv.Itoa(r.port), "--tls-auth-clients", "yes",
+			"--tls-ca-cert-file", files.CA, "--tls-cert-file", files.Certificate, "--tls-key-file", files.Key}
+	})
 }
 
-func startRedis(t testing.TB, files *RedisTLS) *RedisServer {
+// startRedis starts a server on a port that settle is told, and that it may tell more of.
+func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
 	t.Helper()
-	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir(), tls: files}
+	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir()}
 	t.Cleanup(r.Kill)
 	var err error
 	for range 5 { // somebody else may take the port between FreePort and redis-server
 		r.port = FreePort(t)
 		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
-		r.URL = "redis://" + r.Addr + "/0"
-		if files != nil {
-			r.URL = "rediss://" + r.Addr + "/0"
-		}
+		settle(r)
 		if err = r.start(); err == nil {
 			return r
 		}
@@ -91,12 +102,8 @@ func (r *RedisServer) start() error {
 		return fmt.Errorf("start redis-server: %w", err)
 	}
 	defer log.Close()
-	args := []string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
-		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}
-	if r.tls != nil {
-		args = append(args, "--port", "0", "--tls-port", strconv.Itoa(r.port), "--tls-auth-clients", "yes",
-			"--tls-ca-cert-file", r.tls.CA, "--tls-cert-file", r.tls.Certificate, "--tls-key-file", r.tls.Key)
-	}
+	args := append([]string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, r.args...)
 	cmd := exec.Command(r.path, args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,11 @@ func (c *Client) Rosters(ctx context.Context, after int) ([][]byte, error) {
 // Payload implements Backend.
 func (c *Client) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, pathPayloads+digest.String(), nil, maxPayload)
+}
+
+// Account implements Backend.
+func (c *Client) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, pathAccounts+url.PathEscape(string(node)), nil, maxPayload)
 }
 
 func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) {

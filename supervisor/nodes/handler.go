@@ -21,13 +21,17 @@ const (
 	pathClaim    = "/v1/join/claim"
 	pathRosters  = "/v1/rosters"
 	pathPayloads = "/v1/payloads/"
+	pathAccounts = "/v1/accounts/"
 )
 
 // maxRequest bounds the body of a request: a claim has a few hundred bytes.
 const maxRequest = 16 << 10
 
-// contentSigned is the media type of signed texts.
-const contentSigned = "application/vnd.writ.signed"
+// The media types of signed texts and of what is sealed.
+const (
+	contentSigned = "application/vnd.writ.signed"
+	contentSealed = "application/vnd.writ.sealed"
+)
 
 // problem is an error on the wire (RFC 9457).
 type problem struct {
@@ -40,8 +44,8 @@ type problem struct {
 	RequestID string    `json:"request_id"`
 }
 
-// Handler returns the door as HTTP. It needs no login: a join proves itself, rosters are meant to be known, and a payload is found
-// only by who knows its digest.
+// Handler returns the door as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
+// by who knows its digest, and an account can be opened only by its node.
 func Handler(backend Backend, log *slog.Logger) http.Handler {
 	h := &handler{backend, log}
 	r := chi.NewRouter()
@@ -61,6 +65,7 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 	}))
 	r.Get(pathRosters, answer(h, h.rosters))
 	r.Get(pathPayloads+"{sha256}", h.payload)
+	r.Get(pathAccounts+"{node}", h.account)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path))
 	})
@@ -115,6 +120,16 @@ func (h *handler) payload(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", contentSigned)
 	_, _ = w.Write(signed) // the client sees that it is cut off
+}
+
+func (h *handler) account(w http.ResponseWriter, r *http.Request) {
+	sealed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", contentSealed)
+	_, _ = w.Write(sealed) // the client sees that it is cut off
 }
 
 // fail writes an error. What is not meant for people is logged under the request's id, and only the id is shown.

@@ -1,5 +1,5 @@
-// Package nodes is the door of a supervisor for its nodes: the HTTP requests with which a node joins, learns the rosters and
-// fetches the signed text behind a destructive job. It knows the messages and both ends of the wire, not how a run advances.
+// Package nodes is the door of a supervisor for its nodes: the HTTP requests with which a node joins, learns the rosters and its
+// account at the queue, and fetches the signed text behind a destructive job. It knows the messages and both ends of the wire, not how a run advances.
 package nodes
 
 import (
@@ -46,6 +46,13 @@ type Welcome struct {
 	Epoch      int64             `json:"epoch"`
 }
 
+// Account is how a node gets into the queue. It travels sealed by the supervisor.
+type Account struct {
+	Node   writ.NodeID `json:"node"`
+	User   string      `json:"user,omitempty"`   // "" if the queue has no accounts: the node goes in as its own configuration says
+	Secret []byte      `json:"secret,omitempty"` // the password, encrypted to the age key that the node named when it joined
+}
+
 // Backend is what the door needs of a supervisor.
 type Backend interface {
 	// Greet answers a hello. It remembers its nonce for a minute.
@@ -57,4 +64,6 @@ type Backend interface {
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
+	// Account returns the Account of an approved node, sealed. Whoever asks can open nothing in it but the node.
+	Account(ctx context.Context, node writ.NodeID) ([]byte, error)
 }

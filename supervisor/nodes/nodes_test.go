@@ -42,6 +42,11 @@ func (d *desk) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
 	return []byte("signed\x00text"), d.err
 }
 
+func (d *desk) Account(_ context.Context, node writ.NodeID) ([]byte, error) {
+	d.asked = node
+	return []byte("sealed"), d.err
+}
+
 func serve(t *testing.T, d *desk) *nodes.Client {
 	t.Helper()
 	server := httptest.NewServer(nodes.Handler(d, slog.New(slog.NewTextHandler(t.Output(), nil))))
@@ -67,6 +72,7 @@ func TestTheClientIsTheDoorFromAfar(t *testing.T) {
 			return len(rosters), err
 		}, 3},
 		{"Payload", func(b nodes.Backend) (any, error) { return b.Payload(t.Context(), digest) }, digest},
+		{"Account", func(b nodes.Backend) (any, error) { return b.Account(t.Context(), "0192-3") }, writ.NodeID("0192-3")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			direct, _ := tt.ask(&desk{})

@@ -67,6 +67,21 @@ func (s Server) Open() (*Queue, error) {
 	return q, nil
 }
 
+// HasLogin reports whether the URL says who connects.
+func (s Server) HasLogin() bool {
+	u, err := url.Parse(s.URL)
+	return err == nil && u.User != nil
+}
+
+// WithoutLogin returns the same server for somebody who has a login of his own.
+func (s Server) WithoutLogin() Server {
+	if u, err := url.Parse(s.URL); err == nil {
+		u.User = nil
+		s.URL = u.String()
+	}
+	return s
+}
+
 // check refuses what would not be safe or cannot work.
 func (s Server) check(options *redis.Options) error {
 	switch {

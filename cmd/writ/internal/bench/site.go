@@ -23,6 +23,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/identity"
+	"writ/runner/queue/redisqueue"
 	"writ/supervisor/link"
 )
 
@@ -69,8 +70,8 @@ func (s *site) begin(ctx context.Context) error {
 	ready := make(chan struct{})
 	redis := &daemon.Redis{Dir: filepath.Join(s.dir, redisDir), Log: s.log}
 	err := s.start(ready, func() error {
-		return redis.Run(s.ctx, func(url, about string) {
-			s.redis, s.redisAbout = url, about
+		return redis.Run(s.ctx, func(started daemon.Started) {
+			s.redis, s.redisAbout = started.URL, started.About
 			close(ready)
 		})
 	})
@@ -230,9 +231,9 @@ func (s *site) addNode(name string, slots int) error {
 		return fmt.Errorf("make a token: %w", err)
 	}
 	node := &daemon.Runner{
-		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token.String(), Redis: s.redis, Slots: slots,
-		Capacity: writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30},
-		Drivers:  daemon.DriversSimulated, Poll: 10 * time.Millisecond, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
+		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token.String(), Redis: redisqueue.Server{URL: s.redis}.WithoutLogin(),
+		Slots: slots, Capacity: writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30},
+		Drivers: daemon.DriversSimulated, Poll: 10 * time.Millisecond, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
 	if err := s.start(ready, func() error {

@@ -16,6 +16,7 @@ import (
 	"writ/identity"
 	"writ/runner"
 	"writ/runner/queue"
+	"writ/runner/queue/redisqueue"
 )
 
 // The files of `writ dev` in its data directory.
@@ -60,7 +61,7 @@ type devNode struct {
 	datacenter *identity.Datacenter
 	name       string
 	door       string // URL
-	redis      string
+	redis      redisqueue.Server
 }
 
 // Run makes the cluster if there is none, runs it until ctx ends, and returns nil then. ready is called when everything serves.
@@ -204,7 +205,7 @@ func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rost
 // startDatacenter starts Redis and the supervisor of a datacenter, and returns the nodes that belong to it.
 func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, site *identity.Datacenter) ([]devNode, error) {
 	dir := d.datacenterDir(site.Name)
-	redis, err := d.startRedis(ctx, all, site.Name, filepath.Join(dir, "redis"))
+	redis, stand, err := d.startRedis(ctx, all, site.Name, filepath.Join(dir, "redis"))
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +214,8 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		return nil, err
 	}
 	super := &Supervisor{
-		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, Listener: door, Version: d.Version,
-		Log: d.Log.With("process", "supervisor"),
+		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: door,
+		Version: d.Version, Log: d.Log.With("process", "supervisor"),
 	}
 	if err := copyRosters(d.Data, dir); err != nil {
 		return nil, err
@@ -230,7 +231,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		if d.Datacenters > 1 {
 			name = site.Name + "-" + name
 		}
-		nodes = append(nodes, devNode{datacenter: site, name: name, door: url, redis: redis})
+		nodes = append(nodes, devNode{datacenter: site, name: name, door: url, redis: redis.WithoutLogin()})
 	}
 	return nodes, nil
 }
@@ -249,20 +250,20 @@ func copyRosters(from, to string) error {
 	return err
 }
 
-// startRedis starts the Redis of a datacenter and returns its URL.
-func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (string, error) {
+// startRedis starts the Redis of a datacenter, and returns whether it is a stand-in.
+func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (server redisqueue.Server, stand bool, err error) {
 	redis := &Redis{Dir: dir, Log: d.Log.With("process", "redis")}
-	url, about := "", ""
-	err := all.start(ctx, "Redis of "+datacenter, func(ctx context.Context, ready func()) error {
-		return redis.Run(ctx, func(at, what string) {
-			url, about = at, what
+	about := ""
+	err = all.start(ctx, "Redis of "+datacenter, func(ctx context.Context, ready func()) error {
+		return redis.Run(ctx, func(started Started) {
+			server.URL, about, stand = started.URL, started.About, started.Stand
 			ready()
 		})
 	})
 	if err == nil {
 		d.Note("Redis of %s: %s", datacenter, about)
 	}
-	return url, err
+	return server, stand, err
 }
 
 // startNodes joins the nodes that have not joined yet, each with a token of its own, and starts them. It returns the drivers of one of

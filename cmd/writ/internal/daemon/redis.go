@@ -32,15 +32,22 @@ type Redis struct {
 	Log *slog.Logger
 }
 
-// Run serves until ctx ends, and returns nil then. ready is told the URL and, in words, what it is.
-func (r *Redis) Run(ctx context.Context, ready func(url, about string)) error {
+// Started is a Redis that serves.
+type Started struct {
+	URL   string // with a login that may do everything
+	About string // in words, what it is
+	Stand bool   // it is the stand-in, which has no accounts
+}
+
+// Run serves until ctx ends, and returns nil then.
+func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		server, err := newRedisServer(path, r.Dir, r.Log)
 		if err != nil {
 			return err
 		}
 		return server.Run(ctx, func() {
-			ready(server.URL(), fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port))
+			ready(Started{URL: server.URL(), About: fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port)})
 		})
 	}
 	stand := embedded.New("127.0.0.1:0")
@@ -48,7 +55,8 @@ func (r *Redis) Run(ctx context.Context, ready func(url, about string)) error {
 	defer told.Wait()
 	told.Go(func() {
 		if url, err := stand.URL(ctx); err == nil {
-			ready(url, "miniredis inside this process, because redis-server is not on PATH (apt-get install -y redis-server)")
+			about := "miniredis inside this process, without accounts of nodes, because redis-server is not on PATH (apt-get install -y redis-server)"
+			ready(Started{URL: url, About: about, Stand: true})
 		}
 	})
 	return stand.Run(ctx)

@@ -25,7 +25,7 @@ type Runner struct {
 	Supervisor string // URL of the door of its datacenter
 	Token      string // to join with, "" if it has joined or waits for an approve statement
 	Cluster    writ.ClusterID
-	Redis      string // URL
+	Redis      redisqueue.Server // without a login in its URL the node has the account that its supervisor gives it
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
@@ -46,7 +46,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
 	}
 	door := &nodes.Client{URL: strings.TrimSuffix(r.Supervisor, "/")}
-	queue, err := redisqueue.Open(r.Redis)
+	queue, err := r.Redis.Open()
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,9 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	})
 	if err != nil {
 		return err
+	}
+	if !r.Redis.HasLogin() {
+		queue.Login = member.Login(door)
 	}
 	records, err := journal.Open(ctx, filepath.Join(r.Data, "journal.db"))
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
 	"writ/supervisor/journal"
@@ -44,8 +45,9 @@ type Supervisor struct {
 	Coordinators []string
 	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
 	Cluster      writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
-	Redis        string          // URL
-	Listener     net.Listener    // for its nodes
+	Redis        redisqueue.Server
+	NoAccounts   bool         // Redis is a stand-in in this process
+	Listener     net.Listener // for its nodes
 	// InsecureListen allows a Listener that is not on loopback.
 	InsecureListen bool
 	ApproveByHand  bool
@@ -107,22 +109,26 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
-	queue, err := redisqueue.Open(s.Redis)
+	redis, err := s.Redis.Open()
 	if err != nil {
 		return err
 	}
-	queue.Log = s.Log
-	defer func() { err = errors.Join(err, queue.Close()) }()
+	redis.Log = s.Log
+	defer func() { err = errors.Join(err, redis.Close()) }()
 	evaluator, endChildren := NewEvaluator(s.Log)
 	defer func() { err = errors.Join(err, endChildren()) }()
 	if _, err := evaluator.Confinement(ctx); err != nil { // its log says what it found
 		return fmt.Errorf("make a place to evaluate scripts: %w", err)
 	}
 
+	var accounts queue.Accounts
+	if !s.NoAccounts {
+		accounts = redis.Accounts(datacenter.ID)
+	}
 	log := s.Log.With("dc", datacenter.Name)
 	super, err := supervisor.Open(ctx, supervisor.Config{
-		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Journal: records, Queue: queue, Evaluator: evaluator,
-		Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, Version: s.Version, Log: log,
+		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Journal: records, Queue: redis, Accounts: accounts,
+		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, Version: s.Version, Log: log,
 	}, signed)
 	if err != nil {
 		return err

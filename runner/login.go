@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/identity/secret"
+	"writ/supervisor/nodes"
+)
+
+// login knows a node's account at the queue, and asks the supervisor for it when it does not, or when the queue refuses it. The
+// password is in memory only.
+type login struct {
+	member *Member
+	door   nodes.Backend
+	turn   chan struct{} // holds one token: one question at a time
+
+	known          bool
+	name, password string
+	next           time.Time // when the door may be asked again
+}
+
+// Login returns what a node says when it connects to its queue. It has an empty name if the queue has no accounts. A question that
+// comes too early waits: whoever is refused must not hammer at either door.
+func (m *Member) Login(door nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
+	l := &login{member: m, door: door, turn: make(chan struct{}, 1)}
+	return l.get
+}
+
+func (l *login) get(ctx context.Context, refused bool) (name, password string, err error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return "", "", context.Cause(ctx)
+	}
+	if l.known && !refused {
+		return l.name, l.password, nil
+	}
+	if wait := time.Until(l.next); wait > 0 && !sleep(ctx, wait) {
+		return "", "", context.Cause(ctx)
+	}
+	l.next = time.Now().Add(retryAfter)
+	name, password, err = l.ask(ctx)
+	if err != nil {
+		l.known = false
+		if !writ.AsError(err).Retryable() {
+			l.next = time.Now().Add(askEvery)
+		}
+		return "", "", fmt.Errorf("ask for the node's account: %w", err)
+	}
+	l.known, l.name, l.password = true, name, password
+	return name, password, nil
+}
+
+func (l *login) ask(ctx context.Context) (name, password string, err error) {
+	m := l.member
+	sealed, err := l.door.Account(ctx, m.Node())
+	if err != nil {
+		return "", "", err
+	}
+	records, _, err := seal.Open[nodes.Account](seal.Account, sealed, m.supervisorKey)
+	if err != nil {
+		return "", "", err
+	}
+	if len(records) != 1 || records[0].Node != m.Node() {
+		return "", "", writ.Errorf(writ.CodeInternal, "the supervisor answered with the account of another node")
+	}
+	account := records[0]
+	if account.User == "" {
+		return "", "", nil
+	}
+	state := m.state()
+	password, err = secret.Open(account.Secret, secret.AccountLabel(state.Cluster, state.Datacenter, state.Node), m.age)
+	return account.User, password, err
+}

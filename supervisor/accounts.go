@@ -1,0 +1,144 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/identity/secret"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// settleEvery is how often the accounts at the queue are looked at: a Redis that was started again has forgotten them.
+	settleEvery = time.Second
+	// settleWithin bounds one look.
+	settleWithin = 5 * time.Second
+)
+
+// accounts gives every approved node an account at the queue, with a password that this supervisor drew when it began and keeps in
+// memory only. A supervisor that comes back draws others: connections stay, and a node that needs a new one asks at the door again.
+type accounts struct {
+	s    *Supervisor
+	wake chan struct{} // holds one token
+
+	mu        sync.Mutex // one look at a time
+	passwords map[writ.NodeID]string
+	sealed    map[writ.NodeID][]byte // what the door answers
+	looked    map[writ.NodeID]bool   // the nodes of the last look that the queue answered
+	lacking   bool                   // the queue has no accounts for us
+	failing   bool                   // told that the queue does not answer
+}
+
+func newAccounts(s *Supervisor) *accounts {
+	return &accounts{s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), sealed: make(map[writ.NodeID][]byte)}
+}
+
+// rouse has keep look at once: who may take part has changed.
+func (a *accounts) rouse() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep makes and removes accounts until ctx ends.
+func (a *accounts) keep(ctx context.Context) error {
+	if a.s.Accounts == nil {
+		return nil
+	}
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		a.mu.Lock()
+		_ = a.settle(ctx) // noted, and tried again
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-a.wake:
+		}
+	}
+}
+
+// settle makes the accounts those of the approved nodes. That the queue has none is no error. The caller holds mu.
+func (a *accounts) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	serving := make(map[writ.NodeID]bool)
+	for _, node := range a.s.fleet.serving() {
+		serving[node] = true
+		if a.passwords[node] == "" {
+			a.passwords[node] = newPassword()
+		}
+	}
+	for node := range a.passwords {
+		if !serving[node] {
+			delete(a.passwords, node)
+			delete(a.sealed, node)
+		}
+	}
+	err := a.s.Accounts.Settle(ctx, a.passwords)
+	lacking := errors.Is(err, errors.ErrUnsupported)
+	switch {
+	case err != nil && !lacking:
+		if !a.failing && ctx.Err() == nil {
+			a.s.Log.Warn("the accounts of nodes at the queue cannot be looked at, and will be", "err", err)
+		}
+		a.failing = true
+		return err
+	case lacking && (!a.lacking || a.looked == nil):
+		a.s.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove what is for others", "err", err)
+	case !lacking && (a.lacking || a.looked == nil):
+		a.s.Log.Info("each node has an account of its own at the queue", "nodes", len(serving))
+	}
+	if a.lacking != lacking {
+		clear(a.sealed)
+	}
+	a.looked, a.lacking, a.failing = serving, lacking, false
+	return nil
+}
+
+// of returns what a node is told of its account, sealed.
+func (a *accounts) of(ctx context.Context, n *journal.Node) ([]byte, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.s.Accounts != nil && !a.looked[n.ID] {
+		if err := a.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if sealed := a.sealed[n.ID]; sealed != nil {
+		return sealed, nil
+	}
+	account := nodes.Account{Node: n.ID}
+	if password := a.passwords[n.ID]; password != "" && !a.lacking {
+		reader, err := secret.ForNode(n.AgeKey)
+		if err != nil {
+			return nil, err
+		}
+		account.User = a.s.Accounts.User(n.ID)
+		if account.Secret, err = secret.Seal(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err != nil {
+			return nil, err
+		}
+	}
+	sealed, err := seal.Seal(seal.Account, a.s.Key, account)
+	if err == nil {
+		a.sealed[n.ID] = sealed
+	}
+	return sealed, err
+}
+
+// newPassword draws 256 bits.
+func newPassword() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

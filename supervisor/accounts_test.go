@@ -1,0 +1,144 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/identity/secret"
+	"writ/supervisor/nodes"
+)
+
+// doorkeeper is the accounts of a queue, in memory.
+type doorkeeper struct {
+	mu  sync.Mutex
+	has map[writ.NodeID]string
+	err error
+}
+
+func (d *doorkeeper) User(node writ.NodeID) string { return "user-" + string(node) }
+
+func (d *doorkeeper) Settle(_ context.Context, passwords map[writ.NodeID]string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.has = maps.Clone(passwords)
+	}
+	return d.err
+}
+
+// set makes the queue answer with an error, and forget everything.
+func (d *doorkeeper) set(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.has, d.err = nil, err
+}
+
+func (d *doorkeeper) password(node writ.NodeID) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.has[node]
+}
+
+// account asks at the door as a node does.
+func (s *site) account(n *testNode) (user, password string, err error) {
+	s.t.Helper()
+	sealed, err := s.Account(s.t.Context(), n.id)
+	if err != nil {
+		return "", "", err
+	}
+	records, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(s.roster.Datacenters[0].SupervisorKey))
+	if err != nil || records[0].Node != n.id {
+		s.t.Fatalf("account of %s = %+v, %v", n.id, records, err)
+	}
+	if records[0].User == "" {
+		return "", "", nil
+	}
+	password, err = secret.Open(records[0].Secret, secret.AccountLabel(s.Pin, theDatacenter, n.id), n.age)
+	return records[0].User, password, err
+}
+
+func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), queue)
+		n, other := s.join("n1"), s.join("n2")
+		user, password, err := s.account(n)
+		if err != nil || user != queue.User(n.id) || password == "" || password != queue.password(n.id) {
+			t.Fatalf("account = %q, %q, %v; the queue has %q", user, password, err, queue.password(n.id))
+		}
+		if _, theirs, err := s.account(other); err != nil || theirs == password || theirs != queue.password(other.id) {
+			t.Errorf("the other's password = %q, %v", theirs, err)
+		}
+		sealed, err := s.Account(t.Context(), n.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(s.roster.Datacenters[0].SupervisorKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := secret.Open(records[0].Secret, secret.AccountLabel(s.Pin, theDatacenter, n.id), other.age); err == nil {
+			t.Errorf("another node opens the password: %q", got)
+		}
+
+		queue.set(nil) // Redis was started again, and knows nobody
+		time.Sleep(2 * time.Second)
+		if got := queue.password(n.id); got != password {
+			t.Errorf("after the queue forgot its accounts: %q, want %q again", got, password)
+		}
+
+		s.halt()
+		s.start()
+		time.Sleep(2 * time.Second)
+		if _, again, err := s.account(n); err != nil || again == password || again != queue.password(n.id) {
+			t.Errorf("after a new start of the supervisor: %q, %v; before it was %q, the queue has %q", again, err, password, queue.password(n.id))
+		}
+
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "remove"))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // not a moment later
+		if got := queue.password(n.id); got != "" {
+			t.Errorf("a removed node has the password %q", got)
+		}
+		if _, _, err := s.account(n); writ.CodeOf(err) != writ.CodeNodeRejected {
+			t.Errorf("account of a removed node: %v", err)
+		}
+		if _, err := s.Account(t.Context(), "0192f6c2-0000-7000-8000-0000000000ff"); writ.CodeOf(err) != writ.CodeNotFound {
+			t.Errorf("account of a stranger: %v", err)
+		}
+	})
+}
+
+func TestNodesGoInAsTheyAreToldWhereTheQueueHasNoAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := &doorkeeper{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), queue)
+		n := s.join("n1")
+		if user, _, err := s.account(n); err != nil || user != "" {
+			t.Errorf("account = %q, %v, want none", user, err)
+		}
+		queue.set(nil) // somebody gave the supervisor the right to make some
+		time.Sleep(2 * time.Second)
+		if user, password, err := s.account(n); err != nil || user == "" || password != queue.password(n.id) {
+			t.Errorf("account = %q, %q, %v", user, password, err)
+		}
+		queue.set(writ.Errorf(writ.CodeQueueUnavailable, "Redis is away"))
+		if _, _, err := s.account(n); err != nil {
+			t.Errorf("while the queue is away: %v, want what was settled before", err)
+		}
+		next := s.join("n2")
+		if _, _, err := s.account(next); writ.CodeOf(err) != writ.CodeQueueUnavailable {
+			t.Errorf("of a node that has none yet, while the queue is away: %v", err)
+		}
+	})
+}
