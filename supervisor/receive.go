@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -148,10 +149,10 @@ func retries(c *journal.Call) int {
 
 // tryAgain plans the next try of a call after a retryable failure.
 func (t *turn) tryAgain(c *journal.Call) error {
-	c.Reason = "tried again after " + string(c.Error.Code)
 	c.RetryAt = t.now.Add(t.s.Backoff(c.Try - c.Before))
 	c.Try++
 	c.Delivery = 0
+	c.Reason = fmt.Sprintf("is tried again at %s UTC, after %s: %s", c.RetryAt.UTC().Format(time.TimeOnly), c.Error.Code, c.Error.Message)
 	return t.move(c, writ.CallPlanned)
 }
 

@@ -245,8 +245,8 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 		}, writ.CodeConflict},
 		{"Unknown", func(t *testing.T, s *site) writ.RunID { return writ.RunIDOf(writ.Digest{1}) }, writ.CodeNotFound},
 		{"PastItsDeadline", func(t *testing.T, s *site) writ.RunID {
-			id := fails(t, s)
-			time.Sleep(2 * time.Hour)
+			id := fails(t, s, func(p *identity.Payload) { p.Deadline = 2 * time.Minute })
+			time.Sleep(3 * time.Minute)
 			return id
 		}, writ.CodeRunExpired},
 		{"DeploymentMovedOn", func(t *testing.T, s *site) writ.RunID {

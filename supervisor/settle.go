@@ -169,6 +169,9 @@ func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ
 func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 	run := t.run
 	run.Crashes, run.Reopened, t.runDirty = 0, false, true
+	if run.Reason != "" { // it waited for its turn, or was resumed just now
+		run.Reason, t.runMoved = "", true
+	}
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
 		if err := t.moveRun(writ.RunRunning); err != nil {
@@ -349,6 +352,17 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 	return err
 }
 
+// sayBlocked says what a run waits for that must not begin before another one of its deployment has ended.
+func (t *turn) sayBlocked() {
+	if t.blocked == "" || t.run.State.Ended() || t.run.Stop != nil {
+		return
+	}
+	why := fmt.Sprintf("waits for run %s, an earlier one of the deployment %s", t.blocked, t.run.Deployment)
+	if t.run.Reason != why {
+		t.run.Reason, t.runDirty, t.runMoved = why, true, true
+	}
+}
+
 func (t *turn) moveRun(to writ.RunState) error {
 	t.runDirty, t.runMoved = true, true
 	return t.run.Move(to)
@@ -372,6 +386,7 @@ func (t *turn) keep(tx *journal.Tx) error {
 	if idle := !t.unevaluated(); idle != t.run.Idle {
 		t.run.Idle, t.runDirty = idle, true
 	}
+	t.sayBlocked()
 	if t.runDirty {
 		if err := tx.PutRun(t.run); err != nil {
 			return err

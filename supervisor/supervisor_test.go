@@ -555,8 +555,15 @@ func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
 			}
 			ids = append(ids, run.ID)
 		}
+		s.awaitCall(ids[0], 1, writ.CallRunning)
+		if blocked, _ := s.look(ids[1]); !strings.Contains(blocked.Reason, "waits for run "+string(ids[0])) {
+			t.Errorf("the second run says %q", blocked.Reason)
+		}
 		first, _ := s.wantState(ids[0], writ.RunSucceeded)
 		second, _ := s.wantState(ids[1], writ.RunSucceeded)
+		if second.Reason != "" {
+			t.Errorf("it has ended and says %q", second.Reason)
+		}
 		if second.Started.Before(first.Ended) {
 			t.Error("both ran at the same time")
 		}

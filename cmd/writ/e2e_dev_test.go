@@ -189,6 +189,9 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 		t.Fatalf("the script does not fail: exit %d\n%s", code, said)
 	}
 	id := strings.TrimSpace(s.writ("run", "list", "--state", "failed", "-o", "name"))
+	if why := s.writ("run", "explain", id); !strings.Contains(why, "call 2 (herodb.create flaky-1-db) failed: INJECTED") || !strings.Contains(why, "next: writ run resume "+id) {
+		t.Errorf("explained as:\n%s", why)
+	}
 	out, said, code := s.try("run", "resume", id, "--reason", "it works now")
 	if code != 0 || !strings.Contains(out, "flaky-1-db") || !strings.Contains(said, "succeeded in") {
 		t.Errorf("resume: exit %d\n%s%s", code, said, out)

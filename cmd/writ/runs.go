@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	one := []*cobra.Command{a.runShowCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand(), a.runResumeCommand()}
+	one := []*cobra.Command{a.runShowCommand(), a.runExplainCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand(), a.runResumeCommand()}
 	for _, c := range one {
 		c.ValidArgsFunction = a.completion(suggestRuns)
 	}

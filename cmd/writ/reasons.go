@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+// situation is what a coordinator knows of a run at a moment, and of what the run depends on.
+type situation struct {
+	run        api.Run
+	calls      []writ.Call // by seq
+	datacenter api.Datacenter
+	nodes      map[writ.NodeID]writ.Node
+	queues     map[writ.NodeID]writ.QueueDepth
+	now        time.Time
+}
+
+// reason says why something is as it is, and what to type next.
+type reason struct {
+	Why  string `json:"why"`
+	Next string `json:"next,omitempty"` // a command, "" if there is nothing to do
+}
+
+// runReasons are the reasons of a run and of its open calls.
+type runReasons struct {
+	Run   writ.RunID   `json:"run"`
+	State api.RunState `json:"state"`
+	reason
+	Deadline time.Time     `json:"deadline,omitzero"`
+	Calls    []callReasons `json:"calls,omitempty"`
+}
+
+// callReasons are the reasons of a call that has not ended.
+type callReasons struct {
+	Seq   int            `json:"seq"`
+	Title string         `json:"title"` // "volume.create web-0"
+	State writ.CallState `json:"state"`
+	reason
+}
+
+func (a *app) runExplainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain RUN",
+		Short: "Say in a sentence why a run waits or failed, and what to type next",
+		Args:  exactly("RUN"),
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			s, err := situationOf(ctx, c, id)
+			if err != nil {
+				return err
+			}
+			r := s.explain()
+			return a.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.text() }})
+		}),
+	}
+}
+
+// situationOf asks the coordinator. Depths of queues come from the datacenter, and are left out while it does not answer.
+func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situation, error) {
+	s := &situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
+	var err error
+	if s.run, err = c.Run(ctx, id); err != nil {
+		return nil, err
+	}
+	datacenters, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range datacenters.Items {
+		if d.ID == s.run.Datacenter {
+			s.datacenter = d
+		}
+	}
+	if s.run.Accepted.IsZero() { // no datacenter has it
+		return s, nil
+	}
+	if s.calls, err = c.Calls(ctx, id); err != nil || s.run.State.Ended() {
+		return s, err
+	}
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(s.run.Datacenter)})
+	for _, n := range nodes {
+		s.nodes[n.ID] = n
+	}
+	if err != nil || s.datacenter.Health != api.DatacenterHealthHealthy {
+		return s, err
+	}
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: string(s.run.Datacenter)}))
+	for _, d := range queues.Items {
+		for _, q := range d.Queues {
+			s.queues[q.Node] = q
+		}
+	}
+	if err != nil && !writ.AsError(err).Retryable() {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *situation) explain() runReasons {
+	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun()}
+	if s.run.State.Ended() {
+		return r
+	}
+	r.Deadline = s.run.Deadline
+	for _, c := range s.calls {
+		if !c.State.Ended() {
+			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, reason: s.whyCall(c)})
+		}
+	}
+	return r
+}
+
+// whyRun is why the run is where it is.
+func (s *situation) whyRun() reason {
+	run := s.run
+	again := "writ submit " + run.Script
+	switch {
+	case run.State == api.RunStateSucceeded:
+		return reason{"it has ended well", "writ run show " + string(run.ID)}
+	case run.State == api.RunStateFailed:
+		return s.whyFailed()
+	case run.State.Ended(): // cancelled, refused, expired
+		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)), again}
+	case run.Accepted.IsZero():
+		why := run.Reason
+		if why == "" {
+			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
+		}
+		return reason{why, "writ dc list"}
+	case s.datacenter.Health != api.DatacenterHealthHealthy:
+		return reason{fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name), "writ dc list"}
+	}
+	return reason{s.whyOpen() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
+}
+
+// whyOpen is what a run of a datacenter that can be asked waits for.
+func (s *situation) whyOpen() string {
+	var open []string
+	for _, c := range s.calls {
+		if !c.State.Ended() {
+			open = append(open, describeCall(c))
+		}
+	}
+	const most = 3
+	switch {
+	case s.run.Reason != "":
+		return s.run.Reason
+	case len(open) == 0:
+		return "its script is evaluated next"
+	case len(open) > most:
+		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), count(len(s.calls), "call"), strings.Join(open[:most], ", "))
+	}
+	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), count(len(s.calls), "call"), strings.Join(open, ", "))
+}
+
+// soon is how near a deadline must be to be spoken of.
+const soon = 5 * time.Minute
+
+// hurry speaks of a deadline that is near.
+func (s *situation) hurry() string {
+	left := s.run.Deadline.Sub(s.now)
+	if s.run.Deadline.IsZero() || left > soon {
+		return ""
+	}
+	return fmt.Sprintf("; its deadline is in %s", shortDuration(max(left, 0)))
+}
+
+// whyFailed follows the failure of the run to the call that failed by itself.
+func (s *situation) whyFailed() reason {
+	run := s.run
+	why := said(run.Failure, run.Reason, "it failed")
+	next := "writ run resume " + string(run.ID)
+	switch f := run.Failure; {
+	case f == nil:
+	case f.Seq > 0 && f.Seq <= len(s.calls):
+		why = s.chain(s.calls[f.Seq-1])
+	case f.Code == writ.CodeScriptFailed || f.Code == writ.CodeNonDeterminism || f.Code == writ.CodePlanDeviated || f.Code == writ.CodePlanMismatch:
+		next = "writ submit " + run.Script // it would end the same way
+	}
+	if run.Failure != nil && run.Failure.Position != "" {
+		why += ", at " + run.Failure.Position
+	}
+	if run.Failure != nil && run.Failure.Hint != "" {
+		why += "; " + run.Failure.Hint
+	}
+	if !s.now.Before(run.Deadline) {
+		next = "writ submit " + run.Script
+	}
+	return reason{why, next}
+}
+
+// chain tells the way from a failed call to the one that failed by itself.
+func (s *situation) chain(c writ.Call) string {
+	var way []string
+	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
+		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.calls) && s.calls[seq-1].Error != nil })
+		if i < 0 {
+			break
+		}
+		way = append(way, describeCall(c)+" needs ")
+		c = s.calls[c.After[i]-1]
+	}
+	text := strings.Join(way, "") + describeCall(c)
+	if len(way) > 0 {
+		text += ", which"
+	}
+	if c.Error == nil {
+		return text + " failed"
+	}
+	return fmt.Sprintf("%s failed: %s: %s", text, c.Error.Code, c.Error.Message)
+}
+
+// whyCall is why an open call is where it is.
+func (s *situation) whyCall(c writ.Call) reason {
+	node := c.NodeName
+	away := s.whyAway(c.Node)
+	depth, known := s.queues[c.Node]
+	switch {
+	case c.Reason != "":
+		return reason{c.Reason, s.nextOf(c.Reason, "")}
+	case c.State == writ.CallRunning && away != "":
+		return reason{fmt.Sprintf("%s, which works on it, %s", node, away), "writ node list"}
+	case c.State == writ.CallRunning:
+		return reason{fmt.Sprintf("%s has worked on it for %s, in try %d", node, shortDuration(s.now.Sub(c.Started)), c.Try), ""}
+	case c.State == writ.CallQueued && away != "":
+		return reason{fmt.Sprintf("it was sent to %s, which %s", node, away), "writ node list"}
+	case c.State == writ.CallQueued && known:
+		return reason{fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it", node, count(depth.Running, "call"), max(depth.Queued-1, 0)), ""}
+	case c.State == writ.CallQueued:
+		return reason{"it was sent to " + node, ""}
+	}
+	for _, seq := range c.After {
+		if seq <= len(s.calls) && !s.calls[seq-1].State.Ended() {
+			return reason{fmt.Sprintf("it needs %s, which is %s", describeCall(s.calls[seq-1]), s.calls[seq-1].State), ""}
+		}
+	}
+	switch {
+	case c.Node == "":
+		return reason{"it gets its node in the next turn of the run", ""}
+	case known:
+		return reason{fmt.Sprintf("its turn on %s has not come: %d are there already, %s for room", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
+	default:
+		return reason{fmt.Sprintf("its turn on %s has not come, or an earlier call on the same thing is not done", node), "writ node list"}
+	}
+}
+
+// whyAway says what keeps a node from working, "" if nothing is known to.
+func (s *situation) whyAway(id writ.NodeID) string {
+	n, known := s.nodes[id]
+	switch {
+	case !known || n.Liveness == writ.LivenessReady && n.Fault == "":
+		return ""
+	case n.Liveness != writ.LivenessReady:
+		return fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))
+	default:
+		return "takes no work: " + n.Fault
+	}
+}
+
+// nextOf is the command about what a reason names: another run, nodes; otherwise it is other.
+func (s *situation) nextOf(why, other string) string {
+	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == ';' }) {
+		if id := writ.RunID(word); id.Valid() && id != s.run.ID {
+			return "writ run explain " + word
+		}
+	}
+	if strings.Contains(why, "node") {
+		return "writ node list"
+	}
+	return other
+}
+
+func said(f *writ.Failure, texts ...string) string {
+	if f != nil {
+		return fmt.Sprintf("%s: %s", f.Code, f.Message)
+	}
+	return texts[slices.IndexFunc(texts, func(t string) bool { return t != "" })]
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+// titleOf names a call: "volume.create web-0".
+func titleOf(c writ.Call) string {
+	return strings.TrimSuffix(c.Operation+" "+c.Name, " ")
+}
+
+// describeCall names a call with its number.
+func describeCall(c writ.Call) string { return fmt.Sprintf("call %d (%s)", c.Seq, titleOf(c)) }
+
+func (r runReasons) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s is %s: %s\n", r.Run, r.State, terminal.Clean(r.Why))
+	for _, c := range r.Calls {
+		fmt.Fprintf(&b, "  call %d, %s, is %s: %s\n", c.Seq, c.Title, c.State, terminal.Clean(c.Why))
+		if c.Next != "" && c.Next != r.Next {
+			fmt.Fprintf(&b, "    next: %s\n", c.Next)
+		}
+	}
+	if r.Next != "" {
+		fmt.Fprintf(&b, "next: %s\n", r.Next)
+	}
+	return b.String()
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+)
+
+// TestEveryWaitAndFailureHasItsSentence goes through the reasons that there are.
+func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	id := writ.RunIDOf(writ.Digest{1})
+	other := writ.RunIDOf(writ.Digest{2})
+	failed := func(code writ.Code) *writ.Error { return writ.Errorf(code, "told to fail") }
+	failure := func(code writ.Code, seq int) *writ.Failure {
+		return &writ.Failure{Error: *failed(code), Position: "web.tengo:3:1", Seq: seq}
+	}
+	volume := func(seq int, state writ.CallState, change ...func(c *writ.Call)) writ.Call {
+		c := writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Try: 1, Node: "n", NodeName: "n1", Started: now.Add(-time.Minute)}
+		for _, f := range change {
+			f(&c)
+		}
+		return c
+	}
+	because := func(reason string) func(c *writ.Call) { return func(c *writ.Call) { c.Reason = reason } }
+	for _, tt := range []struct {
+		name   string
+		change func(s *situation)
+		why    string // of the run
+		next   string
+		calls  string // all that is said of calls
+	}{
+		{"SubmissionWaits", func(s *situation) { s.run.State, s.run.Accepted = api.RunStateWaiting, time.Time{} }, "waits for its datacenter ams1 to connect", "writ dc list", ""},
+		{"SubmissionRefused", func(s *situation) {
+			s.run.State, s.run.Accepted, s.run.Failure = api.RunStateRefused, time.Time{}, failure(writ.CodeRoleMissing, 0)
+		}, "ROLE_MISSING: told to fail", "writ submit web.tengo", ""},
+		{"DatacenterAway", func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway }, "datacenter ams1 is away", "writ dc list", ""},
+		{"Blocked", func(s *situation) {
+			s.run.State, s.run.Reason = api.RunStateAccepted, "waits for run "+string(other)+", an earlier one of the deployment web"
+		}, "an earlier one of the deployment web", "writ run explain " + string(other), ""},
+		{"BeforeItsFirstPass", func(s *situation) { s.run.State = api.RunStateAccepted }, "evaluated next", "writ run watch " + string(id), ""},
+		{"NoNode", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("no node is ready: n1: is silent"))}
+		},
+			"waits for 1 of its 1 call: call 1 (volume.create v)", "", "no node is ready: n1: is silent writ node list"},
+		{"ResourceBusy", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("another run, "+string(other)+", still works on the volume v"))}
+		}, "waits for 1", "", "still works on the volume v writ run explain " + string(other)},
+		{"Retry", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 12:00:03 UTC, after INJECTED: told to fail"))}
+		},
+			"waits for 1", "", "is tried again at 12:00:03 UTC, after INJECTED"},
+		{"Dependency", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
+		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
+		{"BehindOthers", func(s *situation) {
+			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallPlanned)}, writ.QueueDepth{Planned: 7, Queued: 4, Running: 4}
+		}, "waits for 1", "", "its turn on n1 has not come: 8 are there already, 7 wait for room writ node list"},
+		{"Sent", func(s *situation) {
+			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
+		}, "waits for 1", "", "which works on 4 calls and has 2 more"},
+		{"SentToASilentNode", func(s *situation) {
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+		}, "waits for 1", "", "which is silent since"},
+		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1"},
+		{"Unplaced", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, func(c *writ.Call) { c.Node = "" })}
+		}, "waits for 1", "", "gets its node"},
+		{"DeadlineSoon", func(s *situation) { s.run.Deadline = now.Add(2 * time.Minute) }, "its deadline is in 2m", "", ""},
+		{"FailedCall", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
+			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
+		}, "call 1 (volume.create v) failed: INJECTED_FINAL: told to fail, at web.tengo:3:1", "writ run resume " + string(id), ""},
+		{"FailedDependency", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeDependencyFailed, 2)
+			s.calls = []writ.Call{
+				volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) }),
+				volume(2, writ.CallFailed, func(c *writ.Call) { c.After, c.Error = []int{1}, failed(writ.CodeDependencyFailed) }),
+			}
+		}, "call 2 (volume.create v) needs call 1 (volume.create v), which failed: INJECTED_FINAL", "writ run resume " + string(id), ""},
+		{"FailedScript", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo", ""},
+		{"FailedAndTooLate", func(s *situation) {
+			s.run.State, s.run.Failure, s.run.Deadline = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0), now
+		}, "EVALUATOR_CRASHED", "writ submit web.tengo", ""},
+		{"Cancelled", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateCancelled, &writ.Failure{Error: *writ.Errorf(writ.CodeRunCancelled, "cancelled by alice")}
+		}, "cancelled by alice", "writ submit web.tengo", ""},
+		{"Expired", func(s *situation) { s.run.State, s.run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo", ""},
+		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "ended well", "writ run show " + string(id), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := &situation{
+				run:        api.Run{ID: id, State: api.RunStateRunning, Script: "web.tengo", Accepted: now.Add(-time.Hour), Deadline: now.Add(time.Hour)},
+				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy},
+				nodes:      map[writ.NodeID]writ.Node{"n": {Liveness: writ.LivenessReady}}, queues: map[writ.NodeID]writ.QueueDepth{}, now: now,
+			}
+			tt.change(s)
+			got := s.explain()
+			if !strings.Contains(got.Why, tt.why) || tt.next != "" && got.Next != tt.next {
+				t.Errorf("it says %q, next %q; want %q, %q", got.Why, got.Next, tt.why, tt.next)
+			}
+			var calls []string
+			for _, c := range got.Calls {
+				calls = append(calls, c.Why+" "+c.Next)
+			}
+			if all := strings.Join(calls, "; "); !strings.Contains(all, tt.calls) {
+				t.Errorf("of the calls it says %q, want %q", all, tt.calls)
+			}
+			if text := got.text(); !strings.Contains(text, got.Why) {
+				t.Errorf("as text:\n%s", text)
+			}
+		})
+	}
+}
