@@ -74,7 +74,7 @@ signed and handed in again; runs that were accepted before go on with the versio
 				return err
 			}
 			a.Note("the value has %s", count(len(value), "byte"))
-			return a.changeSecret(cmd.Context(), &place, args[0], func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			return a.changeSecret(cmd.Context(), &place, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.SetSecret(ctx, by, dc, project, args[0], value)
 			})
 		},
@@ -141,7 +141,7 @@ func (a *app) askTwice(name string) ([]byte, error) {
 }
 
 // changeSecret makes a change in every datacenter that is meant, and says what it did.
-func (a *app) changeSecret(ctx context.Context, place *placeFlags, name string,
+func (a *app) changeSecret(ctx context.Context, place *placeFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
 	c, err := a.client()
 	if err != nil {
@@ -280,7 +280,7 @@ need it and were not sent yet fail. Whatever a script gave it to keeps it: chang
 			if !writ.ValidName(name) {
 				return writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("it looks like db-password, or db-password@2")
 			}
-			return a.changeSecret(cmd.Context(), &place, name, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			return a.changeSecret(cmd.Context(), &place, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.RemoveSecret(ctx, by, dc, project, name, version)
 			})
 		},

@@ -194,7 +194,7 @@ func (t *tester) files(ctx context.Context, paths []string, report *testReport) 
 		if err := t.file(ctx, script, report); err != nil {
 			return err
 		}
-		if ctx.Err() != nil || t.flags.failFast && report.failed() {
+		if t.enough(ctx, report) {
 			return nil
 		}
 	}
@@ -217,23 +217,35 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 	}
 	report.begin(script.Path)
 	for range t.flags.count {
-		for i, test := range file.Tests() {
-			if !t.wanted.MatchString(test.Name) {
-				continue
-			}
-			if ctx.Err() != nil || t.flags.failFast && report.failed() {
-				return nil
-			}
-			report.start(test)
-			began := time.Now()
-			verdict := t.one(ctx, file, i, filepath.Dir(script.Path))
-			if ctx.Err() == nil {
-				report.done(verdict, time.Since(began))
-			}
+		t.round(ctx, file, filepath.Dir(script.Path), report)
+	}
+	if ctx.Err() == nil {
+		report.end()
+	}
+	return nil
+}
+
+// round carries out each test of a file once, until ctx ends or there was enough.
+func (t *tester) round(ctx context.Context, file *scripts.TestFile, dir string, report *testReport) {
+	for i, test := range file.Tests() {
+		if t.enough(ctx, report) {
+			return
+		}
+		if !t.wanted.MatchString(test.Name) {
+			continue
+		}
+		report.start(test)
+		began := time.Now()
+		verdict := t.one(ctx, file, i, dir)
+		if ctx.Err() == nil {
+			report.done(verdict, time.Since(began))
 		}
 	}
-	report.end()
-	return nil
+}
+
+// enough reports whether no more tests are to be carried out.
+func (t *tester) enough(ctx context.Context, report *testReport) bool {
+	return ctx.Err() != nil || t.flags.failFast && report.failed()
 }
 
 // one carries out one test, in a datacenter of its own.

@@ -108,8 +108,8 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 
 // place returns where in this file a position is, 0 if it is in another: then its trace says from where that was called.
 func (f *testedFile) place(position string) (line, column int) {
-	rest, c, _ := cutLast(position)
-	name, l, _ := cutLast(rest)
+	rest, c := cutLast(position)
+	name, l := cutLast(rest)
 	if name != filepath.Base(f.File) {
 		return 0, 0
 	}
@@ -118,13 +118,13 @@ func (f *testedFile) place(position string) (line, column int) {
 	return line, column
 }
 
-// cutLast cuts s around its last colon.
-func cutLast(s string) (before, after string, found bool) {
+// cutLast cuts s around its last colon, if it has one.
+func cutLast(s string) (before, after string) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
-		return s, "", false
+		return s, ""
 	}
-	return s[:i], s[i+1:], true
+	return s[:i], s[i+1:]
 }
 
 // notesText shows what a test said, each with its place.
