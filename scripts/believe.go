@@ -13,9 +13,7 @@ import (
 // ErrImpossible is the error of what no pass can have found.
 var ErrImpossible = errors.New("no script can cause that")
 
-func impossible(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrImpossible, fmt.Sprintf(format, args...))
-}
+func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, why) }
 
 // Check returns an error (ErrImpossible) unless a pass over the journal can have found o. A process in which scripts are evaluated may
 // have been taken over by one of them, so whoever gets an outcome from there checks it: then all that it can say is what the script could

@@ -1,8 +1,6 @@
 package scripts
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -81,7 +79,11 @@ func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
 		}
 		return p.text(o)
 	}
-	for _, key := range slices.Sorted(maps.Keys(m)) {
+	keys, err := p.keys(m)
+	if err != nil {
+		return "", err
+	}
+	for _, key := range keys {
 		text, err := p.prettyAt(m[key], depth+1, most)
 		if err != nil {
 			return "", err
