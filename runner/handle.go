@@ -40,6 +40,11 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		}
 	}()
 	if result := n.carryOut(taking, w); result != nil {
+		if result.Job != digest { // an answer of earlier: a supervisor whose journal was restored knows only what it sent since
+			again := *result
+			again.Job = digest
+			result = &again
+		}
 		select {
 		case <-n.outbox.post(result, time.UnixMilli(job.EndBy)):
 		case <-n.working.Done(): // it is recorded; the next incarnation sends it

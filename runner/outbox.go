@@ -61,6 +61,7 @@ func (o *outbox) post(result *writ.Result, endBy time.Time) <-chan struct{} {
 		l = &letter{result: result, until: endBy.Add(journal.Keep), sent: make(chan struct{})}
 		o.letters[result.JobKey] = l
 	}
+	l.result = result // the same, but maybe as the answer to another delivery
 	if !l.fresh {
 		l.fresh = true
 		o.fresh = append(o.fresh, l)
@@ -147,10 +148,12 @@ func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 
 // deliver sends a batch and reports whether the transport took it. If it did not, the batch stays to be sent at once.
 func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
+	o.mu.Lock()
 	results := make([]*writ.Result, len(batch))
 	for i, l := range batch {
 		results[i] = l.result
 	}
+	o.mu.Unlock()
 	err := o.send(ctx, results)
 	due := time.Now().Add(resendAfter)
 

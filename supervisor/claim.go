@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -213,7 +214,7 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
 		if c.UID == "" { // a try before a resume may have begun to make it
-			c.UID = writ.UID(writ.NewUUID())
+			c.UID = newUID(c)
 		}
 		c.Need = grows(op, c, before)
 	case op.Effect == catalog.Remove: // to delete what is not there is success, as long as no earlier call may still make it
@@ -227,6 +228,15 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 	t.claimed[c.Seq] = true
 	t.touch(c)
 	return nil
+}
+
+// newUID returns the uid of what a call will make. It follows from the call, so that a supervisor whose journal was restored from a backup
+// asks for the same thing again, and finds it.
+func newUID(c *journal.Call) writ.UID {
+	b := sha256.Sum256(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq))
+	b[6] = b[6]&0x0f | 0x80 // version 8 of RFC 9562: made as its maker likes
+	b[8] = b[8]&0x3f | 0x80
+	return writ.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
 }
 
 // lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
