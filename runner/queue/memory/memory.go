@@ -1,6 +1,6 @@
 // Package memory is the queue without a server, for simulations in virtual time: it has no sockets and works inside a testing/synctest
-// bubble. It keeps what it holds in this process, can be told to lose everything (Flush) and to be away (Cut), and knows nothing of
-// what it carries.
+// bubble. It keeps what it holds in this process, can be told to lose everything (Flush), to go back in time (Save, Restore) and to be away (Cut), and knows
+// nothing of what it carries.
 package memory
 
 import (
@@ -71,6 +71,57 @@ func (q *Queue) Flush() {
 	defer q.store.mu.Unlock()
 	q.store.empty()
 	q.store.wake()
+}
+
+// Saved is what a transport held at a moment.
+type Saved struct {
+	waiting    map[writ.NodeID][]queue.Task
+	streams    map[queue.Stream][]queue.Message
+	generation string
+}
+
+// Save returns what the transport holds now.
+func (q *Queue) Save() Saved {
+	s := q.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	saved := Saved{waiting: map[writ.NodeID][]queue.Task{}, streams: map[queue.Stream][]queue.Message{}, generation: s.generation}
+	for _, tasks := range []map[writ.NodeID][]*item{s.active, s.waiting} {
+		for node, items := range tasks {
+			for _, i := range items {
+				saved.waiting[node] = append(saved.waiting[node], i.task)
+			}
+		}
+	}
+	for stream, entries := range s.streams {
+		for _, e := range entries {
+			saved.streams[stream] = append(saved.streams[stream], e.message)
+		}
+	}
+	return saved
+}
+
+// Restore puts the transport back to what was saved, as a server does that comes back with an old snapshot: what was delivered since
+// comes again, and what was sent since is lost.
+func (q *Queue) Restore(saved Saved) {
+	s := q.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty()
+	s.generation = saved.generation
+	for node, tasks := range saved.waiting {
+		for _, t := range tasks {
+			s.waiting[node] = append(s.waiting[node], &item{task: t})
+		}
+	}
+	for stream, messages := range saved.streams {
+		for _, m := range messages {
+			s.sent++
+			m.ID = messageID(s.sent)
+			s.streams[stream] = append(s.streams[stream], entry{s.sent, m})
+		}
+	}
+	s.wake()
 }
 
 // Cut makes the transport unreachable for this process, or reachable again. What it holds stays.
