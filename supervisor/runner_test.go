@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"writ"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
+	"writ/runner/queue"
 	"writ/sal"
 	"writ/sal/host"
 	"writ/sal/simulated"
@@ -16,17 +18,23 @@ import (
 
 // realNode is a node with a real runner and simulated drivers, on a directory that survives it.
 type realNode struct {
-	site  *site
-	dir   string
-	name  string
-	token string
-	stop  context.CancelFunc
-	ended chan error
+	site    *site
+	dir     string
+	name    string
+	token   string
+	way     queue.Queue  // to the site's queue; straight there if nil
+	drivers []sal.Driver // simulated ones if nil
+	runner  *runner.Runner
+	stop    context.CancelFunc
+	ended   chan error
 }
 
 // realNode joins the site and serves until the test ends.
-func (s *site) realNode(name string) *realNode {
+func (s *site) realNode(name string, change ...func(n *realNode)) *realNode {
 	n := &realNode{site: s, dir: s.t.TempDir(), name: name, token: s.token().String()}
+	for _, c := range change {
+		c(n)
+	}
 	n.start()
 	s.t.Cleanup(n.halt)
 	return n
@@ -35,16 +43,21 @@ func (s *site) realNode(name string) *realNode {
 func (n *realNode) start() {
 	t := n.site.t
 	t.Helper()
-	var drivers []sal.Driver
+	drivers := n.drivers
 	about := func() []writ.NodeDriver { return nil }
 	for _, module := range simulated.Modules {
+		if n.drivers != nil {
+			break
+		}
 		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(n.dir, "sim"), Speed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		drivers = append(drivers, d)
 	}
-	drivers = append(drivers, &host.Driver{Dir: n.dir, Drivers: about})
+	if n.drivers == nil {
+		drivers = append(drivers, &host.Driver{Dir: n.dir, Drivers: about})
+	}
 	journal, err := runnerjournal.Open(t.Context(), filepath.Join(n.dir, "runner.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,18 +66,22 @@ func (n *realNode) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner.Runner{
-		Member: member, Door: n.site, Queue: n.site.queue, Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
+	n.runner = &runner.Runner{
+		Member: member, Door: n.site, Queue: cmp.Or[queue.Queue](n.way, n.site.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
 		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop, n.ended = stop, make(chan error, 1)
+	r := n.runner
 	go func() {
 		err := r.Run(ctx)
 		journal.Close()
 		n.ended <- err
 	}()
 }
+
+// id returns the node's id.
+func (n *realNode) id() writ.NodeID { return n.runner.Member.Node() }
 
 // halt cuts the runner off in whatever it does; start lets the next one go on with what is on disk.
 func (n *realNode) halt() {

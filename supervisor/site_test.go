@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -38,6 +39,7 @@ type site struct {
 	roster  *identity.Roster
 	rosters [][]byte
 	queue   *memory.Queue
+	way     queue.Queue // to it, of the next supervisor that starts; straight there if nil
 	nodes   []*testNode
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
@@ -90,14 +92,26 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 // newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
 func newSite(t testing.TB) *site {
 	t.Helper()
-	return newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)
+	s := found(t)
+	s.start()
+	return s
 }
 
 // newSiteAt is newSite with its journal at a place, and a queue that may have accounts.
 func newSiteAt(t testing.TB, place string, accounts queue.Accounts) *site {
 	t.Helper()
+	s := found(t)
+	s.place, s.accounts = place, accounts
+	s.start()
+	return s
+}
+
+// found founds a cluster of one datacenter that has no supervisor yet.
+func found(t testing.TB) *site {
+	t.Helper()
+	dir := t.TempDir()
 	s := &site{
-		t: t, dir: t.TempDir(), place: place, key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(), accounts: accounts,
+		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(),
 		evaluator: inProcess{},
 	}
 	now := time.Now().UTC().Truncate(time.Second)
@@ -118,7 +132,6 @@ func newSiteAt(t testing.TB, place string, accounts queue.Accounts) *site {
 		}},
 	})
 	t.Cleanup(func() { s.queue.Close() })
-	s.start()
 	return s
 }
 
@@ -143,7 +156,8 @@ func (s *site) start() {
 		s.t.Fatal(err)
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
-		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal, Queue: s.queue, Accounts: s.accounts,
+		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
+		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
 		Evaluator: s.evaluator, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {

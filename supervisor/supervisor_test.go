@@ -21,7 +21,13 @@ import (
 // inSite runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
 func inSite(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newSite(t)) })
+	inBubble(t, func(t *testing.T) { test(t, newSite(t)) })
+}
+
+// inBubble runs a test in virtual time that makes its site itself.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
 }
 
 const webScript = `

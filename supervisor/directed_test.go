@@ -1,0 +1,356 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/runner/queue"
+	"writ/sal"
+	"writ/supervisor/journal"
+)
+
+// What can come between two steps of a job, one test for each; TestSimulation finds them by chance.
+
+// tap is a way to the queue on which a test decides what gets through.
+type tap struct {
+	queue.Queue
+
+	mu       sync.Mutex
+	kept     []queue.Task // jobs that were not let through
+	keepJobs bool
+	result   func() bool // whether a result gets through; all do if nil
+}
+
+func (q *tap) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
+	q.mu.Lock()
+	keep := q.keepJobs
+	if keep {
+		q.kept = append(q.kept, tasks...)
+	}
+	q.mu.Unlock()
+	if keep {
+		return nil
+	}
+	return q.Queue.Push(ctx, node, tasks...)
+}
+
+func (q *tap) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+	q.mu.Lock()
+	result := q.result
+	q.mu.Unlock()
+	if stream.Direction == queue.Out && result != nil && !bytes.Contains(body, []byte("sequence")) && !result() {
+		return nil
+	}
+	return q.Queue.Send(ctx, stream, body)
+}
+
+// keep lets jobs through, or holds them back.
+func (q *tap) keep(keep bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keepJobs = keep
+}
+
+// jobs returns what was held back.
+func (q *tap) jobs() []queue.Task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.kept
+}
+
+func (q *tap) results(through func() bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.result = through
+}
+
+// tapped starts a site whose supervisor reaches the queue over a tap.
+func tapped(t *testing.T) (*site, *tap) {
+	s := found(t)
+	q := &tap{Queue: s.queue}
+	s.way = q
+	s.start()
+	return s, q
+}
+
+func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSite(t)
+		q := &tap{Queue: s.queue}
+		n := s.realNode("n1", func(n *realNode) { n.way = q })
+		sent := make(chan struct{}, 1)
+		q.results(func() bool {
+			select {
+			case sent <- struct{}{}:
+			default:
+			}
+			s.queue.Flush() // with whatever was there besides
+			return false
+		})
+		id := s.submit(oneVolume)
+		<-sent
+		n.halt()
+		s.queue.Flush()
+		time.Sleep(time.Second)
+		q.results(nil)
+		n.start()
+		began := time.Now()
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s after the node was back", took)
+		}
+		if calls[0].Change != writ.ChangeCreated {
+			t.Errorf("the answer is that of the first time no more: %q", calls[0].Change)
+		}
+		n.wantEffectsOnce(1)
+	})
+}
+
+func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSite(t)
+		q := &tap{Queue: s.queue}
+		n := s.realNode("n1", func(n *realNode) { n.way = q })
+		until := time.Now().Add(20 * time.Second)
+		q.results(func() bool { return time.Now().After(until) }) // beats go through: the job is done, and its result nowhere
+		_, calls := s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+		if d := calls[0].Delivery; d < 2 || d > 12 {
+			t.Errorf("it was delivered %d times in 20 s", d)
+		}
+		if calls[0].Change != writ.ChangeCreated {
+			t.Errorf("the answer is that of the first time no more: %q", calls[0].Change)
+		}
+		n.wantEffectsOnce(1)
+	})
+}
+
+func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice as many are out
+		time.Sleep(2 * time.Second)
+		p := s.payload("node := import(\"node\")\nfor i := 0; i < 1000; i++ { node.ping() }\n")
+		p.MaxCalls = 1000
+		run, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, calls := s.wantState(run.ID, writ.RunSucceeded)
+		for _, c := range calls {
+			if c.Delivery != 1 {
+				t.Errorf("call %d was delivered %d times", c.Seq, c.Delivery)
+			}
+		}
+		n.mu.Lock()
+		if len(n.jobs) != 1000 {
+			t.Errorf("the node got %d jobs for 1000 calls", len(n.jobs))
+		}
+		n.mu.Unlock()
+		s.wantEffects(1000)
+	})
+}
+
+func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.realNode("n1")
+		id := s.submit(wholeScript)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.queue.Cut(true)
+		time.Sleep(90 * time.Second)
+		s.queue.Cut(false)
+		s.wantState(id, writ.RunSucceeded)
+		n.wantEffectsOnce(4)
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
+				t.Error("the node was given up")
+			}
+		}
+	})
+}
+
+func TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		n := s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		q.keep(true)
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		time.Sleep(time.Millisecond)
+		old := q.jobs()
+		s.halt()
+		s.start() // under a higher epoch, of which the node hears
+		time.Sleep(3 * time.Second)
+		before := n.runner.Counts()
+		if len(old) != 1 {
+			t.Fatalf("%d jobs were held back", len(old))
+		}
+		if err := s.queue.Push(t.Context(), n.id(), old...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if after := n.runner.Counts(); after.Acted != before.Acted || after.Dropped != before.Dropped+1 {
+			t.Errorf("the node counted %+v, and %+v before the late job", after, before)
+		}
+		q.keep(false)
+		s.wantState(id, writ.RunSucceeded)
+		n.wantEffectsOnce(1)
+	})
+}
+
+func TestACancelThatOvertakesItsJobKeepsItFromBeingDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		n := s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		q.keep(true)
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		time.Sleep(time.Millisecond)
+		if _, err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // the node knows
+		if err := s.queue.Push(t.Context(), n.id(), q.jobs()...); err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(id, writ.RunCancelled)
+		n.wantEffectsOnce(0)
+	})
+}
+
+// wedge is a driver of volumes whose first job on "stuck" does not end for three minutes, whatever its context says.
+type wedge struct {
+	simDriver
+	once sync.Once
+}
+
+func (d *wedge) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	if r.Resource.Name == "stuck" {
+		d.once.Do(func() { time.Sleep(3 * time.Minute) })
+	}
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
+	change, err := d.host.effect(r, keyOf(r.Key))
+	return sal.Outcome{Change: change, Values: answerOf(r)}, err
+}
+
+func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		h := newSimHost(1)
+		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&wedge{simDriver: simDriver{h, "volume"}}} })
+		const make = "volume := import(\"volume\")\nvolume.create(%q, {size_gib: 1}, {timeout: %q})\n"
+		began := time.Now()
+		run, _ := s.wantState(s.submit(fmt.Sprintf(make, "stuck", "5s")), writ.RunFailed)
+		if run.Failure.Code != writ.CodeDeadlineExceeded || time.Since(began) > 2*time.Minute {
+			t.Fatalf("failure %+v after %s", run.Failure, time.Since(began))
+		}
+		next := s.submit(fmt.Sprintf(make, "stuck", "10m"))
+		s.wantState(s.submit(fmt.Sprintf(make, "other", "10m")), writ.RunSucceeded) // the node goes on meanwhile
+		if _, calls := s.look(next); calls[0].State.Ended() {
+			t.Errorf("the next job is %s while the driver is not done", calls[0].State)
+		}
+		s.wantState(next, writ.RunSucceeded)
+		if took := time.Since(began); took < 3*time.Minute {
+			t.Errorf("the next job was done after %s", took)
+		}
+	})
+}
+
+// backup copies the journal as it is on disk now; restore puts that copy in its place.
+func (s *site) backup() (restore func()) {
+	s.t.Helper()
+	path := s.place
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("VACUUM INTO $1", path+".backup"); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		s.t.Helper()
+		for _, end := range []string{"-wal", "-shm"} {
+			_ = os.Remove(path + end)
+		}
+		if err := os.Rename(path+".backup", path); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func TestAJournalRestoredFromBackupRepeatsNothing(t *testing.T) {
+	const script = `
+image := import("image")
+container := import("container")
+run := import("run")
+i := image.fetch("i", {url: "https://images.example/i.tar", sha256: "` + "0000000000000000000000000000000000000000000000000000000000000000" + `", format: "oci"})
+c := container.create("c", {image: i, memory_mib: 16})
+e := container.exec(c, {command: ["work"]})
+run.output({code: e.exit_code})
+`
+	for _, tt := range []struct {
+		name  string
+		state func(s *site, id writ.RunID) // when the backup is made
+	}{
+		{"BeforeTheRun", nil},
+		{"WithTheFirstCallOut", func(s *site, id writ.RunID) { s.awaitCall(id, 1, writ.CallRunning) }},
+		{"WithTheLastCallOut", func(s *site, id writ.RunID) { s.awaitCall(id, 3, writ.CallQueued) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				n := s.realNode("n1")
+				time.Sleep(2 * time.Second)
+				signed := s.signPayload(s.payload(script))
+				var restore func()
+				if tt.state == nil {
+					restore = s.backup()
+				}
+				first, err := s.Submit(t.Context(), signed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tt.state != nil {
+					tt.state(s, first.ID)
+					restore = s.backup()
+				}
+				s.wantState(first.ID, writ.RunSucceeded)
+				epoch := s.Epoch()
+				s.halt()
+				restore()
+				s.start()
+				if s.Epoch() <= epoch {
+					t.Errorf("the epoch is %d after %d", s.Epoch(), epoch)
+				}
+				again, err := s.Submit(t.Context(), signed)
+				if err != nil || again.ID != first.ID {
+					t.Fatalf("the same submission is the run %s, it was %s; %v", again.ID, first.ID, err)
+				}
+				s.wantState(first.ID, writ.RunSucceeded)
+				n.wantEffectsOnce(3)
+				err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+					resources, err := tx.Resources()
+					if len(resources) != 2 {
+						t.Errorf("the journal has %d resources, want 2", len(resources))
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

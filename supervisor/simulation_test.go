@@ -1,0 +1,431 @@
+package supervisor_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/runner"
+	runnerjournal "writ/runner/journal"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+var (
+	simSeed  = flag.Uint64("seed", 0, "simulate this seed only, and log what happens")
+	simSeeds = flag.Int("seeds", 0, "how many seeds to simulate")
+	simFor   = flag.Duration("virtual", 0, "how long faults happen, in virtual time")
+	simNodes = flag.Int("nodes", 0, "how many nodes the datacenter has")
+)
+
+// TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and seals, while everything around them
+// goes wrong: processes die at any step, the queue loses, repeats, delays and forgets, disks fill up, drivers fail, hang and ignore their
+// end. What must hold meanwhile and afterwards is in simulation_check_test.go.
+func TestSimulation(t *testing.T) {
+	seeds, faulty, size := 20, 10*time.Minute, 5
+	switch {
+	case os.Getenv("WRIT_TEST_LONG") != "":
+		seeds, faulty, size = 200, 24*time.Hour, 50
+	case testing.Short() || raceEnabled:
+		seeds = 3
+	}
+	if *simSeeds > 0 {
+		seeds = *simSeeds
+	}
+	if *simFor > 0 {
+		faulty = *simFor
+	}
+	if *simNodes > 0 {
+		size = *simNodes
+	}
+	var list []uint64
+	if *simSeed != 0 {
+		list = []uint64{*simSeed}
+	} else {
+		for i := range seeds {
+			list = append(list, uint64(i+1))
+		}
+	}
+	for _, seed := range list {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { simulate(t, seed, faulty, size) })
+			if t.Failed() {
+				t.Logf("again: go test ./supervisor -run 'TestSimulation$' -seed %d -virtual %s -nodes %d", seed, faulty, size)
+			}
+		})
+	}
+}
+
+// simulation is a datacenter whose parts die and come back.
+type simulation struct {
+	*site
+	t       *testing.T
+	seed    uint64
+	luck    *rand.Rand // of the one goroutine that makes things happen
+	calm    atomic.Bool
+	late    sync.WaitGroup // messages on their way
+	crashed chan *process
+	plan    []event
+	door    door
+	log     *slog.Logger
+	work    []*simRun
+	hosts   []*simNode
+	process *process // the supervisor's
+	lives   int
+	makers  map[writ.UID]string // the node that made a resource
+	watch   *observer
+}
+
+// event is something that happens at a time.
+type event struct {
+	at time.Time
+	do func()
+}
+
+// door is the supervisor's door, and what people reach: closed while there is none.
+type door struct {
+	mu  sync.Mutex
+	now *supervisor.Supervisor
+	on  *journal.Journal
+}
+
+func (d *door) set(s *supervisor.Supervisor, j *journal.Journal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.on = s, j
+}
+
+func (d *door) get() (*supervisor.Supervisor, *journal.Journal, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now == nil {
+		return nil, nil, writ.Errorf(writ.CodeUnreachable, "nobody answers")
+	}
+	return d.now, d.on, nil
+}
+
+func (d *door) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nodes.Proof{}, err
+	}
+	return s.Greet(ctx, hello)
+}
+
+func (d *door) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nodes.Welcome{}, err
+	}
+	return s.Admit(ctx, claim)
+}
+
+func (d *door) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Rosters(ctx, after)
+}
+
+func (d *door) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Payload(ctx, digest)
+}
+
+// simNode is a node that dies and comes back on the same disk and host.
+type simNode struct {
+	name    string
+	dir     string
+	token   string
+	host    *simHost
+	id      writ.NodeID
+	process *process
+	journal *runnerjournal.Journal
+}
+
+func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
+	s := &simulation{
+		site: found(t), t: t, seed: seed, luck: fate(seed, "plan"), crashed: make(chan *process, 1000),
+		log: slog.New(slog.DiscardHandler),
+	}
+	if *simSeed != 0 {
+		s.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	s.calm.Store(true)
+	s.startSupervisor()
+	s.watch = newObserver(s)
+	t.Cleanup(s.end)
+	s.site.Supervisor, _, _ = s.door.get() // who signs looks there for the cluster
+	for i := range size {
+		n := &simNode{name: fmt.Sprint("n", i+1), dir: t.TempDir(), token: s.token().String(), host: newSimHost(seed)}
+		n.host.calm = s.calm.Load
+		s.hosts = append(s.hosts, n)
+		s.startNode(n)
+	}
+	end := time.Now().Add(faulty)
+	s.schedule(end)
+	s.calm.Store(false)
+	s.until(end)
+	s.heal()
+	s.finish()
+}
+
+// after lets something happen in a while.
+func (s *simulation) after(d time.Duration, do func()) {
+	s.plan = append(s.plan, event{time.Now().Add(d), do})
+}
+
+// often lets something happen again and again until a time, on average every so often.
+func (s *simulation) often(every time.Duration, end time.Time, do func()) {
+	var next func()
+	next = func() {
+		if time.Now().Before(end) {
+			do()
+			s.after(time.Duration(s.luck.ExpFloat64()*float64(every)), next)
+		}
+	}
+	s.after(time.Duration(s.luck.ExpFloat64()*float64(every)), next)
+}
+
+// until lets happen what is planned, in order, and takes away processes that died by themselves.
+func (s *simulation) until(end time.Time) {
+	for {
+		first := -1
+		for i, e := range s.plan {
+			if first < 0 || e.at.Before(s.plan[first].at) {
+				first = i
+			}
+		}
+		at := end
+		if first >= 0 && s.plan[first].at.Before(end) {
+			at = s.plan[first].at
+		}
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case p := <-s.crashed:
+			timer.Stop()
+			s.takeAway(p)
+			continue
+		case <-timer.C:
+		}
+		if at.Equal(end) {
+			return
+		}
+		e := s.plan[first]
+		s.plan = append(s.plan[:first], s.plan[first+1:]...)
+		e.do()
+	}
+}
+
+// schedule plans work and faults.
+func (s *simulation) schedule(end time.Time) {
+	pick := func() *simNode { return s.hosts[s.luck.IntN(len(s.hosts))] }
+	span := func(most time.Duration) time.Duration { return time.Duration(s.luck.Int64N(int64(most))) }
+	s.often(30*time.Second, end, s.submitSome)
+	s.often(5*time.Minute, end, func() { s.takeAway(s.process) })
+	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.takeAway(pick().process) })
+	s.often(6*time.Minute, end, func() { s.log.Info("flush"); s.queue.Flush() })
+	s.often(10*time.Minute, end, func() {
+		saved := s.queue.Save()
+		s.after(span(2*time.Minute), func() { s.log.Info("an old queue"); s.queue.Restore(saved) })
+	})
+	s.often(8*time.Minute, end, func() { s.cut(s.process, span(90*time.Second)) })
+	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.cut(pick().process, span(90*time.Second)) })
+	s.often(10*time.Minute, end, func() { s.fill(s.place, span(20*time.Second)) })
+	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.fill(filepath.Join(pick().dir, "runner.db"), span(20*time.Second)) })
+}
+
+// cut lets a process lose its way to the queue for a while.
+func (s *simulation) cut(p *process, away time.Duration) {
+	s.log.Info("cut", "process", p.name, "for", away)
+	p.queue.Cut(true)
+	s.after(away, func() { p.queue.Cut(false) })
+}
+
+const diskFull = "disk full"
+
+// fill lets writes to a store fail for a while, as a full disk does.
+func (s *simulation) fill(path string, full time.Duration) {
+	s.log.Info("full disk", "path", path, "for", full)
+	for _, table := range []string{"node", "jobs", "cancels", "runs", "calls", "results", "events"} {
+		for _, act := range []string{"INSERT", "UPDATE"} {
+			s.exec(path, fmt.Sprintf("CREATE TRIGGER IF NOT EXISTS full_%s_%s BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, '%s'); END", table, act, act, table, diskFull))
+		}
+	}
+	s.after(full, func() { s.makeRoom(path) })
+}
+
+func (s *simulation) makeRoom(path string) {
+	for _, table := range []string{"node", "jobs", "cancels", "runs", "calls", "results", "events"} {
+		for _, act := range []string{"INSERT", "UPDATE"} {
+			s.exec(path, fmt.Sprintf("DROP TRIGGER IF EXISTS full_%s_%s", table, act))
+		}
+	}
+}
+
+// exec changes a store behind the back of whoever has it open. Tables that it does not have are none of its business.
+func (s *simulation) exec(path, text string) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(text); err != nil && !strings.Contains(err.Error(), "no such table") {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *simulation) newProcess(name string) *process {
+	s.lives++
+	return &process{
+		sim: s, name: name, queue: s.queue.Attach(), gone: make(chan struct{}), ended: make(chan error, 1),
+		luck: fate(s.seed, "process", name, s.lives),
+	}
+}
+
+// startSupervisor begins a life of the supervisor. If it cannot start it tries again, as what supervises processes does.
+func (s *simulation) startSupervisor() {
+	p := s.newProcess("supervisor")
+	s.process = p
+	j, err := journal.Open(s.t.Context(), s.place)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sup, err := supervisor.Open(s.t.Context(), supervisor.Config{
+		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: j,
+		Queue: &shakyQueue{p.queue, p}, Evaluator: s.evaluator, Log: s.log,
+	}, s.rosters)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	p.stop = stop
+	s.door.set(sup, j)
+	go func() {
+		err := sup.Run(ctx)
+		s.door.set(nil, nil)
+		p.over(errors.Join(err, j.Close()))
+	}()
+}
+
+// startNode begins a life of a node's runner.
+func (s *simulation) startNode(n *simNode) {
+	p := s.newProcess(n.name)
+	n.process = p
+	n.host.dies = func(string) error { return p.crash(context.Background(), 0.004) }
+	j, err := runnerjournal.Open(s.t.Context(), filepath.Join(n.dir, "runner.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n.journal = j
+	ctx, stop := context.WithCancel(s.t.Context())
+	p.stop = stop
+	go func() {
+		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, Door: &s.door, Token: n.token, Name: n.name})
+		if err == nil {
+			n.id = member.Node()
+			r := &runner.Runner{
+				Member: member, Door: &s.door, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
+				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000},
+			}
+			err = r.Run(ctx)
+		}
+		p.over(errors.Join(err, j.Close()))
+	}()
+}
+
+// takeAway kills a process, unless that was done, and lets the next one begin after a while.
+func (s *simulation) takeAway(p *process) {
+	select {
+	case <-p.gone:
+		return
+	default:
+	}
+	s.log.Info("killed", "process", p.name)
+	p.dead.Store(true)
+	p.queue.Close()
+	if p == s.process {
+		s.door.set(nil, nil)
+	}
+	close(p.gone)
+	p.stop()
+	if err := <-p.ended; err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), diskFull) {
+		s.t.Errorf("%s ended with %v", p.name, err)
+	}
+	s.after(s.pauseOf(p), func() { s.startAgain(p) })
+}
+
+func (s *simulation) pauseOf(p *process) time.Duration {
+	most := 10 * time.Second
+	if p != s.process && s.luck.IntN(4) == 0 {
+		most = 3 * time.Minute
+	}
+	return time.Duration(s.luck.Int64N(int64(most)))
+}
+
+// startAgain begins the next life of whoever p was.
+func (s *simulation) startAgain(p *process) {
+	s.log.Info("starts again", "process", p.name)
+	if p == s.process {
+		s.startSupervisor()
+		return
+	}
+	for _, n := range s.hosts {
+		if n.process == p {
+			s.startNode(n)
+		}
+	}
+}
+
+// heal ends all faults: whoever is away comes back.
+func (s *simulation) heal() {
+	s.log.Info("calm")
+	s.calm.Store(true)
+	synctest.Wait()
+	for drained := false; !drained; {
+		select {
+		case p := <-s.crashed:
+			s.takeAway(p)
+		default:
+			drained = true
+		}
+	}
+	s.makeRoom(s.place)
+	for _, n := range s.hosts {
+		s.makeRoom(filepath.Join(n.dir, "runner.db"))
+	}
+	plan := s.plan
+	s.plan = nil
+	for _, e := range plan { // what is still to come is an end of something; what would begin says that it is too late
+		e.do()
+	}
+	s.plan = nil
+}
+
+func (d *door) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Account(ctx, node)
+}

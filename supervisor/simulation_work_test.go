@@ -1,0 +1,128 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+)
+
+// simRun is a run that somebody asked for.
+type simRun struct {
+	id     writ.RunID
+	script string
+
+	mu   sync.Mutex
+	said error // the answer to the submission, so far
+}
+
+// submitSome hands in a script, and cancels its run now and then.
+func (s *simulation) submitSome() {
+	script := simScript(s.luck, len(s.work), len(s.hosts))
+	p := s.payload(script)
+	p.Deadline = 20 * time.Minute
+	signed := s.signPayload(p)
+	text, err := p.Text()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	run := &simRun{id: writ.RunIDOf(writ.DigestOf(text)), script: script}
+	s.work = append(s.work, run)
+	s.late.Go(func() {
+		s.insist(func(ctx context.Context) error {
+			sup, _, err := s.door.get()
+			if err == nil {
+				_, err = sup.Submit(ctx, signed)
+			}
+			run.mu.Lock()
+			defer run.mu.Unlock()
+			run.said = err
+			return err
+		})
+	})
+	if s.luck.IntN(10) == 0 {
+		s.after(time.Duration(s.luck.Int64N(int64(30*time.Second))), func() {
+			statement := s.statement("run/"+string(run.id), "cancel")
+			signed := s.sign(statement)
+			s.late.Go(func() {
+				s.insist(func(ctx context.Context) error {
+					sup, _, err := s.door.get()
+					if err == nil {
+						_, err = sup.Decide(ctx, signed)
+					}
+					if code := writ.CodeOf(err); code == writ.CodeConflict || code == writ.CodeNotFound {
+						return nil // it had ended, or has not begun
+					}
+					return err
+				})
+			})
+		})
+	}
+}
+
+// insist asks until there is an answer, as a client does.
+func (s *simulation) insist(ask func(ctx context.Context) error) {
+	for !s.t.Failed() {
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		err := ask(ctx)
+		stop()
+		if err == nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// simScript makes a few things, does something with them, and removes some. Some names are those of other scripts, too.
+func simScript(luck *rand.Rand, number, nodes int) string {
+	var b strings.Builder
+	for _, module := range []string{"image", "volume", "container", "node", "run"} {
+		fmt.Fprintf(&b, "%s := import(%q)\n", module, module)
+	}
+	name := func(kind string) string {
+		if luck.IntN(6) == 0 {
+			return fmt.Sprint("shared-", kind, luck.IntN(3))
+		}
+		return fmt.Sprint(kind, number, "-", luck.IntN(3))
+	}
+	options := func() string {
+		switch luck.IntN(8) {
+		case 0:
+			return `, {timeout: "30s"}`
+		case 1:
+			return `, {on_loss: "wait"}`
+		case 2:
+			return `, {retries: 1}`
+		default:
+			return ""
+		}
+	}
+	ends := []string{"", "", ".err", ".err"}
+	end := func() string { return ends[luck.IntN(len(ends))] }
+	container := false
+	for i := range 2 + luck.IntN(6) {
+		switch luck.IntN(7) {
+		case 0, 1:
+			fmt.Fprintf(&b, "volume.create(%q, {size_gib: %d}%s)%s\n", name("v"), 1+luck.IntN(3), options(), end())
+		case 2:
+			fmt.Fprintf(&b, "volume.resize(%q, {size_gib: %d}%s).err\n", name("v"), 3+luck.IntN(3), options())
+		case 3:
+			fmt.Fprintf(&b, "volume.delete(%q)%s\n", name("v"), end())
+		case 4:
+			fmt.Fprintf(&b, "node.ping({}, {node: \"n%d\"})%s\n", 1+luck.IntN(nodes), end())
+		default:
+			if !container {
+				fmt.Fprintf(&b, "i := image.fetch(%q, {url: \"https://images.example/i.tar\", sha256: %q, format: \"oci\"})\n", fmt.Sprint("i", number), strings.Repeat("0", 64))
+				fmt.Fprintf(&b, "c := container.create(%q, {image: i, memory_mib: 16})\n", fmt.Sprint("c", number))
+				container = true
+			}
+			fmt.Fprintf(&b, "e%d := container.exec(c, {command: [\"work\"]}%s)%s\n", i, options(), end())
+		}
+	}
+	b.WriteString("run.output({done: true})\n")
+	return b.String()
+}
