@@ -42,7 +42,7 @@ func TestSimulation(t *testing.T) {
 	case os.Getenv("WRIT_TEST_LONG") != "":
 		seeds, faulty, size = 200, 24*time.Hour, 50
 	case testing.Short() || raceEnabled:
-		seeds = 3
+		seeds = 2
 	}
 	if *simSeeds > 0 {
 		seeds = *simSeeds
