@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/runner/queue/redisqueue"
 	"writ/scripts"
 )
 
@@ -44,12 +45,19 @@ const (
 const doctorPatience = 5 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var redis redisqueue.Server
+	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
-		Args:  exactly(),
+		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong.
+
+With --redis it examines that Redis too, with the login that a supervisor would use.`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := a.examine(cmd.Context())
+			if redis.URL != "" {
+				found = append(found, examineRedis(cmd.Context(), redis)...)
+			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				column("CHECK", func(f finding) string { return f.Check }),
 				column("STATE", func(f finding) string { return f.State }),
@@ -70,6 +78,31 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
+	redisFlags(c, &redis)
+	return c
+}
+
+// examineRedis asks a Redis for its settings.
+func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
+	q, err := server.Open()
+	if err != nil {
+		return []finding{{Check: "redis", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
+	}
+	defer q.Close()
+	ctx, stop := context.WithTimeout(ctx, doctorPatience)
+	defer stop()
+	version, wrong, err := q.Examine(ctx)
+	if err != nil {
+		return []finding{{Check: "redis", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
+	}
+	if len(wrong) == 0 {
+		return []finding{{Check: "redis", State: healthy, Detail: "version " + version}}
+	}
+	found := make([]finding, len(wrong))
+	for i, w := range wrong {
+		found[i] = finding{Check: "redis", State: doubtful, Detail: w.What, Fix: w.Fix}
+	}
+	return found
 }
 
 func (a *app) examine(ctx context.Context) []finding {

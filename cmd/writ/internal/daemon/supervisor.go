@@ -137,8 +137,29 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	ready()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return super.Run(ctx) })
+	if !s.NoAccounts {
+		group.Go(func() error { return examineRedis(ctx, redis, log) })
+	}
 	group.Go(func() error { return serveHTTP(ctx, s.Listener, nodes.Handler(super, log), log) })
 	return group.Wait()
+}
+
+// examineRedis warns of settings of Redis that do not fit, once, as soon as it answers.
+func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger) error {
+	for {
+		version, found, err := redis.Examine(ctx)
+		if err == nil {
+			for _, f := range found {
+				log.WarnContext(ctx, "Redis should be set up otherwise: "+f.What, "version", version, "fix", f.Fix)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // believe returns the rosters of the cluster that the supervisor believes in: what it was told, or what it joined before.

@@ -1,0 +1,48 @@
+package redisqueue
+
+import (
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisWithPassword(t)
+	admin, q := client(t, server.URL), open(t, server.URL)
+	examine := func(want ...string) {
+		t.Helper()
+		version, found, err := q.Examine(t.Context())
+		if err != nil || len(found) != len(want) {
+			t.Fatalf("version %q, %+v, %v; want %d findings", version, found, err, len(want))
+		}
+		for i, f := range found {
+			if !strings.Contains(f.What, want[i]) || f.Fix == "" {
+				t.Errorf("found %+v, want %q", f, want[i])
+			}
+		}
+	}
+	examine()
+	for name, value := range map[string]string{"maxmemory-policy": "volatile-lru", "appendonly": "no"} {
+		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	examine("maxmemory-policy is volatile-lru", "appendonly is no")
+
+	if err := admin.ACLSetUser(t.Context(), "blind", "on", ">x", "~*", "&*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	q = open(t, as(server.URL, "blind", "x"))
+	examine("cannot be seen")
+	q = open(t, testenv.Redis(t).URL)
+	examine("no password")
+	q = open(t, startEmbedded(t))
+	examine("which version")
+	server.Kill()
+	if _, _, err := open(t, server.URL).Examine(t.Context()); writ.CodeOf(err) != writ.CodeQueueUnavailable {
+		t.Errorf("without Redis: %v", err)
+	}
+}
