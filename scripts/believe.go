@@ -24,7 +24,10 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	states := make([]EntryState, len(journal), len(journal)+len(o.Calls)) // by seq
 	for _, e := range journal {
 		if e.Seq < 1 || e.Seq > len(journal) {
-			return nil // a damaged journal is not this outcome's fault, which can only say so
+			if o.Status != Failed || len(o.Calls) > 0 {
+				return impossible("the journal is damaged, and it does not say so")
+			}
+			return checkFailure(o.Failure, len(journal))
 		}
 		states[e.Seq-1] = e.State
 	}
