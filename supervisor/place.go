@@ -74,7 +74,7 @@ func choose(w wish, seats []seat) verdict {
 // refuse says why a node will not do, "" if it will; later says that this may pass by itself.
 func refuse(w wish, s seat) (reason string, later bool) {
 	if w.node != "" && w.node != s.Name && w.node != string(s.ID) {
-		return "not the node that was asked for", false
+		return "is not the node that was asked for", false
 	}
 	if s.Admission != writ.AdmissionApproved {
 		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending

@@ -94,11 +94,11 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 			return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would remove up to version %d", change.Name, newest.Version, change.Version).
 				WithHint("look with `writ secret list`, then remove it again")
 		}
-		n, err := tx.RemoveSecrets(change.Project, change.Name, change.Version)
+		_, err = tx.RemoveSecrets(change.Project, change.Name, change.Version)
 		if err != nil {
 			return err
 		}
-		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("%d versions of the secret %s are removed, up to %d", n, change.Name, change.Version)}
+		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is removed up to version %d", change.Name, change.Version)}
 		return record(tx, v, answer)
 	})
 	return answer, err

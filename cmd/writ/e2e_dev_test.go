@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,6 +200,46 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	}
 	if _, said, code := s.try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
 		t.Errorf("a run that has succeeded: exit %d\n%s", code, said)
+	}
+}
+
+// TestInterruptedPlanIsNoPlan interrupts `writ plan` while a coordinator does not answer. What was not heard is not that none answered,
+// so no plan without a datacenter is shown.
+func TestInterruptedPlanIsNoPlan(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "empty.tengo")
+	if err := os.WriteFile(script, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(bin, "plan", script, "--config", filepath.Join(dir, "none.yaml"),
+		"--cluster", strings.Repeat("0", 64), "--server", "http://"+silent.Addr().String())
+	cmd.Env, cmd.Stdout = append(os.Environ(), "XDG_STATE_HOME="+dir), &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		silent.Close() // ends Accept, should it never have called
+	}()
+	if conn, err := silent.Accept(); err == nil {
+		defer conn.Close()
+		_ = cmd.Process.Signal(os.Interrupt)
+	}
+	err = <-ended
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitInterrupted || out.Len() > 0 {
+		t.Errorf("it ends with %v, want exit code 130 and no plan:\n%s", err, out.String())
 	}
 }
 

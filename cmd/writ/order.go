@@ -13,6 +13,7 @@ import (
 
 	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"writ"
 	"writ/cmd/writ/internal/client"
@@ -35,8 +36,9 @@ type orderFlags struct {
 	destructive bool
 	plan        string
 	secrets     []string
-	planning    bool // what is not known may be guessed
-	offline     bool // nobody is to be asked
+	signs       []*pflag.Flag // those that decide what is signed
+	planning    bool          // what is not known may be guessed
+	offline     bool          // nobody is to be asked
 }
 
 // secretsOf returns the names of the secrets that a script uses, as far as the script or the flags tell.
@@ -53,6 +55,37 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
 	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
+	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
+}
+
+// given returns the flags of the command line that decide what is signed.
+func (o *orderFlags) given() []string {
+	var names []string
+	for _, f := range o.signs {
+		if f.Changed {
+			names = append(names, "--"+f.Name)
+		}
+	}
+	return names
+}
+
+// check refuses what could never be signed, so that nothing is planned that cannot be handed in.
+func (o *orderFlags) check() error {
+	if o.maxCalls < 1 || o.maxCalls > scripts.MaxCalls {
+		return writ.Errorf(writ.CodeUsage, "--max-calls: %d is not between 1 and %d", o.maxCalls, scripts.MaxCalls)
+	}
+	versions := make(map[string]int)
+	for _, word := range o.secrets {
+		name, version, err := parseSecret(word)
+		if err != nil {
+			return err
+		}
+		if other := versions[name]; other != 0 && version != 0 && other != version {
+			return writ.Errorf(writ.CodeUsage, "--secret names two versions of %s, %d and %d", name, other, version).WithHint("a run has one version of a secret")
+		}
+		versions[name] = max(versions[name], version)
+	}
+	return nil
 }
 
 // addTask adds the flags that decide what is done.
@@ -91,7 +124,10 @@ func (a *app) client() (*client.Client, error) {
 // which secrets one has only if the script uses some.
 func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {
 	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls, Destructive: o.destructive}
-	var err error
+	err := o.check()
+	if err != nil {
+		return order, err
+	}
 	if order.Params, err = o.readParams(script.Report.Params); err != nil {
 		return order, err
 	}

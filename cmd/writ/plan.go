@@ -79,6 +79,9 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 		return err
 	}
 	view, err := a.makePlan(ctx, c, script, p)
+	if ctx.Err() != nil { // whatever was not heard of a datacenter, it is not that none answered
+		return terminal.Interrupted("")
+	}
 	if err != nil {
 		return err
 	}
@@ -160,7 +163,10 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 		return a.order(ctx, c, roster, script, o)
 	}
 	order := client.Order{Script: script, MaxCalls: o.maxCalls, Destructive: o.destructive, Secrets: client.FirstVersions(o.secretsOf(script))}
-	var err error
+	err := o.check()
+	if err != nil {
+		return order, err
+	}
 	if order.Params, err = o.readParams(script.Report.Params); err != nil {
 		return order, err
 	}
@@ -275,6 +281,10 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 		add("--params", o.paramsFile)
 	}
 	add("--module", o.own.words...)
+	add("--secret", o.secrets...)
+	if a.flags.context != "" {
+		add("--context", a.flags.context)
+	}
 	if a.flags.project != "" {
 		add("--project", a.flags.project)
 	}

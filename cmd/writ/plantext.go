@@ -79,7 +79,9 @@ func (t *planText) head() {
 	} else if t.Preview.Reason != "" {
 		t.line("its run %s", terminal.Clean(t.Preview.Reason))
 	}
-	t.line("")
+	if len(t.seen().Calls) > 0 {
+		t.line("")
+	}
 }
 
 // call shows one call: what, where, from which line, and what with.

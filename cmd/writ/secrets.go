@@ -259,6 +259,20 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 	)
 }
 
+// parseSecret reads NAME or NAME@VERSION; the version is 0 if it is not given.
+func parseSecret(word string) (name string, version int, err error) {
+	name, text, given := strings.Cut(word, "@")
+	if !writ.ValidName(name) {
+		return "", 0, writ.Errorf(writ.CodeUsage, "%q is no proper name of a secret", name).WithHint("it looks like db-password, or db-password@2")
+	}
+	if given {
+		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion || strconv.Itoa(version) != text {
+			return "", 0, writ.Errorf(writ.CodeUsage, "%q is no version", text).WithHint("it looks like db-password@2")
+		}
+	}
+	return name, version, nil
+}
+
 func (a *app) secretRemoveCommand() *cobra.Command {
 	var place placeFlags
 	c := &cobra.Command{
@@ -269,16 +283,9 @@ need it and were not sent yet fail. Whatever a script gave it to keeps it: chang
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, text, given := strings.Cut(args[0], "@")
-			version := 0
-			if given {
-				var err error
-				if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion {
-					return writ.Errorf(writ.CodeUsage, "%q is no version", text).WithHint("it looks like db-password@2")
-				}
-			}
-			if !writ.ValidName(name) {
-				return writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("it looks like db-password, or db-password@2")
+			name, version, err := parseSecret(args[0])
+			if err != nil {
+				return err
 			}
 			return a.changeSecret(cmd.Context(), &place, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.RemoveSecret(ctx, by, dc, project, name, version)

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +76,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	if o.plan != "" {
+	if o.plan != "" || slices.Contains(o.given(), "--plan") { // an empty one is what a command that failed has left of it
 		if err := order.Bind(ctx, roster, o.plan); err != nil {
 			return nil, err
 		}
@@ -91,9 +93,17 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	if scripts.IsTest(path) {
 		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path).WithHint("`writ test %s` carries them out", path)
 	}
+	if strings.HasSuffix(path, signedEnding) {
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is signed and no script any more", path).WithHint("`writ submit %s` hands it in", path)
+	}
 	script, err := client.ReadScript(path, modules)
 	if err != nil {
 		return script, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if !slices.ContainsFunc(script.Bundle.Modules, func(s scripts.Source) bool { return s.Name == name }) {
+			a.Warn("--module %s: nothing imports it", name)
+		}
 	}
 	if len(script.Report.Diagnostics) > 0 {
 		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))

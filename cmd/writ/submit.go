@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -76,11 +75,15 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 
 // signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
 func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
-	f, err := os.ReadFile(path)
+	f, err := readAtMost(path, identity.MaxSigned)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
+		if given := o.given(); len(given) > 0 {
+			return nil, writ.Errorf(writ.CodeUsage, "%s is signed already, and %s would change what was signed", path, strings.Join(given, ", ")).
+				WithHint("say it to `writ sign`, or hand the file in as it is")
+		}
 		return f, nil
 	}
 	if strings.HasSuffix(path, signedEnding) {

@@ -57,11 +57,14 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 	}
 	if !strings.HasPrefix(plan.Digest.String(), digits) {
 		seen := fmt.Sprintf("%d calls", len(plan.Calls))
+		if len(plan.Calls) == 1 {
+			seen = "1 call"
+		}
 		if plan.Horizon != nil {
 			seen += " as far as can be seen"
 		}
 		return writ.Errorf(writ.CodePlanMismatch, "the script plans as %s now, with %s, and not as %s", plan.Digest, seen, digits).
-			WithHint("the script, a module, a parameter, the project or the datacenter is another one than in the plan; `writ plan` shows what would be done now")
+			WithHint("the script, a module, a parameter, the version of a secret, the project or the datacenter is another one than in the plan; `writ plan` shows what would be done now")
 	}
 	o.PlanDigest = plan.Digest
 	return nil

@@ -56,7 +56,7 @@ const maxFile = scripts.MaxSource + 1
 // ReadScript reads and checks a script. What it imports and is neither built in nor of the library is one of own, or is looked for
 // beside the script, under the name with ".tengo" at the end, and nowhere else.
 func ReadScript(path string, own Modules) (Script, error) {
-	text, err := readStart(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	text, err := readFile(path)
 	if err != nil {
 		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
 	}
@@ -77,7 +77,12 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 		if !fs.ValidPath(module) {
 			return nil, fs.ErrNotExist
 		}
-		return readStart(beside.FS(), module+".tengo")
+		text, err := readStart(beside.FS(), module+".tengo")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the module %q: %v", module, err).
+				WithHint("modules lie in the folder of the script or below; --module NAME=FILE names a file elsewhere")
+		}
+		return text, err
 	})
 	if err != nil {
 		return Script{}, fmt.Errorf("read the script: %w", err)
@@ -92,7 +97,7 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 
 // readOwn reads a module that was named on the command line. That it is not there is no reason to look elsewhere.
 func readOwn(module, file string) ([]byte, error) {
-	text, err := readStart(os.DirFS(filepath.Dir(file)), filepath.Base(file))
+	text, err := readFile(file)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the module %q: %v", module, err)
 	}
@@ -122,19 +127,28 @@ func NewScript(name string, text []byte) Script {
 	return Script{Path: name, Bundle: bundle, Report: scripts.Check(bundle)}
 }
 
-func readStart(dir fs.FS, name string) ([]byte, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return nil, err
+// readFile reads the start of a file. Errors name it as it was named.
+func readFile(path string) ([]byte, error) {
+	text, err := readStart(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		e.Path = path
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	return text, err
+}
+
+func readStart(dir fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(dir, name) // before it is opened: to open a pipe waits for somebody who writes
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
 	}
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	text := make([]byte, min(info.Size(), maxFile))
 	n, err := io.ReadFull(f, text)
 	return text[:n], err
