@@ -206,8 +206,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 		switch {
 		case len(args) < len(names):
 			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
-		case len(args) > len(names):
-			return writ.Errorf(writ.CodeUsage, "%q is too much", args[len(names)]).WithHint("%s --help", cmd.CommandPath())
+		}
+		return atMost(len(names))(cmd, args)
+	}
+}
+
+// atMost allows so many arguments.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return writ.Errorf(writ.CodeUsage, "%q is too much", args[n]).WithHint("%s --help", cmd.CommandPath())
 		}
 		return nil
 	}

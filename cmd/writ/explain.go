@@ -33,7 +33,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Tells what a code means and what to do: those of errors (NO_CAPACITY) and those of diagnostics of scripts (W0104).
 Without a code it lists all of them.`,
 		Example: "  writ explain NO_CAPACITY\n  writ explain W0104",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    atMost(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return codeNames(), cobra.ShellCompDirectiveNoFileComp
 		},

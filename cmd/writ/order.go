@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -191,13 +191,19 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 		WithHint("choose with --dc NAME, or --dc any")
 }
 
+// maxParams bounds a file with parameters, in bytes. What is signed may have 64 KiB; YAML has comments besides.
+const maxParams = 256 << 10
+
 // readParams reads the file first, then the single ones, which count more.
 func (o *orderFlags) readParams(known scripts.Params) (map[string]any, error) {
 	given := make(map[string]any)
 	if o.paramsFile != "" {
-		text, err := os.ReadFile(o.paramsFile)
+		text, err := readAtMost(o.paramsFile, maxParams)
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %v", err)
+		}
+		if len(text) > maxParams {
+			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s have more than %d KiB", o.paramsFile, maxParams>>10)
 		}
 		if _, err := yaml.Unmarshal(text, &given, yaml.DecodeOpts{}, useNumber); err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", o.paramsFile, err)
@@ -227,7 +233,11 @@ func useNumber(d *json.Decoder) *json.Decoder {
 func wholeNumbers(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
-		return v.Int64()
+		n, err := v.Int64()
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a whole number", v)
+		}
+		return n, nil
 	case []any:
 		for i := range v {
 			var err error
