@@ -1,6 +1,8 @@
 package supervisor_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -8,6 +10,8 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/supervisor"
+	"writ/supervisor/journal"
 )
 
 func TestMain(m *testing.M) {
@@ -41,5 +45,53 @@ func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
 		}
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(2)
+	})
+}
+
+// The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
+// serves, and goes on; the new one has taken over meanwhile.
+func TestAnOldSupervisorThatWakesUpChangesNothing(t *testing.T) {
+	inSiteOnPostgreSQL(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(5*time.Second))
+		id := s.submit(webScript)
+		s.awaitCall(id, 1, writ.CallQueued)
+		records, err := journal.Open(t.Context(), s.place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := s.Config
+		config.Journal = records
+		if _, err := supervisor.Open(t.Context(), config, s.rosters); !errors.Is(err, journal.ErrHeld) {
+			t.Fatalf("a standby beside a living supervisor: %v", err)
+		}
+
+		if err := s.journal.Release(t.Context()); err != nil { // what ten seconds by PostgreSQL's clock would do
+			t.Fatal(err)
+		}
+		next, err := supervisor.Open(t.Context(), config, s.rosters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Epoch() <= s.Epoch() {
+			t.Errorf("epoch %d after %d", next.Epoch(), s.Epoch())
+		}
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload("run := import(\"run\")\n"))); !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("the old one takes a submission: %v", err)
+		}
+		if err := <-s.ended; !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("the old one ended with %v", err)
+		}
+		s.stop()
+		if err := s.journal.Close(); err != nil {
+			t.Error(err)
+		}
+
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- next.Run(ctx) }()
+		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(2)
+		s.halt()
 	})
 }

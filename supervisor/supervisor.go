@@ -10,6 +10,7 @@ package supervisor
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -59,7 +60,7 @@ type Supervisor struct {
 	previews chan struct{} // holds one for each preview under way
 }
 
-// Open makes a supervisor from its journal and takes a new epoch. rosters are signed rosters from outside, oldest first; they are
+// Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are signed rosters from outside, oldest first; they are
 // needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
 // Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
@@ -71,18 +72,18 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.loadRosters(ctx, rosters); err != nil {
-		return nil, err
-	}
-	if err := s.inRoster(s.roster.Load()); err != nil {
-		return nil, err
-	}
 	var err error
 	if s.epoch, err = s.Journal.BeginEpoch(ctx, time.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
 	}
-	if s.fleet, err = loadFleet(ctx, s.Journal); err != nil {
-		return nil, err
+	if err = s.loadRosters(ctx, rosters); err == nil {
+		err = s.inRoster(s.roster.Load())
+	}
+	if err == nil {
+		s.fleet, err = loadFleet(ctx, s.Journal)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	s.accounts = newAccounts(s)
 	return s, nil
@@ -94,9 +95,12 @@ func (s *Supervisor) Epoch() int64 { return s.epoch }
 // Roster returns the newest roster that the supervisor has adopted.
 func (s *Supervisor) Roster() *identity.Roster { return s.roster.Load() }
 
-// Run serves the datacenter until ctx ends; then it returns nil. Everything that is open goes on when it is run again.
+// Run serves the datacenter until ctx ends; then it gives the lease back and returns nil. If another supervisor has taken over it is
+// journal.ErrFenced. Everything that is open goes on when it is run again.
 func (s *Supervisor) Run(ctx context.Context) error {
+	s.announce(ctx)
 	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.reign(working) })
 	group.Go(func() error { return s.turns.run(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.collect(working) })
@@ -107,6 +111,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer stop()
+	if err := s.Journal.Release(ending); err != nil {
+		s.Log.Warn("the lease is not given back; a standby waits for its end", "err", err)
 	}
 	return nil
 }

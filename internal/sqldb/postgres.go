@@ -236,6 +236,9 @@ func (p *postgres) committed(ctx context.Context) (bool, error) {
 	return number == p.number, err
 }
 
+// Shared reports whether other processes can work with the store at the same time.
+func (db *DB) Shared() bool { return db.server != nil }
+
 // Clock returns the time by the clock of the store: that of PostgreSQL, which all who share it agree on, or else that of this machine.
 func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	if tx.server == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"writ"
-	"writ/internal/sqldb"
 )
 
 // AddEvents appends events; they get their numbers and their time here, in the transaction of what they tell.
@@ -75,9 +74,8 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Even
 
 // Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.
 func (j *Journal) Acknowledge(ctx context.Context, coordinator string, seq int64) error {
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
+	return j.Write(ctx, func(tx *Tx) error {
+		return tx.exec(`INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
 			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, coordinator, seq)
-		return err
 	})
 }

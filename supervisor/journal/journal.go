@@ -10,9 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"writ"
 	"writ/internal/cbor"
@@ -24,8 +23,9 @@ var migrations embed.FS
 
 // Journal is an open journal. Close it.
 type Journal struct {
-	id string
-	db *sqldb.DB
+	id    string
+	db    *sqldb.DB
+	epoch atomic.Int64 // of BeginEpoch, 0 before
 
 	mu      sync.Mutex
 	written chan struct{} // closed and replaced when events were committed
@@ -78,11 +78,15 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 }
 
 // Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
-// only. do may run more than once, so it must have no effect besides those on tx.
+// only. do may run more than once, so it must have no effect besides those on tx. Once another process has begun an epoch nothing is
+// written any more: the error is ErrFenced.
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	wrote := false
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		t := &Tx{Tx: tx, ctx: ctx, journal: j.id}
+		if err := j.mustReign(t); err != nil {
+			return err
+		}
 		if err := do(t); err != nil {
 			return err
 		}
@@ -96,22 +100,6 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 		j.mu.Unlock()
 	}
 	return err
-}
-
-// BeginEpoch takes a new epoch, higher than every earlier one and at least the clock's milliseconds, so that even a journal restored
-// from a backup fences whatever was sent after the backup.
-func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
-	var epoch int64
-	err := j.Write(ctx, func(tx *Tx) error {
-		stored, err := tx.meta("epoch")
-		if err != nil {
-			return err
-		}
-		last, _ := strconv.ParseInt(stored, 10, 64) // "" at the first start
-		epoch = max(last+1, now.UnixMilli())
-		return tx.setMeta("epoch", strconv.FormatInt(epoch, 10))
-	})
-	return epoch, err
 }
 
 func (tx *Tx) meta(name string) (string, error) {

@@ -44,6 +44,13 @@ type problem struct {
 	RequestID string    `json:"request_id"`
 }
 
+// Standby is the door of a supervisor that does not serve its datacenter now: it refuses everything, with reason, so that nodes ask
+// again and whatever stands in front of several supervisors asks another one.
+func Standby(reason error, log *slog.Logger) http.Handler {
+	h := &handler{nil, log}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, reason) })
+}
+
 // Handler returns the door as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
 // by who knows its digest, and an account can be opened only by its node.
 func Handler(backend Backend, log *slog.Logger) http.Handler {

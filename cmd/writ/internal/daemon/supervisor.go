@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -104,11 +106,6 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	records, err := journal.Open(ctx, where.path)
-	if err != nil {
-		return fmt.Errorf("open the journal: %w", err)
-	}
-	defer func() { err = errors.Join(err, records.Close()) }()
 	redis, err := s.Redis.Open()
 	if err != nil {
 		return err
@@ -126,23 +123,73 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		accounts = redis.Accounts(datacenter.ID)
 	}
 	log := s.Log.With("dc", datacenter.Name)
-	super, err := supervisor.Open(ctx, supervisor.Config{
-		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Journal: records, Queue: redis, Accounts: accounts,
+	config := supervisor.Config{
+		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
 		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, Version: s.Version, Log: log,
-	}, signed)
+	}
+	door := &door{}
+	door.open(nodes.Standby(journal.ErrHeld, log))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveHTTP(ctx, s.Listener, door, log) })
+	if !s.NoAccounts {
+		group.Go(func() error { return examineRedis(ctx, redis, log) })
+	}
+	group.Go(func() error { return s.standBy(ctx, where.path, config, signed, door, sync.OnceFunc(ready)) })
+	return group.Wait()
+}
+
+// lookForLease is the pause between two looks of a standby whether the datacenter is still served.
+const lookForLease = time.Second
+
+// standBy serves the datacenter whenever no other supervisor does, until ctx ends.
+func (s *Supervisor) standBy(ctx context.Context, place string, config supervisor.Config, signed [][]byte, door *door, ready func()) error {
+	told := false
+	for {
+		err := s.serve(ctx, place, config, signed, door, ready)
+		switch {
+		case errors.Is(err, journal.ErrFenced):
+			config.Log.WarnContext(ctx, "another supervisor has taken over; this one stands by")
+		case told && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable && !errors.Is(err, journal.ErrHeld):
+			config.Log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
+		case !errors.Is(err, journal.ErrHeld):
+			return err
+		case !told:
+			config.Log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
+		}
+		told = true
+		ready()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookForLease):
+		}
+	}
+}
+
+// serve serves the datacenter until ctx ends or another supervisor takes over.
+func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, signed [][]byte, door *door, ready func()) (err error) {
+	log := config.Log
+	if config.Journal, err = journal.Open(ctx, place); err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, config.Journal.Close()) }()
+	super, err := supervisor.Open(ctx, config, signed)
 	if err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "door", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	door.open(nodes.Handler(super, log))
+	defer door.open(nodes.Standby(journal.ErrHeld, log))
 	ready()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return super.Run(ctx) })
-	if !s.NoAccounts {
-		group.Go(func() error { return examineRedis(ctx, redis, log) })
-	}
-	group.Go(func() error { return serveHTTP(ctx, s.Listener, nodes.Handler(super, log), log) })
-	return group.Wait()
+	return super.Run(ctx)
 }
+
+// door is a handler that can be exchanged while it serves.
+type door struct{ now atomic.Pointer[http.Handler] }
+
+func (d *door) open(h http.Handler) { d.now.Store(&h) }
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*d.now.Load()).ServeHTTP(w, r) }
 
 // examineRedis warns of settings of Redis that do not fit, once, as soon as it answers.
 func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger) error {

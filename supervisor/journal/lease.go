@@ -1,0 +1,108 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"writ"
+	"writ/internal/sqldb"
+)
+
+// LeaseTime is how long a journal that several processes can reach stays with the one that renewed its lease last. RenewEvery leaves it
+// three tries.
+const (
+	LeaseTime  = 10 * time.Second
+	RenewEvery = 3 * time.Second
+)
+
+var (
+	// ErrHeld says that another process has the lease.
+	ErrHeld error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter").WithHint("this one stands by")
+	// ErrFenced says that another process has begun an epoch, so that nothing can be written any more.
+	ErrFenced error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter now").WithHint("this one stands by")
+)
+
+// BeginEpoch takes the lease and with it a new epoch, higher than every earlier one and at least the clock's milliseconds, so that even a
+// journal restored from a backup fences whatever was sent after the backup. It is ErrHeld while another process has the lease; a journal
+// in a file has one process only, which needs to wait for nobody.
+func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
+	var epoch int64
+	err := j.db.Write(ctx, func(db *sqldb.Tx) error {
+		tx := &Tx{Tx: db, ctx: ctx, journal: j.id}
+		last, err := tx.number("epoch")
+		if err != nil {
+			return err
+		}
+		until, err := tx.number("lease")
+		if err != nil {
+			return err
+		}
+		clock, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		if j.db.Shared() && last != j.epoch.Load() && clock.Before(sqldb.Time(until)) {
+			return ErrHeld
+		}
+		epoch = max(last+1, now.UnixMilli())
+		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
+			return err
+		}
+		return tx.lease(clock.Add(LeaseTime))
+	})
+	if err == nil {
+		j.epoch.Store(epoch)
+	}
+	return epoch, err
+}
+
+// Renew keeps the lease for LeaseTime from now, by the clock of the store.
+func (j *Journal) Renew(ctx context.Context) error {
+	return j.Write(ctx, func(tx *Tx) error {
+		clock, err := tx.Clock(ctx)
+		if err != nil || !j.db.Shared() {
+			return err
+		}
+		return tx.lease(clock.Add(LeaseTime))
+	})
+}
+
+// Release gives the lease back, so that nobody has to wait for its end.
+func (j *Journal) Release(ctx context.Context) error {
+	err := j.Write(ctx, func(tx *Tx) error { return tx.lease(time.Time{}) })
+	if errors.Is(err, ErrFenced) {
+		return nil
+	}
+	return err
+}
+
+// Shared reports whether other processes can reach the journal, so that its lease must be renewed.
+func (j *Journal) Shared() bool { return j.db.Shared() }
+
+// mustReign fails if the epoch of this process is over. One process writes at a time, so it is not over before the commit either.
+func (j *Journal) mustReign(tx *Tx) error {
+	mine := j.epoch.Load()
+	if mine == 0 {
+		return nil
+	}
+	last, err := tx.number("epoch")
+	if err == nil && last != mine {
+		err = ErrFenced
+	}
+	return err
+}
+
+func (tx *Tx) lease(until time.Time) error {
+	return tx.setMeta("lease", strconv.FormatInt(sqldb.Micros(until), 10))
+}
+
+// number returns what meta has under a name as a number, 0 if it has nothing.
+func (tx *Tx) number(name string) (int64, error) {
+	text, err := tx.meta(name)
+	if err != nil || text == "" {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}

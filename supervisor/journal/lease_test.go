@@ -1,0 +1,84 @@
+package journal_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// steal ends the lease of a journal as time would, and begins an epoch for another process.
+func steal(t *testing.T, path string) *journal.Journal {
+	t.Helper()
+	other := open(t, path)
+	if err := other.ExpireLeaseForTest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestWhoseEpochIsOverWritesNothing(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		old := open(t, path)
+		if _, err := old.BeginEpoch(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		goOn, ended := make(chan struct{}), make(chan error, 1)
+		go func() { // it wakes up after the other has taken over
+			<-goOn
+			ended <- old.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRoster(1, []byte("late")) })
+		}()
+		next := steal(t, path)
+		close(goOn)
+		if err := <-ended; !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("a late write: %v", err)
+		}
+		if err := old.Acknowledge(t.Context(), "c", 7); !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("a late acknowledgement: %v", err)
+		}
+		if err := old.Renew(t.Context()); !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("a late renewal: %v", err)
+		}
+		if err := old.Release(t.Context()); err != nil {
+			t.Errorf("a late release: %v", err)
+		}
+		err := next.Read(t.Context(), func(tx *journal.Tx) error {
+			version, err := tx.RosterVersion()
+			if version != 0 {
+				t.Error("the late write is there")
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := next.Renew(t.Context()); err != nil {
+			t.Errorf("the new one: %v", err)
+		}
+	})
+}
+
+func TestALeaseHasOneHolder(t *testing.T) {
+	path := server.Store(t)
+	first, second := open(t, path), open(t, path)
+	if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.BeginEpoch(t.Context(), time.Now().Add(time.Hour)); !errors.Is(err, journal.ErrHeld) {
+		t.Errorf("while it is held, by a clock that is an hour ahead: %v", err)
+	}
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Errorf("after its release: %v", err)
+	}
+	if err := first.Write(t.Context(), func(*journal.Tx) error { return nil }); writ.CodeOf(err) != writ.CodeStoreUnavailable {
+		t.Errorf("the first: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// announceTime bounds how long a new supervisor waits for a queue that does not take its announcements: nodes learn the epoch from every
+// job and from the answer to every beat, too. releaseTime bounds the end of an old one.
+const (
+	announceTime = 2 * time.Second
+	releaseTime  = 3 * time.Second
+)
+
+// reign renews the lease until ctx ends. It returns journal.ErrFenced when another supervisor has taken over. While the journal does not
+// answer nothing can be written, and so nothing be sent.
+func (s *Supervisor) reign(ctx context.Context) error {
+	if !s.Journal.Shared() {
+		return nil
+	}
+	tick := time.NewTicker(journal.RenewEvery)
+	defer tick.Stop()
+	for {
+		switch err := s.Journal.Renew(ctx); {
+		case errors.Is(err, journal.ErrFenced):
+			return err
+		case err != nil && ctx.Err() == nil:
+			s.Log.Warn("the lease cannot be renewed", "epoch", s.epoch, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// announce tells the epoch to every node before the first job is sent, so that nobody obeys the supervisor before this one any more.
+func (s *Supervisor) announce(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, announceTime)
+	defer stop()
+	var all []*journal.Node
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		all, err = tx.Nodes()
+		return err
+	})
+	if err != nil {
+		s.Log.Warn("the epoch is not announced; nodes learn it with their next beat", "epoch", s.epoch, "err", err)
+		return
+	}
+	for _, n := range all {
+		if n.Admission == writ.AdmissionApproved {
+			s.control(ctx, writ.Control{Node: n.ID, Roster: s.roster.Load().Version})
+		}
+	}
+}
