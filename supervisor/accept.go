@@ -39,7 +39,18 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified)
+	if full := s.opened.enter(p.Project, p.ProjectName); full != nil {
+		if known, err := s.stored(ctx, run.ID); err == nil { // it was accepted before
+			return known, nil
+		}
+		return writ.Run{}, full
+	}
 	added := false
+	defer func() {
+		if !added {
+			s.opened.add(p.Project, -1)
+		}
+	}()
 	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
 		newest, err := tx.RosterVersion()
 		if err != nil {
@@ -63,6 +74,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return tx.AddEvents(writ.Event{Run: &shown})
 	})
 	if err != nil {
+		added = false
 		return writ.Run{}, err
 	}
 	if !added {

@@ -424,10 +424,14 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	for _, run := range t.others {
 		s.turns.post(run, mail{})
 	}
+	if t.resumed {
+		s.opened.add(t.run.Project, 1)
+	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
+		s.opened.add(t.run.Project, -1)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}

@@ -43,6 +43,7 @@ type site struct {
 	nodes   []*testNode
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
+	maxOpen   int               // runs of a project, of the next supervisor that starts
 	accounts  queue.Accounts
 
 	*supervisor.Supervisor
@@ -158,7 +159,7 @@ func (s *site) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
-		Evaluator: s.evaluator, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)

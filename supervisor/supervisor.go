@@ -39,6 +39,8 @@ type Config struct {
 	Coordinators []string
 	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
 	ApproveByHand bool
+	// MaxOpenRuns is how many runs of a project may be open at a time; DefaultMaxOpenRuns if 0.
+	MaxOpenRuns int
 	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
 	Backoff func(try int) time.Duration
 	Version string // of the program
@@ -54,6 +56,7 @@ type Supervisor struct {
 	fleet    *fleet
 	turns    *turns
 	programs *programs
+	opened   *openRuns
 	greeted  *greetings
 	secrets  *keyring
 	accounts *accounts
@@ -78,6 +81,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	}
 	if err = s.loadRosters(ctx, rosters); err == nil {
 		err = s.inRoster(s.roster.Load())
+	}
+	if err == nil {
+		err = s.countOpenRuns(ctx)
 	}
 	if err == nil {
 		s.fleet, err = loadFleet(ctx, s.Journal)

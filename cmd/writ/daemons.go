@@ -15,6 +15,7 @@ import (
 	"writ/identity"
 	"writ/runner"
 	"writ/runner/queue/redisqueue"
+	"writ/supervisor"
 )
 
 // logFlags say how a daemon logs.
@@ -143,6 +144,7 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
+	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
 	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "journal", "listen")
 	return c

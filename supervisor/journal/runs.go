@@ -176,6 +176,25 @@ func (tx *Tx) OpenEngines() ([]string, error) {
 
 const openEngines = `SELECT DISTINCT engine FROM runs WHERE open ORDER BY engine`
 
+// OpenRuns returns how many runs of each project are open.
+func (tx *Tx) OpenRuns() (map[writ.ProjectID]int, error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT project, COUNT(*) FROM runs WHERE open GROUP BY project`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	open := make(map[writ.ProjectID]int)
+	for rows.Next() {
+		var project writ.ProjectID
+		var n int
+		if err := rows.Scan(&project, &n); err != nil {
+			return nil, err
+		}
+		open[project] = n
+	}
+	return open, rows.Err()
+}
+
 // RunsOfEngine returns at most max of the open runs that need an engine, oldest first.
 func (tx *Tx) RunsOfEngine(engine string, max int) ([]writ.RunID, error) {
 	return tx.runIDs(runsOfEngine, engine, max)

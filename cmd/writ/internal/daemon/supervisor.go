@@ -53,6 +53,7 @@ type Supervisor struct {
 	// InsecureListen allows a Listener that is not on loopback.
 	InsecureListen bool
 	ApproveByHand  bool
+	MaxOpenRuns    int // of a project; supervisor.DefaultMaxOpenRuns if 0
 	Version        string
 	Log            *slog.Logger
 }
@@ -125,7 +126,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	log := s.Log.With("dc", datacenter.Name)
 	config := supervisor.Config{
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
-		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, Version: s.Version, Log: log,
+		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns, Version: s.Version, Log: log,
 	}
 	door := &door{}
 	door.open(nodes.Standby(journal.ErrHeld, log))

@@ -1,0 +1,64 @@
+package supervisor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		s.maxOpen = 2
+		s.start()
+		refused := func() {
+			t.Helper()
+			_, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume)))
+			if writ.CodeOf(err) != writ.CodeRateLimited || !strings.Contains(err.Error(), "2 open runs in this datacenter, of 2") {
+				t.Fatalf("Submit = %v", err)
+			}
+		}
+		first := s.submit(oneVolume) // no node: it stays open
+		signed := s.signPayload(s.payload(oneVolume))
+		for range 3 { // the same one again is no other run
+			if _, err := s.Submit(t.Context(), signed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused()
+		s.halt()
+		s.start()
+		refused()
+		if _, err := s.Submit(t.Context(), signed); err != nil {
+			t.Errorf("what was accepted is refused: %v", err)
+		}
+		if _, err := s.cancel(first); err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(first, writ.RunCancelled)
+		s.submit(oneVolume)
+		refused()
+	})
+}
+
+func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		s.maxOpen = 1
+		s.start()
+		s.join("n1", newBreaking(map[string]int{"v": 2}).join)
+		id := s.submit(oneVolume)
+		s.wantRest(id, writ.RunFailed)
+		s.mustResume(id, writ.RunFailed)
+		s.nodes[0].setSilent(true)
+		time.Sleep(10 * time.Second)
+		if err := s.resume(id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRateLimited {
+			t.Errorf("Submit = %v", err)
+		}
+	})
+}
