@@ -331,8 +331,7 @@ func (s *site) resources(t *testing.T) (all []*journal.Resource, err error) {
 
 func TestAResultOfATryBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
-		var n *testNode
-		n = s.join("n1", func(n *testNode) {
+		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Try == 1 {
 					time.Sleep(2 * time.Minute)
