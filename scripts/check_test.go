@@ -38,6 +38,28 @@ func many(n int, f func(i int) string) string {
 
 const use = "m := import(\"machine\"); v := import(\"volume\"); n := import(\"node\"); r := import(\"run\")\n"
 
+func TestWordsOfOtherLanguagesAreTranslated(t *testing.T) {
+	for text, want := range map[string]string{
+		"a := 1\nlet b = 2":                     "name := value",
+		"fn double(x) { return x + x }":         "name := func",
+		"func double(x) { return x + x }":       "name := func",
+		"\twhile true { }":                      "for condition {",
+		"if 1 { }\nelif 2 { }":                  "else if",
+		"resource \"machine\" \"web\" { }":      "machine.create",
+		"try { } catch e { }":                   "err of a handle",
+		"a := 1 2":                              "",
+		"letter := 1 2":                         "",
+		"a := \"let b = 2\" let":                "",
+		"switch := {\n\ta: 1\n\tb: 2\n}":        "",
+		"x := [\n\t1,\n\t2,\n]\nvar y = x // é": "no comma",
+	} {
+		r := scripts.Check(bundleOf(text))
+		if len(r.Diagnostics) == 0 || want == "" && r.Diagnostics[0].Help != "" || !strings.Contains(r.Diagnostics[0].Help, want) {
+			t.Errorf("%q: %+v, want help with %q", text, r.Diagnostics, want)
+		}
+	}
+}
+
 var wrong = []struct {
 	text string
 	want []string

@@ -35,7 +35,9 @@ func (f *findings) parse(u *unit) {
 	case errors.As(err, &list):
 		for _, e := range list {
 			d := f.add(codeSyntax, parser.Pos(u.file.Base+e.Pos.Offset), 1, "%s", e.Msg)
-			d.Help = syntaxHelp(e.Msg)
+			if d.Help = syntaxHelp(e.Msg); d.Help == "" {
+				d.Help = foreignHelp(u.source.Text, e.Pos.Offset)
+			}
 		}
 	case err != nil:
 		f.add(codeSyntax, parser.Pos(u.file.Base), 1, "the source cannot be read: %v", err)
