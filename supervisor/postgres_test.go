@@ -31,22 +31,7 @@ func inSiteOnPostgreSQL(t *testing.T, test func(t *testing.T, s *site)) {
 }
 
 // The journal has its own tests on both engines; this is the supervisor's way of using it.
-func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
-	inSiteOnPostgreSQL(t, func(t *testing.T, s *site) {
-		s.join("n1", slowly(3*time.Second))
-		id := s.submit(webScript)
-		s.awaitCall(id, 1, writ.CallQueued)
-		epoch := s.Epoch()
-		s.halt()
-		time.Sleep(10 * time.Second) // the node finishes meanwhile
-		s.start()
-		if s.Epoch() <= epoch {
-			t.Errorf("epoch %d after %d", s.Epoch(), epoch)
-		}
-		s.wantState(id, writ.RunSucceeded)
-		s.wantEffects(2)
-	})
-}
+func TestADatacenterWorksOnPostgreSQL(t *testing.T) { inSiteOnPostgreSQL(t, comesBackAndGoesOn) }
 
 // The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
 // serves, and goes on; the new one has taken over meanwhile.

@@ -191,21 +191,22 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 	})
 }
 
-func TestASupervisorThatComesBackGoesOn(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		s.join("n1", slowly(3*time.Second))
-		id := s.submit(webScript)
-		s.awaitCall(id, 1, writ.CallQueued)
-		epoch := s.Epoch()
-		s.halt()
-		time.Sleep(10 * time.Second) // the node finishes meanwhile
-		s.start()
-		if s.Epoch() <= epoch {
-			t.Errorf("epoch %d after %d", s.Epoch(), epoch)
-		}
-		s.wantState(id, writ.RunSucceeded)
-		s.wantEffects(2)
-	})
+func TestASupervisorThatComesBackGoesOn(t *testing.T) { inSite(t, comesBackAndGoesOn) }
+
+// comesBackAndGoesOn ends the supervisor in the middle of a run and starts it again on its journal.
+func comesBackAndGoesOn(t *testing.T, s *site) {
+	s.join("n1", slowly(3*time.Second))
+	id := s.submit(webScript)
+	s.awaitCall(id, 1, writ.CallQueued)
+	epoch := s.Epoch()
+	s.halt()
+	time.Sleep(10 * time.Second) // the node finishes meanwhile
+	s.start()
+	if s.Epoch() <= epoch {
+		t.Errorf("epoch %d after %d", s.Epoch(), epoch)
+	}
+	s.wantState(id, writ.RunSucceeded)
+	s.wantEffects(2)
 }
 
 func TestRetryableFailuresAreTriedAgainAndOthersAreNot(t *testing.T) {

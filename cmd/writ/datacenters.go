@@ -125,11 +125,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	case !writ.ValidName(d.Region):
 		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a region", d.Region).WithHint("use lower-case letters, digits and hyphens")
 	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	roster, err := a.roster(ctx, c)
+	c, roster, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}

@@ -120,6 +120,16 @@ func (a *app) client() (*client.Client, error) {
 	return client.New(c, filepath.Dir(a.flags.config), keys)
 }
 
+// cluster returns the client of the context that was chosen, and the newest roster of its cluster.
+func (a *app) cluster(ctx context.Context) (*client.Client, *identity.Roster, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	roster, err := a.roster(ctx, c)
+	return c, roster, err
+}
+
 // order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one, and
 // which secrets one has only if the script uses some.
 func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {

@@ -59,11 +59,7 @@ func (a *app) userListCommand() *cobra.Command {
 		Short: "List the people and machines of the roster",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			roster, err := a.roster(cmd.Context(), c)
+			_, roster, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -291,11 +287,7 @@ func (a *app) projectListCommand() *cobra.Command {
 		Short: "List the projects of the roster",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			roster, err := a.roster(cmd.Context(), c)
+			_, roster, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}

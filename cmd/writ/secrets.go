@@ -143,11 +143,7 @@ func (a *app) askTwice(name string) ([]byte, error) {
 // changeSecret makes a change in every datacenter that is meant, and says what it did.
 func (a *app) changeSecret(ctx context.Context, place *placeFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	roster, err := a.roster(ctx, c)
+	c, roster, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,11 +201,7 @@ func (a *app) secretListCommand() *cobra.Command {
 		Short: "List secrets by name and version; their values are shown nowhere",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			roster, err := a.roster(cmd.Context(), c)
+			c, roster, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -60,11 +60,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	roster, err := a.roster(ctx, c)
+	c, roster, err := a.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -52,11 +52,7 @@ func (a *app) createToken(ctx context.Context, datacenter string, validity time.
 	if validity <= 0 || validity > identity.MaxTokenValidity {
 		return newToken{}, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", validity).WithHint("at most %s", identity.MaxTokenValidity)
 	}
-	c, err := a.client()
-	if err != nil {
-		return newToken{}, err
-	}
-	roster, err := a.roster(ctx, c)
+	c, roster, err := a.cluster(ctx)
 	if err != nil {
 		return newToken{}, err
 	}
