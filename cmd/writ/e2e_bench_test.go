@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/bench"
+	"writ/cmd/writ/internal/testsite"
 )
 
 // TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
@@ -15,10 +16,7 @@ func TestBenchWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a datacenter")
 	}
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := testsite.Binary(t)
 	const runs = 700
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "waiting", "--runs", "700", "--idle", "100ms", "--limit-mib", "1", "-o", "json")

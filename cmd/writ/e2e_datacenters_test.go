@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/testsite"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
@@ -17,28 +18,28 @@ func TestJoiningWithoutTokens(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	t.Parallel()
-	s := newSite(t)
+	s := testsite.New(t)
 	broker := testenv.Redis(t).URL
-	cluster := string(s.client.Context.Cluster)
+	cluster := string(s.Client.Context.Cluster)
 	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	supervisor := s.start("dc1", "waiting until the roster names this supervisor", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.url,
+	supervisor := s.Start("dc1", "waiting until the roster names this supervisor", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL,
 		"--redis", broker, "--listen", door, "--cluster", cluster)
-	s.writ("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub")
-	s.await(supervisor, "is listening for nodes")
-	if _, said, code := s.try("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub"); code != writ.ExitConflict {
+	s.Writ("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub")
+	s.Await(supervisor, "is listening for nodes")
+	if _, said, code := s.Try("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub"); code != writ.ExitConflict {
 		t.Errorf("again: exit %d\n%s", code, said)
 	}
 
-	node := s.start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+door, "--redis", broker,
+	node := s.Start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+door, "--redis", broker,
 		"--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
-	s.until("the node is listed as pending", func(ctx context.Context) bool {
-		nodes, err := s.client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
+	s.Until("the node is listed as pending", func(ctx context.Context) bool {
+		nodes, err := s.Client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
 		return err == nil && len(nodes) == 1
 	})
-	s.writ("node", "approve", "n1", "--reason", "seen in the rack")
-	s.await(node, "msg=serving")
-	s.script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
-	if out := s.writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
+	s.Writ("node", "approve", "n1", "--reason", "seen in the rack")
+	s.Await(node, "msg=serving")
+	s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
+	if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
 		t.Errorf("it says %q", out)
 	}
 }
@@ -49,10 +50,10 @@ func TestTwoDatacenters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")
 	}
-	s := newSite(t)
-	s.datacenter("east", testenv.Redis(t).URL, 2, "0")
-	s.datacenter("west", testenv.Redis(t).URL, 2, "0")
-	s.script("where.tengo", `
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s.Add(testsite.Datacenter{Name: "west", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s.Script("where.tengo", `
 herodb := import("herodb")
 run := import("run")
 herodb.create("here", {memory_mib: 64})
@@ -60,27 +61,27 @@ run.output({datacenter: run.datacenter})
 `)
 	both := [][]string{{"east-n1", "east-n2"}, {"west-n1", "west-n2"}}
 	for i, name := range []string{"east", "west"} {
-		out := s.writ("submit", "where.tengo", "--dc", name)
+		out := s.Writ("submit", "where.tengo", "--dc", name)
 		if !strings.Contains(out, name) {
 			t.Errorf("addressed to %s, it says %q", name, out)
 		}
-		if here, there := len(s.effects(both[i]...)), len(s.effects(both[1-i]...)); here != 1 || there != i {
+		if here, there := len(s.Effects(both[i]...)), len(s.Effects(both[1-i]...)); here != 1 || there != i {
 			t.Errorf("after a script for %s: %d effects there, %d elsewhere", name, here, there)
 		}
 	}
 
-	out, said, code := s.try("submit", "where.tengo", "--dc", "any", "--select", "name=west")
+	out, said, code := s.Try("submit", "where.tengo", "--dc", "any", "--select", "name=west")
 	if code != 0 || !strings.Contains(out, "west") || !strings.Contains(said, "west (here): healthy, 0 open calls: chosen") ||
 		!strings.Contains(said, `not east: name is "east", not "west"`) {
 		t.Errorf("--dc any: exit %d\n%s%s", code, said, out)
 	}
-	if _, said, code := s.try("submit", "where.tengo"); code != 2 || !strings.Contains(said, "there are 2 datacenters: east, west") {
+	if _, said, code := s.Try("submit", "where.tengo"); code != 2 || !strings.Contains(said, "there are 2 datacenters: east, west") {
 		t.Errorf("without --dc: exit %d\n%s", code, said)
 	}
 
-	s.kill("west")
-	s.until("west is away", func(ctx context.Context) bool {
-		list, err := api.Answer[api.DatacenterList](s.client.API.ListDatacenters(ctx))
+	s.Kill("west")
+	s.Until("west is away", func(ctx context.Context) bool {
+		list, err := api.Answer[api.DatacenterList](s.Client.API.ListDatacenters(ctx))
 		for _, d := range list.Items {
 			if d.Name == "west" {
 				return err == nil && !d.Placeable
@@ -88,19 +89,19 @@ run.output({datacenter: run.datacenter})
 		}
 		return false
 	})
-	id := s.submit("where.tengo", "--dc", "west")
-	if out := s.writ("run", "show", string(id)); !strings.Contains(out, "waiting") || !strings.Contains(out, "west") {
+	id := s.Submit("where.tengo", "--dc", "west")
+	if out := s.Writ("run", "show", string(id)); !strings.Contains(out, "waiting") || !strings.Contains(out, "west") {
 		t.Errorf("a run for a datacenter that is away:\n%s", out)
 	}
-	if _, said, code := s.try("submit", "where.tengo", "--dc", "any", "--select", "name=west"); code != 8 || !strings.Contains(said, "not west") {
+	if _, said, code := s.Try("submit", "where.tengo", "--dc", "any", "--select", "name=west"); code != 8 || !strings.Contains(said, "not west") {
 		t.Errorf("--dc any while none will do: exit %d\n%s", code, said)
 	}
-	if out := s.writ("submit", "where.tengo", "--dc", "any"); !strings.Contains(out, "east") {
+	if out := s.Writ("submit", "where.tengo", "--dc", "any"); !strings.Contains(out, "east") {
 		t.Errorf("--dc any while west is away: %s", out)
 	}
-	s.restart("west")
-	s.succeeded(s.follow(id, 0, func() {}))
-	if out := s.writ("run", "watch", string(id)); !strings.Contains(out, "west") {
+	s.Restart("west")
+	s.Succeeded(s.Follow(id, 0, func() {}))
+	if out := s.Writ("run", "watch", string(id)); !strings.Contains(out, "west") {
 		t.Errorf("after its return: %s", out)
 	}
 }

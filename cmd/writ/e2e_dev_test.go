@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
+	"writ/cmd/writ/internal/testsite"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
@@ -78,12 +79,8 @@ func read(t *testing.T, path string) string {
 // TestDemoForPeople shows what the two commands of the README promise.
 func TestDemoForPeople(t *testing.T) {
 	t.Parallel()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, bin: bin, dir: t.TempDir()}
-	out, said, code := s.try("demo", "--simulate-speed", "0")
+	s := testsite.Empty(t)
+	out, said, code := s.Try("demo", "--simulate-speed", "0")
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, said)
 	}
@@ -97,19 +94,16 @@ func TestDemoForPeople(t *testing.T) {
 // TestDevSaysWhichRedisItUses looks at both: a redis-server that is on PATH, and the stand-in where there is none.
 func TestDevSaysWhichRedisItUses(t *testing.T) {
 	redis := testenv.Need(t, "redis-server")
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testsite.Binary(t) // while the compiler is on PATH
 	for want, path := range map[string]string{"redis-server (" + redis: filepath.Dir(redis), "miniredis inside this process": t.TempDir()} {
 		t.Setenv("PATH", path)
-		s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
-		p := s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--simulate-speed", "0")
-		if !strings.Contains(p.said(), want) {
-			t.Errorf("%q is not said:\n%s", want, p.said())
+		s := testsite.Empty(t)
+		p := s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--simulate-speed", "0")
+		if !strings.Contains(p.Said(), want) {
+			t.Errorf("%q is not said:\n%s", want, p.Said())
 		}
-		s.script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
-		if out := s.writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
+		s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
+		if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
 			t.Errorf("with %s: %s", want, out)
 		}
 	}
@@ -118,55 +112,47 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 // TestDevGoesOnWhereItWas kills a development cluster and starts it again in the same directory.
 func TestDevGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
+	s := testsite.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1"}
-	s.start("dev", "Ctrl-C ends it", dev...)
-	s.script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
-	before := s.writ("submit", "x.tengo")
-	node := s.writ("node", "list", "-o", "json")
-	s.script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-2-db\", {memory_mib: 64}).address\n")
-	open := s.submit("long.tengo")
-	s.kill("dev")
+	s.Start("dev", "Ctrl-C ends it", dev...)
+	s.Script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
+	before := s.Writ("submit", "x.tengo")
+	node := s.Writ("node", "list", "-o", "json")
+	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-2-db\", {memory_mib: 64}).address\n")
+	open := s.Submit("long.tengo")
+	s.Kill("dev")
 
-	s.start("dev", "Ctrl-C ends it", dev...)
-	out, said, code := s.try("submit", "x.tengo")
+	s.Start("dev", "Ctrl-C ends it", dev...)
+	out, said, code := s.Try("submit", "x.tengo")
 	if code != 0 || out != before || !strings.Contains(said, "unchanged") {
 		t.Errorf("the volume is not there any more: exit %d\n%s%s", code, said, out)
 	}
-	if after := s.writ("node", "list", "-o", "json"); nodeID(t, node) != nodeID(t, after) {
+	if after := s.Writ("node", "list", "-o", "json"); nodeID(t, node) != nodeID(t, after) {
 		t.Errorf("the node is another one:\n%s\n%s", node, after)
 	}
-	s.writ("run", "watch", string(open))
+	s.Writ("run", "watch", string(open))
 }
 
 // TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which leaves the run alone.
 func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
-	bin, err := binary()
-	if err != nil {
+	s := testsite.Empty(t)
+	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
+	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}).address\n")
+	p := s.Start("submit", "running in local", "submit", "long.tengo")
+	if err := p.Cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
-	s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
-	s.script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}).address\n")
-	p := s.start("submit", "running in local", "submit", "long.tengo")
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	exit, ok := errors.AsType[*exec.ExitError](p.wait())
+	exit, ok := errors.AsType[*exec.ExitError](p.Wait())
 	if !ok || exit.ExitCode() != writ.ExitInterrupted {
-		t.Errorf("it ends with %v, want exit code 130", p.err)
+		t.Errorf("it ends with %v, want exit code 130", p.Err)
 	}
-	id := strings.TrimSpace(s.writ("run", "list", "--state", "running", "-o", "name"))
-	if want := "writ run watch " + id; id == "" || !strings.Contains(p.said(), want) {
-		t.Errorf("%q is not said:\n%s", want, p.said())
+	id := strings.TrimSpace(s.Writ("run", "list", "--state", "running", "-o", "name"))
+	if want := "writ run watch " + id; id == "" || !strings.Contains(p.Said(), want) {
+		t.Errorf("%q is not said:\n%s", want, p.Said())
 	}
-	s.writ("run", "cancel", id)
-	if _, said, code := s.try("run", "watch", id); code != writ.ExitFailed || !strings.Contains(said, "cancelled by dev") {
+	s.Writ("run", "cancel", id)
+	if _, said, code := s.Try("run", "watch", id); code != writ.ExitFailed || !strings.Contains(said, "cancelled by dev") {
 		t.Errorf("a cancelled run: exit %d\n%s", code, said)
 	}
 }
@@ -174,31 +160,27 @@ func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 // TestAFailedRunIsResumed fails a run, resumes it, and watches it to its end.
 func TestAFailedRunIsResumed(t *testing.T) {
 	t.Parallel()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, bin: bin, dir: t.TempDir(), procs: map[string]*proc{}, lines: map[string][]string{}}
-	s.start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
-	s.script("flaky.tengo", `
+	s := testsite.Empty(t)
+	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
+	s.Script("flaky.tengo", `
 herodb := import("herodb")
 run := import("run")
 first := herodb.create("first", {memory_mib: 64})
 db := herodb.create("flaky-1-db", {memory_mib: 64}, {retries: 0})
 run.output({name: db.name, address: db.address != "", first: first.name})
 `)
-	if _, said, code := s.try("submit", "flaky.tengo"); code != writ.ExitFailed {
+	if _, said, code := s.Try("submit", "flaky.tengo"); code != writ.ExitFailed {
 		t.Fatalf("the script does not fail: exit %d\n%s", code, said)
 	}
-	id := strings.TrimSpace(s.writ("run", "list", "--state", "failed", "-o", "name"))
-	if why := s.writ("run", "explain", id); !strings.Contains(why, "call 2 (herodb.create flaky-1-db) failed: INJECTED") || !strings.Contains(why, "next: writ run resume "+id) {
+	id := strings.TrimSpace(s.Writ("run", "list", "--state", "failed", "-o", "name"))
+	if why := s.Writ("run", "explain", id); !strings.Contains(why, "call 2 (herodb.create flaky-1-db) failed: INJECTED") || !strings.Contains(why, "next: writ run resume "+id) {
 		t.Errorf("explained as:\n%s", why)
 	}
-	out, said, code := s.try("run", "resume", id, "--reason", "it works now")
+	out, said, code := s.Try("run", "resume", id, "--reason", "it works now")
 	if code != 0 || !strings.Contains(out, "flaky-1-db") || !strings.Contains(said, "succeeded in") {
 		t.Errorf("resume: exit %d\n%s%s", code, said, out)
 	}
-	if _, said, code := s.try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
+	if _, said, code := s.Try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
 		t.Errorf("a run that has succeeded: exit %d\n%s", code, said)
 	}
 }
@@ -207,10 +189,7 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 // so no plan without a datacenter is shown.
 func TestInterruptedPlanIsNoPlan(t *testing.T) {
 	t.Parallel()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := testsite.Binary(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

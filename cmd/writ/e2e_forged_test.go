@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/testsite"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/runner/queue/embedded"
@@ -72,7 +74,7 @@ func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(patience)
+	late := time.After(testsite.Patience)
 	for !is() {
 		select {
 		case <-tick.C:
@@ -103,7 +105,7 @@ func newSmallSite(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	super := &daemon.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: silent}
+	super := &daemon.Supervisor{Data: filepath.Join(dir, "dc1"), Name: "dc1", Version: "test", Log: slog.New(slog.DiscardHandler)}
 	superKey, err := daemon.SupervisorKey(super.Data)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +130,7 @@ func newSmallSite(t *testing.T, blind bool) (*client.Client, func() []byte) {
 		t.Fatal(err)
 	}
 	coordinator := &daemon.Coord{
-		Data: filepath.Join(dir, "coord"), Rosters: [][]byte{first, second}, Cluster: cluster, Version: "test", Log: silent,
+		Data: filepath.Join(dir, "coord"), Rosters: [][]byte{first, second}, Cluster: cluster, Version: "test", Log: slog.New(slog.DiscardHandler),
 		SkipEarlyCheckForTest: blind,
 	}
 	if coordinator.Listener, err = daemon.Listen("127.0.0.1:0"); err != nil {

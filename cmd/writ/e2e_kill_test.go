@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"
 )
 
@@ -31,31 +32,31 @@ func TestKilledProcessesFinishTheRun(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	broker := testenv.RedisWithPassword(t)
-	s := newSite(t)
-	s.datacenter("dc1", broker.URL, 1, "0.5")
-	s.script("steps.tengo", steps)
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	s.Script("steps.tengo", steps)
 
 	for _, victim := range []string{"coord", "dc1", "dc1-n1"} {
 		t.Run(victim, func(t *testing.T) {
-			id := s.submit("steps.tengo", "-p", "name=kill-"+victim)
-			run := s.follow(id, 3, func() {
-				s.kill(victim)
-				s.restart(victim)
+			id := s.Submit("steps.tengo", "-p", "name=kill-"+victim)
+			run := s.Follow(id, 3, func() {
+				s.Kill(victim)
+				s.Restart(victim)
 			})
-			if summary := s.succeeded(run); summary.Calls != stepCount {
+			if summary := s.Succeeded(run); summary.Calls != stepCount {
 				t.Errorf("%d calls, want %d", summary.Calls, stepCount)
 			}
-			s.onceEach(id, stepCount, "dc1-n1")
+			s.OnceEach(id, stepCount, "dc1-n1")
 		})
 	}
 	t.Run("redis", func(t *testing.T) {
-		id := s.submit("steps.tengo", "-p", "name=kill-redis")
-		run := s.follow(id, 3, func() {
+		id := s.Submit("steps.tengo", "-p", "name=kill-redis")
+		run := s.Follow(id, 3, func() {
 			broker.Kill()
 			broker.Start()
 		})
-		s.succeeded(run)
-		s.onceEach(id, stepCount, "dc1-n1")
+		s.Succeeded(run)
+		s.OnceEach(id, stepCount, "dc1-n1")
 	})
 	t.Run("flushall", func(t *testing.T) {
 		options, err := redis.ParseURL(broker.URL)
@@ -64,13 +65,13 @@ func TestKilledProcessesFinishTheRun(t *testing.T) {
 		}
 		c := redis.NewClient(options)
 		defer c.Close()
-		id := s.submit("steps.tengo", "-p", "name=flush")
-		run := s.follow(id, 3, func() {
+		id := s.Submit("steps.tengo", "-p", "name=flush")
+		run := s.Follow(id, 3, func() {
 			if err := c.FlushAll(t.Context()).Err(); err != nil {
 				t.Error(err)
 			}
 		})
-		s.succeeded(run)
-		s.onceEach(id, stepCount, "dc1-n1")
+		s.Succeeded(run)
+		s.OnceEach(id, stepCount, "dc1-n1")
 	})
 }

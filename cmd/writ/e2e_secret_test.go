@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"
 )
 
@@ -49,16 +50,16 @@ func TestASecretIsFoundNowhere(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	broker := testenv.Redis(t)
-	s := newSite(t, "WRIT_LOG_LEVEL=debug")
-	s.datacenter("dc1", broker.URL, 1, "0")
-	heard := s.hear("/v1/events", "/live/", "/live/runs")
+	s := testsite.New(t, "WRIT_LOG_LEVEL=debug")
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0"})
+	heard := hear(s, "/v1/events", "/live/", "/live/runs")
 
-	said := s.set("db-password", secretCanary+"\n")
+	said := setSecret(s, "db-password", secretCanary+"\n")
 	if !strings.Contains(said, "the secret db-password is set, version 1") || !strings.Contains(said, "23 bytes") {
 		t.Errorf("it says:\n%s", said)
 	}
-	s.script("secret.tengo", secretScript)
-	summary := s.succeeded(s.follow(s.submit("secret.tengo"), 1, func() {}))
+	s.Script("secret.tengo", secretScript)
+	summary := s.Succeeded(s.Follow(s.Submit("secret.tengo"), 1, func() {}))
 	want := map[string]any{
 		"sum": writ.DigestOf([]byte(secretCanary)).String() + "  -\n", "echo": "<secret db-password>", "env": "<secret db-password>\n", "version": int64(1),
 	}
@@ -69,26 +70,26 @@ func TestASecretIsFoundNowhere(t *testing.T) {
 	}
 
 	// A new value is a new version, which the next signature finds; what an earlier run made is updated.
-	s.set("db-password", "another-"+secretCanary)
-	s.script("again.tengo", `
+	setSecret(s, "db-password", "another-"+secretCanary)
+	s.Script("again.tengo", `
 herodb := import("herodb")
 run := import("run")
 run.output({version: herodb.create("store", {memory_mib: 64, password: run.secret("db-password")}).secret_version})
 `)
-	last := s.submit("again.tengo")
-	if summary := s.succeeded(s.follow(last, 0, func() {})); summary.Output["version"] != int64(2) {
+	last := s.Submit("again.tengo")
+	if summary := s.Succeeded(s.Follow(last, 0, func() {})); summary.Output["version"] != int64(2) {
 		t.Errorf("after a new value: %v", summary.Output)
 	}
-	list := s.writ("secret", "list", "-o", "json")
+	list := s.Writ("secret", "list", "-o", "json")
 	if !strings.Contains(list, `"version": 2`) || !strings.Contains(list, `"set_by": "alice"`) {
 		t.Errorf("the list:\n%s", list)
 	}
 
-	answers := s.answers(last)
-	for name, p := range s.procs {
-		answers["what "+name+" said"] = []byte(p.said())
+	answers := answersOf(s, last)
+	for name, p := range s.Procs {
+		answers["what "+name+" said"] = []byte(p.Said())
 	}
-	answers["writ run show"] = []byte(s.writ("run", "show", string(last), "-o", "json"))
+	answers["writ run show"] = []byte(s.Writ("run", "show", string(last), "-o", "json"))
 	answers["the list"] = []byte(list)
 	for path, text := range heard() {
 		answers["the stream "+path] = text
@@ -99,47 +100,47 @@ run.output({version: herodb.create("store", {memory_mib: 64, password: run.secre
 		}
 		silentAbout(t, what, text)
 	}
-	for _, dir := range []string{s.dir, broker.Dir} {
-		s.searchFiles(dir)
+	for _, dir := range []string{s.Dir, broker.Dir} {
+		searchFiles(s, dir)
 	}
 
-	s.writ("secret", "remove", "db-password")
-	if _, said, code := s.try("submit", "again.tengo", "--secret", "db-password@2"); code != writ.ExitFailed || !strings.Contains(said, "SECRET_UNKNOWN") {
+	s.Writ("secret", "remove", "db-password")
+	if _, said, code := s.Try("submit", "again.tengo", "--secret", "db-password@2"); code != writ.ExitFailed || !strings.Contains(said, "SECRET_UNKNOWN") {
 		t.Errorf("after it was removed: exit %d\n%s", code, said)
 	}
-	if _, said, code := s.try("submit", "again.tengo"); code != writ.ExitFailed || !strings.Contains(said, "has no secret db-password") {
+	if _, said, code := s.Try("submit", "again.tengo"); code != writ.ExitFailed || !strings.Contains(said, "has no secret db-password") {
 		t.Errorf("after it was removed: exit %d\n%s", code, said)
 	}
 }
 
-// set sets a secret from standard input and returns what was said.
-func (s *site) set(name, input string) string {
-	s.t.Helper()
-	cmd := s.command("secret", "set", name)
+// setSecret sets a secret from standard input and returns what was said.
+func setSecret(s *testsite.Site, name, input string) string {
+	s.T.Helper()
+	cmd := s.Command("secret", "set", name)
 	cmd.Stdin = strings.NewReader(input)
 	said, err := cmd.CombinedOutput()
 	if err != nil {
-		s.t.Fatalf("secret set: %v\n%s", err, said)
+		s.T.Fatalf("secret set: %v\n%s", err, said)
 	}
 	return string(said)
 }
 
 // hear listens to event streams until it is asked what came.
-func (s *site) hear(paths ...string) func() map[string][]byte {
-	s.t.Helper()
-	ctx, stop := context.WithCancel(s.t.Context())
-	s.t.Cleanup(stop)
+func hear(s *testsite.Site, paths ...string) func() map[string][]byte {
+	s.T.Helper()
+	ctx, stop := context.WithCancel(s.T.Context())
+	s.T.Cleanup(stop)
 	var listening sync.WaitGroup
 	var mu sync.Mutex
 	heard := map[string][]byte{}
 	for _, path := range paths {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		if answer.StatusCode != http.StatusOK {
 			_ = answer.Body.Close()
@@ -160,23 +161,23 @@ func (s *site) hear(paths ...string) func() map[string][]byte {
 	}
 }
 
-// answers asks everything that can be asked over HTTP.
-func (s *site) answers(run writ.RunID) map[string][]byte {
-	s.t.Helper()
+// answersOf asks everything that can be asked over HTTP.
+func answersOf(s *testsite.Site, run writ.RunID) map[string][]byte {
+	s.T.Helper()
 	of := "/v1/runs/" + string(run)
 	answers := map[string][]byte{}
 	for _, path := range []string{
 		"/v1/runs", of, of + "/calls", of + "/values", of + "/logs", "/v1/roster", "/v1/datacenters", "/v1/projects", "/v1/nodes", "/v1/queues",
 		"/v1/secrets", "/v1/resources", "/metrics", "/", "/runs/" + string(run), "/nodes",
 	} {
-		answer, err := http.Get(s.url + path)
+		answer, err := http.Get(s.URL + path)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		text, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil || strings.HasPrefix(path, "/v1") && answer.StatusCode != http.StatusOK {
-			s.t.Fatalf("GET %s: %s, %v", path, answer.Status, err)
+			s.T.Fatalf("GET %s: %s, %v", path, answer.Status, err)
 		}
 		answers["GET "+path] = text
 	}
@@ -184,8 +185,8 @@ func (s *site) answers(run writ.RunID) map[string][]byte {
 }
 
 // searchFiles looks for the value in every file below a directory.
-func (s *site) searchFiles(dir string) {
-	s.t.Helper()
+func searchFiles(s *testsite.Site, dir string) {
+	s.T.Helper()
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -196,16 +197,16 @@ func (s *site) searchFiles(dir string) {
 			return nil
 		}
 		files++
-		silentAbout(s.t, path, text)
+		silentAbout(s.T, path, text)
 		return nil
 	})
 	if err != nil || files == 0 {
-		s.t.Errorf("%d files in %s, %v", files, dir, err)
+		s.T.Errorf("%d files in %s, %v", files, dir, err)
 	}
 }
 
 // silentAbout fails the test if a text has the value in it, as it is or in a usual encoding.
-func silentAbout(t *testing.T, what string, text []byte) {
+func silentAbout(t testing.TB, what string, text []byte) {
 	t.Helper()
 	for _, form := range []string{secretCanary, hex.EncodeToString([]byte(secretCanary)), base64.StdEncoding.EncodeToString([]byte(secretCanary))[:28]} {
 		if bytes.Contains(text, []byte(form)) {

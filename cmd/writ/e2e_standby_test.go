@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"
 )
 
@@ -20,42 +21,42 @@ func TestAStandbyTakesOver(t *testing.T) {
 	}
 	database := testenv.Postgres(t)
 	broker := testenv.Redis(t)
-	s := newSite(t, "WRIT_JOURNAL="+database.Store())
-	s.datacenter("dc1", broker.URL, 1, "0.5")
-	s.script("steps.tengo", steps)
-	if err := os.CopyFS(filepath.Join(s.dir, "dc1b"), os.DirFS(filepath.Join(s.dir, "dc1"))); err != nil { // key and rosters
+	s := testsite.New(t, "WRIT_JOURNAL="+database.Store())
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	s.Script("steps.tengo", steps)
+	if err := os.CopyFS(filepath.Join(s.Dir, "dc1b"), os.DirFS(filepath.Join(s.Dir, "dc1"))); err != nil { // key and rosters
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(s.dir, "dc1b", "supervisor.key"), 0o600); err != nil {
+	if err := os.Chmod(filepath.Join(s.Dir, "dc1b", "supervisor.key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.start("dc1b", "stands by", "supervisor", "--data", "dc1b", "--dc", "dc1", "--coordinator", s.url, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	s.Start("dc1b", "stands by", "supervisor", "--data", "dc1b", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
 
 	var since time.Time
-	id := s.submit("steps.tengo", "-p", "name=killed")
-	run := s.follow(id, 3, func() {
-		s.kill("dc1")
+	id := s.Submit("steps.tengo", "-p", "name=killed")
+	run := s.Follow(id, 3, func() {
+		s.Kill("dc1")
 		since = time.Now()
-		s.await(s.procs["dc1b"], "is listening")
+		s.Await(s.Procs["dc1b"], "is listening")
 		t.Logf("the standby serves %v after the kill", time.Since(since))
 	})
-	s.succeeded(run)
-	s.onceEach(id, stepCount, "dc1-n1")
+	s.Succeeded(run)
+	s.OnceEach(id, stepCount, "dc1-n1")
 
-	s.start("dc1", "stands by", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.url, "--redis", broker.URL, "--listen", "127.0.0.1:0")
-	id = s.submit("steps.tengo", "-p", "name=paused")
-	run = s.follow(id, 3, func() {
-		paused := s.procs["dc1b"].cmd.Process
+	s.Start("dc1", "stands by", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	id = s.Submit("steps.tengo", "-p", "name=paused")
+	run = s.Follow(id, 3, func() {
+		paused := s.Procs["dc1b"].Cmd.Process
 		_ = paused.Signal(syscall.SIGSTOP)
 		since = time.Now()
-		s.await(s.procs["dc1"], "is listening")
+		s.Await(s.Procs["dc1"], "is listening")
 		t.Logf("the standby serves %v after the pause", time.Since(since))
 		_ = paused.Signal(syscall.SIGCONT)
-		s.await(s.procs["dc1b"], "has taken over")
+		s.Await(s.Procs["dc1b"], "has taken over")
 	})
-	s.succeeded(run)
-	s.onceEach(id, stepCount, "dc1-n1")
-	if said := s.procs["dc1"].said(); strings.Contains(said, "has taken over") {
+	s.Succeeded(run)
+	s.OnceEach(id, stepCount, "dc1-n1")
+	if said := s.Procs["dc1"].Said(); strings.Contains(said, "has taken over") {
 		t.Errorf("the one that serves was put out:\n%s", said)
 	}
 }

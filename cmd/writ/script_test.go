@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
+	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"
 	"writ/scripts/evaluator"
 )
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 type tidy struct{ m *testing.M }
 
 func (t tidy) Run() int {
-	defer func() { _ = os.RemoveAll(shared.dir) }() // what is left is in the temporary directory of the machine
+	defer func() { _ = testsite.RemoveBinaries() }() // what is left is in the temporary directory of the machine
 	return t.m.Run()
 }
 

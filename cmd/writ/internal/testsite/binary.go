@@ -1,0 +1,75 @@
+package testsite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// built are the programs of this process, by their build tags.
+var built struct {
+	mu  sync.Mutex
+	dir string
+	by  map[string]string
+	err map[string]error
+}
+
+// Binary returns the path of writ, built once in this process with the given build tags and without the race detector: with it, the
+// children of the evaluator do not start. Whoever calls it has a TestMain that calls RemoveBinaries.
+func Binary(t testing.TB, tags ...string) string {
+	t.Helper()
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	key := strings.Join(tags, ",")
+	if path := built.by[key]; path != "" {
+		return path
+	}
+	if err := built.err[key]; err != nil {
+		t.Fatal(err)
+	}
+	path, err := build(key)
+	if err != nil {
+		if built.err == nil {
+			built.err = map[string]error{}
+		}
+		built.err[key] = err
+		t.Fatal(err)
+	}
+	if built.by == nil {
+		built.by = map[string]string{}
+	}
+	built.by[key] = path
+	return path
+}
+
+func build(tags string) (string, error) {
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "writ-testsite-")
+		if err != nil {
+			return "", err
+		}
+		built.dir = dir
+	}
+	path := filepath.Join(built.dir, "writ"+strings.ReplaceAll("-"+tags, ",", "-"))
+	if out, err := exec.Command("go", "build", "-tags", tags, "-o", path, "writ/cmd/writ").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build writ with tags %q: %w\n%s", tags, err, out)
+	}
+	return path, nil
+}
+
+// RemoveBinaries removes what Binary has built.
+func RemoveBinaries() error {
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	if built.dir == "" {
+		return nil
+	}
+	err := os.RemoveAll(built.dir)
+	built.dir, built.by, built.err = "", nil, nil
+	return errors.Join(err)
+}

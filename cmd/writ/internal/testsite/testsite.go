@@ -1,0 +1,343 @@
+// Package testsite is a cluster of real processes for tests: one coordinator, datacenters with their supervisors and nodes with simulated
+// drivers, each started by hand as docs/tutorial.md says, killed and started again as a test wishes. It knows how processes are started
+// and what can be seen of them from outside; it must not know what a test wants to prove.
+package testsite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/internal/testenv"
+	"writ/runner/queue/redisqueue"
+	"writ/sal/simulated"
+)
+
+// Patience ends a wait for something that never comes: ten times what the slowest promise allows, and more.
+const Patience = 2 * time.Minute
+
+// Site is a cluster of real processes, one per role.
+type Site struct {
+	Dir    string // where every command is carried out; each process has a directory of its own name here
+	URL    string // of the coordinator
+	Client *client.Client
+	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
+
+	T     testing.TB
+	bin   string
+	lines map[string][]string // how each process was started
+	env   []string            // of every process, besides what they need
+}
+
+// Empty is a site where nothing runs yet.
+func Empty(t testing.TB, env ...string) *Site {
+	t.Helper()
+	return &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: Binary(t), lines: map[string][]string{}, env: env}
+}
+
+// New founds a cluster and starts its coordinator.
+func New(t testing.TB, env ...string) *Site {
+	t.Helper()
+	s := Empty(t, env...)
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
+	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
+	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"))
+	file, err := config.Load(filepath.Join(s.Dir, "cluster", "client.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := file.Choose("", config.Context{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Client, err = client.New(one, filepath.Join(s.Dir, "cluster"), client.Keys{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Datacenter is a datacenter to add to a site.
+type Datacenter struct {
+	Name  string
+	Redis string // URL
+	Nodes int    // named NAME-n1, NAME-n2, ...
+	Speed string // of the simulated drivers: 1 takes the time of the real thing, 0 none
+}
+
+// Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
+func (s *Site) Add(d Datacenter) {
+	s.T.Helper()
+	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
+	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
+	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", s.URL, "--redis", d.Redis, "--listen", door,
+		"--join", "@"+d.Name+".token")
+	if err := add.Wait(); err != nil {
+		s.T.Fatalf("dc add %s: %v\n%s", d.Name, err, add.Said())
+	}
+	s.Until("the datacenter is connected", func(ctx context.Context) bool {
+		list, err := api.Answer[api.DatacenterList](s.Client.API.ListDatacenters(ctx))
+		for _, one := range list.Items {
+			if one.Name == d.Name && one.Placeable {
+				return err == nil
+			}
+		}
+		return false
+	})
+	// Nodes have no login but the accounts that their supervisor makes.
+	ours := redisqueue.Server{URL: d.Redis}.WithoutLogin().URL
+	for i := range d.Nodes {
+		node := fmt.Sprintf("%s-n%d", d.Name, i+1)
+		token := s.Writ("token", "create", "--dc", d.Name)
+		if err := os.WriteFile(filepath.Join(s.Dir, node+".token"), []byte(token), 0o600); err != nil {
+			s.T.Fatal(err)
+		}
+		s.Start(node, "has joined", "runner", "--data", node, "--name", node, "--supervisor", "http://"+door, "--redis", ours,
+			"--join", "@"+node+".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32", "--disk-gib", "1000")
+	}
+}
+
+// Proc is one process of writ.
+type Proc struct {
+	Cmd *exec.Cmd
+	Err error // once ended
+
+	changed chan struct{}
+	ended   chan struct{}
+	mu      sync.Mutex
+	out     bytes.Buffer
+}
+
+// Write keeps what the process says.
+func (p *Proc) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+	return p.out.Write(b)
+}
+
+// Said returns everything that it has written.
+func (p *Proc) Said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// Wait waits for its end and returns why it ended.
+func (p *Proc) Wait() error {
+	select {
+	case <-p.ended:
+		return p.Err
+	case <-time.After(Patience):
+		return errors.New("it does not end")
+	}
+}
+
+// Start starts a process and returns when it has said something.
+func (s *Site) Start(name, until string, args ...string) *Proc {
+	s.T.Helper()
+	s.lines[name] = append([]string{until}, args...)
+	p := &Proc{Cmd: s.Command(args...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	p.Cmd.Stdout, p.Cmd.Stderr = p, p
+	if err := p.Cmd.Start(); err != nil {
+		s.T.Fatal(err)
+	}
+	go func() {
+		p.Err = p.Cmd.Wait()
+		close(p.ended)
+	}()
+	s.Procs[name] = p
+	s.T.Cleanup(func() {
+		select {
+		case <-p.ended:
+		default:
+			_ = p.Cmd.Process.Kill()
+			<-p.ended
+		}
+		if s.T.Failed() {
+			s.T.Logf("%s said:\n%s", name, p.Said())
+		}
+	})
+	s.Await(p, until)
+	return p
+}
+
+// Await waits until a process has said something.
+func (s *Site) Await(p *Proc, until string) {
+	s.T.Helper()
+	late := time.After(Patience)
+	for !strings.Contains(p.Said(), until) {
+		select {
+		case <-p.changed:
+		case <-p.ended:
+			s.T.Fatalf("%v ended: %v\n%s", p.Cmd.Args[1:], p.Err, p.Said())
+		case <-late:
+			s.T.Fatalf("%v does not say %q:\n%s", p.Cmd.Args[1:], until, p.Said())
+		}
+	}
+}
+
+// Kill ends a process with SIGKILL.
+func (s *Site) Kill(name string) {
+	s.T.Helper()
+	p := s.Procs[name]
+	if err := p.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		s.T.Fatalf("kill %s: %v", name, err)
+	}
+	_ = p.Wait() // the error says that it was killed
+}
+
+// Restart starts a process again as it was started first. What it said at first only once is not waited for.
+func (s *Site) Restart(name string) {
+	s.T.Helper()
+	line := s.lines[name]
+	s.Start(name, line[0], line[1:]...)
+}
+
+// Command is a command of writ in the site, not yet started.
+func (s *Site) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.bin, args...)
+	cmd.Dir = s.Dir
+	cmd.Env = []string{"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml")}
+	cmd.Env = append(cmd.Env, s.env...)
+	return cmd
+}
+
+// Writ carries out a command that must succeed and returns what it prints.
+func (s *Site) Writ(args ...string) string {
+	s.T.Helper()
+	out, said, code := s.Try(args...)
+	if code != 0 {
+		s.T.Fatalf("writ %s: exit %d\n%s", strings.Join(args, " "), code, said)
+	}
+	return out
+}
+
+// Try carries out a command and returns its output, what it said besides, and its exit code.
+func (s *Site) Try(args ...string) (out, said string, code int) {
+	s.T.Helper()
+	cmd := s.Command(args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return stdout.String(), stderr.String(), exit.ExitCode()
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), 0
+}
+
+// Script writes a script into the site's directory.
+func (s *Site) Script(name, text string) {
+	s.T.Helper()
+	if err := os.WriteFile(filepath.Join(s.Dir, name), []byte(text), 0o600); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Submit hands a script in and returns its run.
+func (s *Site) Submit(args ...string) writ.RunID {
+	s.T.Helper()
+	return writ.RunID(strings.TrimSpace(s.Writ(append([]string{"submit", "--detach"}, args...)...)))
+}
+
+// Follow watches a run to its end, calls at once with the n-th line that its script writes, and returns the run.
+func (s *Site) Follow(id writ.RunID, line int, at func()) api.Run {
+	s.T.Helper()
+	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	defer stop()
+	once := sync.OnceFunc(at)
+	run, err := s.Client.Watch(ctx, id, client.Watcher{Event: func(e api.Event) {
+		if e.Log != nil && e.Log.Ordinal == line {
+			once()
+		}
+	}})
+	if err != nil {
+		s.T.Fatalf("watch %s: %v", id, err)
+	}
+	return run
+}
+
+// Succeeded fails the test unless the run did, by the word that its supervisor has sealed.
+func (s *Site) Succeeded(run api.Run) writ.Summary {
+	s.T.Helper()
+	roster, err := s.Client.Roster(s.T.Context())
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	summary, err := client.Outcome(roster, run)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	if summary.State != writ.RunSucceeded {
+		s.T.Fatalf("run %s is %s: %+v", run.ID, summary.State, summary.Failure)
+	}
+	return summary
+}
+
+// Until waits for a condition.
+func (s *Site) Until(what string, is func(ctx context.Context) bool) {
+	s.T.Helper()
+	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	defer stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !is(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.T.Fatalf("%s: it never is", what)
+		}
+	}
+}
+
+// Effects counts what simulated drivers did on some nodes, by the key of the job.
+func (s *Site) Effects(nodes ...string) map[string]int {
+	s.T.Helper()
+	counts := map[string]int{}
+	for _, node := range nodes {
+		effects, err := simulated.ReadEffects(filepath.Join(s.Dir, node, "host", "simulated"))
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		for _, e := range effects {
+			counts[e.Key]++
+		}
+	}
+	return counts
+}
+
+// OnceEach fails the test unless there were so many effects of a run, each once.
+func (s *Site) OnceEach(id writ.RunID, want int, nodes ...string) {
+	s.T.Helper()
+	have := 0
+	for key, n := range s.Effects(nodes...) {
+		if !strings.HasPrefix(key, string(id)) {
+			continue
+		}
+		have++
+		if n != 1 {
+			s.T.Errorf("%s took effect %d times", key, n)
+		}
+	}
+	if have != want {
+		s.T.Errorf("%d jobs of run %s took effect, want %d", have, id, want)
+	}
+}
