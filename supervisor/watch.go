@@ -108,14 +108,24 @@ func (w *watcher) look(ctx context.Context) error {
 	for _, call := range due {
 		s.turns.post(call.Run, mail{})
 	}
+	w.offerRoom(ctx, loads, changed)
+	return w.announce(ctx, loads)
+}
+
+// offerRoom wakes the calls that wait for room on their node, or only to say what they wait for now.
+func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.Load, changed map[writ.NodeID]bool) {
+	s := w.s
 	for _, node := range s.fleet.serving() {
-		if _, why := s.fleet.away(node); changed[node] && why != "" {
-			s.wakeSendable(ctx, node, func(journal.Load) int { return maxDue }) // they say what they wait for now
-		} else {
+		_, why := s.fleet.away(node)
+		switch {
+		case loads[node].Planned == 0:
+			s.fleet.setBacklog(node, false)
+		case changed[node] && why != "":
+			s.wakeSendable(ctx, node, func(journal.Load) int { return maxDue })
+		default:
 			s.offer(ctx, node)
 		}
 	}
-	return w.announce(ctx, loads)
 }
 
 // dueCalls returns the calls to be looked at: those whose time has come since the last look, all that wait for a node if one has changed, and

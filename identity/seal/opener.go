@@ -60,7 +60,7 @@ func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.D
 	if known {
 		return digests, nil
 	}
-	if !ed25519.Verify(key, text, e.Signature) {
+	if !isSignature(key, text, e.Signature) {
 		return nil, invalid()
 	}
 	digests, err := readList(e.Frame)

@@ -128,7 +128,7 @@ func Open[T any](kind Kind, sealed []byte, key Keys) ([]T, KeyID, error) {
 	if len(e.Record) > 0 {
 		return nil, "", malformed(errors.New("a single record where a frame should be"))
 	}
-	if !ed25519.Verify(public, signedBytes(kind, e.Frame), e.Signature) {
+	if !isSignature(public, signedBytes(kind, e.Frame), e.Signature) {
 		return nil, "", invalid()
 	}
 	var records []T
@@ -172,7 +172,7 @@ func idBytes(key ed25519.PrivateKey) [sha256.Size]byte {
 }
 
 func sign(kind Kind, key ed25519.PrivateKey, frame []byte) []byte {
-	return ed25519.Sign(key, signedBytes(kind, frame))
+	return makeSignature(key, signedBytes(kind, frame))
 }
 
 func signedBytes(kind Kind, frame []byte) []byte {

@@ -23,6 +23,8 @@ type Queue struct {
 
 	store *store
 	// What follows is guarded by store.mu.
+	changed  chan struct{} // closed and replaced when something came for this process
+	serves   map[writ.NodeID]bool
 	away     bool
 	closed   bool
 	finished map[*item]bool         // handled while away: to be taken off when the transport is back
@@ -34,7 +36,7 @@ var _ queue.Queue = (*Queue)(nil)
 // store is what Redis is for other implementations: it outlives the processes that use it.
 type store struct {
 	mu         sync.Mutex
-	changed    chan struct{} // closed and replaced at each change
+	processes  map[*Queue]bool // that were not closed
 	waiting    map[writ.NodeID][]*item
 	active     map[writ.NodeID][]*item
 	streams    map[queue.Stream][]entry
@@ -55,14 +57,26 @@ type entry struct {
 
 // New returns the queue of the first process at a new, empty transport.
 func New() *Queue {
-	s := &store{changed: make(chan struct{})}
+	s := &store{processes: map[*Queue]bool{}}
 	s.empty()
-	return &Queue{store: s, finished: map[*item]bool{}, read: map[queue.Stream]int64{}}
+	return s.attach(nil)
 }
 
 // Attach returns the queue of another process at the same transport.
 func (q *Queue) Attach() *Queue {
-	return &Queue{Log: q.Log, store: q.store, finished: map[*item]bool{}, read: map[queue.Stream]int64{}}
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	return q.store.attach(q.Log)
+}
+
+// attach adds a process. The caller holds the lock, if there are others.
+func (s *store) attach(log *slog.Logger) *Queue {
+	q := &Queue{
+		Log: log, store: s, changed: make(chan struct{}), serves: map[writ.NodeID]bool{}, finished: map[*item]bool{},
+		read: map[queue.Stream]int64{},
+	}
+	s.processes[q] = true
+	return q
 }
 
 // Flush loses everything that the transport holds, as FLUSHALL does.
@@ -130,7 +144,7 @@ func (q *Queue) Cut(away bool) {
 	defer q.store.mu.Unlock()
 	q.away = away
 	q.settle()
-	q.store.wake()
+	q.wake()
 }
 
 // Close cuts the process off for good. A task that it works on is delivered again to the next one, as if it had been killed.
@@ -138,7 +152,8 @@ func (q *Queue) Close() error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.closed = true
-	q.store.wake()
+	delete(q.store.processes, q)
+	q.wake()
 	return nil
 }
 
@@ -159,7 +174,11 @@ func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) erro
 		s.sent++
 		m := queue.Message{Stream: stream, ID: messageID(s.sent), Body: append([]byte(nil), body...)}
 		s.streams[stream] = append(s.streams[stream], entry{s.sent, m})
-		s.wake()
+		for p := range s.processes {
+			if _, reads := p.read[stream]; reads {
+				p.wake()
+			}
+		}
 	})
 }
 
@@ -170,8 +189,8 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 	for {
 		var messages []queue.Message
 		var changed <-chan struct{}
-		err := q.do(ctx, func(s *store) {
-			messages, changed = q.unread(streams), s.changed
+		err := q.do(ctx, func(*store) {
+			messages, changed = q.unread(streams), q.changed
 		})
 		if err != nil || len(messages) > 0 {
 			return messages, err
@@ -188,6 +207,11 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 
 // unread takes messages that this process has not received yet, whoever received them before. The caller holds the lock.
 func (q *Queue) unread(streams []queue.Stream) []queue.Message {
+	for _, stream := range streams { // from now on it is told of what comes there
+		if _, known := q.read[stream]; !known {
+			q.read[stream] = 0
+		}
+	}
 	var messages []queue.Message
 	for _, stream := range streams {
 		for _, e := range q.store.streams[stream] {
@@ -241,8 +265,15 @@ func (s *store) empty() {
 	s.generation = ""
 }
 
-// wake lets everybody who waits look again. The caller holds the lock.
+// wake lets every process look again. The caller holds the lock.
 func (s *store) wake() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	for q := range s.processes {
+		q.wake()
+	}
+}
+
+// wake lets those who wait in this process look again. The caller holds the lock.
+func (q *Queue) wake() {
+	close(q.changed)
+	q.changed = make(chan struct{})
 }

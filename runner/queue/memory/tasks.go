@@ -23,7 +23,11 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 				s.waiting[node] = append(s.waiting[node], &item{task: t})
 			}
 		}
-		s.wake()
+		for p := range s.processes {
+			if p.serves[node] {
+				p.wake()
+			}
+		}
 	})
 }
 
@@ -91,11 +95,11 @@ func (q *Queue) next(ctx context.Context, node writ.NodeID, began *bool) *item {
 		if !q.away && !q.closed && ctx.Err() == nil {
 			if !*began {
 				q.takeOver(node)
-				*began = true
+				*began, q.serves[node] = true, true
 			}
 			t = q.take(node)
 		}
-		changed := q.store.changed
+		changed := q.changed
 		q.store.mu.Unlock()
 		if t != nil {
 			return t
