@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -13,13 +14,93 @@ import (
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
+	"writ/runner/queue"
+	"writ/scripts"
 )
 
 // waitingLimitMiB is what a supervisor promises to need at most with 100,000 runs that wait.
 const waitingLimitMiB = 300
 
 func (a *app) benchCommand() *cobra.Command {
-	return family("bench", "Measure on this machine what writ promises", a.benchWaitingCommand(), a.benchSupervisorCommand())
+	var l logFlags
+	s := bench.Speed{}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure on this machine what writ promises",
+		Long: `Starts a datacenter in a temporary directory: a supervisor and a runner in processes of their own, redis-server if that is on PATH,
+and real journals. Then it hands in signed scripts whose calls do nothing, and measures how long they take from submission to result and how
+much CPU a call costs, in all processes together. Everything is verified, sealed and written to disk as always.
+
+What is measured: runs of ten calls, each after the one before it, with many runs in flight; the same with one run at a time; runs of one
+call; and a run that makes many calls at once. Numbers hold for this machine and this disk, with whatever else they are doing.`,
+		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles",
+		Args:    noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := a.log(l)
+			if err != nil {
+				return err
+			}
+			if err := checkSpeed(s); err != nil {
+				return err
+			}
+			s.Version, s.Log, s.Errors, s.Note = version(), log, a.Err, a.Note
+			return a.benchSpeed(cmd.Context(), s)
+		},
+	}
+	f := c.Flags()
+	f.IntVarP(&s.Runs, "runs", "n", 1000, "how many runs are in flight together in a round, in all; the other measurements have a part of it")
+	f.IntVar(&s.InFlight, "in-flight", 50, "how many of them at a time")
+	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
+	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
+	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	f.DurationVar(&s.Poll, "poll", queue.MinPoll, "mean pause between two looks of the node into its empty queue")
+	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
+	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
+	l.add(c, "error")
+	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand())
+	return c
+}
+
+// checkSpeed refuses what cannot be measured.
+func checkSpeed(s bench.Speed) error {
+	for _, flag := range []struct {
+		name      string
+		value, to int
+	}{
+		{"runs", s.Runs, 1_000_000}, {"in-flight", s.InFlight, 10_000}, {"slots", s.Slots, 10_000}, {"fan", s.Fan, scripts.MaxCalls}, {"rounds", s.Rounds, 1000},
+	} {
+		if flag.value < 1 || flag.value > flag.to {
+			return writ.Errorf(writ.CodeUsage, "--%s is %d", flag.name, flag.value).WithHint("it must be between 1 and %d", flag.to)
+		}
+	}
+	if s.Poll < queue.MinPoll {
+		return writ.Errorf(writ.CodeUsage, "--poll is %s", s.Poll).WithHint("it must be at least %s: a node that looks more often only burns CPU", queue.MinPoll)
+	}
+	return nil
+}
+
+func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
+	return inDirectory(&s.Data, func() error {
+		report, err := s.Run(ctx)
+		if isInterrupt(ctx, err) {
+			return terminal.Interrupted("")
+		}
+		if err != nil {
+			return err
+		}
+		return a.Print(terminal.View{Data: report, Text: func(bool) string { return speedText(report) }})
+	})
+}
+
+// inDirectory has something done with a directory for what a benchmark makes: a temporary one, if none was given.
+func inDirectory(dir *string, do func() error) (err error) {
+	if *dir == "" {
+		if *dir, err = os.MkdirTemp("", "writ-bench-"); err != nil {
+			return fmt.Errorf("make a temporary directory: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(*dir)) }()
+	}
+	return do()
 }
 
 func (a *app) benchWaitingCommand() *cobra.Command {
@@ -58,38 +139,31 @@ It fails if the supervisor ever had more memory than the limit.`,
 	return c
 }
 
-func (a *app) benchWaiting(ctx context.Context, w bench.Waiting, limit int64) (err error) {
-	if w.Data == "" {
-		if w.Data, err = os.MkdirTemp("", "writ-bench-"); err != nil {
-			return fmt.Errorf("make a temporary directory: %w", err)
+func (a *app) benchWaiting(ctx context.Context, w bench.Waiting, limit int64) error {
+	return inDirectory(&w.Data, func() error {
+		report, err := w.Run(ctx)
+		if isInterrupt(ctx, err) {
+			return terminal.Interrupted("")
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(w.Data)) }()
-	}
-	report, err := w.Run(ctx)
-	if isInterrupt(ctx, err) {
-		return terminal.Interrupted("")
-	}
-	if err != nil {
-		return err
-	}
-	if err := a.Print(terminal.Record(report, "", waitingFields(report)...)); err != nil {
-		return err
-	}
-	if peak := report.Peak(); peak >= limit<<20 {
-		a.Warn("the supervisor had %d MiB at its most, the limit is %d MiB", peak>>20, limit)
-		return &terminal.ExitError{Exit: writ.ExitFailed}
-	}
-	return nil
+		if err != nil {
+			return err
+		}
+		if err := a.Print(terminal.Record(report, "", waitingFields(report)...)); err != nil {
+			return err
+		}
+		if peak := report.Peak(); peak >= limit<<20 {
+			a.Warn("the supervisor had %d MiB at its most, the limit is %d MiB", peak>>20, limit)
+			return &terminal.ExitError{Exit: writ.ExitFailed}
+		}
+		return nil
+	})
 }
 
 func waitingFields(r bench.WaitingReport) []terminal.Field {
-	seconds := func(s float64) string {
-		return time.Duration(s * float64(time.Second)).Round(100 * time.Microsecond).String()
-	}
 	mib := func(n int64) string { return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20)) }
 	cores := func(c float64) string { return fmt.Sprintf("%.1f %% of a core", c*100) }
 	return []terminal.Field{
-		{Title: "machine", Value: fmt.Sprintf("%d cores, %s, %s, fsync p50 %s", r.Machine.CPUs, r.Machine.OS, r.Machine.Go, seconds(r.Machine.Fsync.P50))},
+		{Title: "machine", Value: machineText(r.Machine)},
 		{Title: "Redis", Value: r.Redis},
 		{Title: "runs that wait", Value: fmt.Sprintf("%d (%d for room on a node, %d for a resource, %d for their deployment)",
 			r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
@@ -110,26 +184,64 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 // benchSupervisorCommand is the supervisor of a benchmark, which asks it for more than a supervisor tells.
 func (a *app) benchSupervisorCommand() *cobra.Command {
 	var s daemon.Supervisor
-	var listen, profile string
-	c := &cobra.Command{
-		Use: bench.ChildName, Hidden: true, Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(logFlags{level: "error", format: "text"})
-			if err != nil {
-				return err
-			}
-			if s.Listener, err = daemon.Listen(listen); err != nil {
-				return err
-			}
-			s.Version, s.Log = version(), log
-			return bench.Serve(cmd.Context(), &s, profile, a.In, a.Out)
-		},
-	}
+	var listen string
+	c := a.benchDaemon(bench.SupervisorName, func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
+		if s.Listener, err = daemon.Listen(listen); err != nil {
+			return nil, err
+		}
+		s.Version, s.Log = version(), log
+		return s.Run, nil
+	})
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
 	f.StringVar(&s.Redis.URL, "redis", "", "")
 	f.StringVar(&listen, "listen", "", "")
-	f.StringVar(&profile, "profile", "", "")
+	return c
+}
+
+// benchRunnerCommand is a node of a benchmark.
+func (a *app) benchRunnerCommand() *cobra.Command {
+	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
+	var join string
+	c := a.benchDaemon(bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
+		token, err := joinToken(join)
+		if err != nil {
+			return nil, err
+		}
+		r.Token, r.Version, r.Log = token.String(), version(), log
+		return func(ctx context.Context, ready func()) error {
+			return r.Run(ctx, func([]writ.NodeDriver) { ready() })
+		}, nil
+	})
+	f := c.Flags()
+	f.StringVar(&r.Data, "data", "", "")
+	f.StringVar(&r.Name, "name", "", "")
+	f.StringVar(&r.Supervisor, "supervisor", "", "")
+	f.StringVar(&join, "join", "", "")
+	f.StringVar(&r.Redis.URL, "redis", "", "")
+	f.IntVar(&r.Slots, "slots", 0, "")
+	f.DurationVar(&r.Poll, "poll", 0, "")
+	return c
+}
+
+// benchDaemon is a hidden command for a part of a benchmark that has a process of its own. prepare is called when its flags are set.
+func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
+	var profile string
+	c := &cobra.Command{
+		Use: name, Hidden: true, Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := a.log(logFlags{level: "error", format: "text"})
+			if err != nil {
+				return err
+			}
+			run, err := prepare(log)
+			if err != nil {
+				return err
+			}
+			return bench.Serve(cmd.Context(), run, profile, a.In, a.Out)
+		},
+	}
+	c.Flags().StringVar(&profile, "profile", "", "")
 	return c
 }

@@ -191,8 +191,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	armored, err := by.Sign(identity.ScriptNamespace, text)
-	return identity.Join(text, armored), err
+	return by.SignPayload(text)
 }
 
 // demoText is what a person remembers of the demo.

@@ -3,12 +3,64 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/testsite"
 )
+
+// TestBenchMeasuresEveryWorkload carries the benchmark out, small.
+func TestBenchMeasuresEveryWorkload(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts a datacenter")
+	}
+	bin := testsite.Binary(t)
+	profiles := t.TempDir()
+	var out, words bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles, "-o", "json")
+	cmd.Stdout, cmd.Stderr = &out, &words
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &words)
+	}
+	var r bench.SpeedReport
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if r.Machine.Fsync.P50 <= 0 || r.Machine.CPUs == 0 || r.Machine.Kernel == "" || r.Redis == "" || r.Rounds != 2 || len(r.Systems) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, s := range r.Systems {
+		if s.Name == "" || s.Durability == "" {
+			t.Errorf("%+v", s)
+		}
+		for _, w := range []struct {
+			figures               bench.Figures
+			runs, inFlight, calls int
+		}{{s.Together, 4, 3, 10}, {s.Alone, 1, 1, 10}, {s.OneCall, 1, 1, 1}, {s.FanOut, 1, 1, 20}} {
+			f := w.figures
+			if f.Runs != w.runs || f.InFlight != w.inFlight || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CallsPerSecond <= 0 || f.Time.Max <= 0 {
+				t.Errorf("%s: %+v, want %d runs of %d calls, %d in flight", s.Name, f, w.runs, w.calls, w.inFlight)
+			}
+		}
+		if s.Together.CPUPerCall <= 0 {
+			t.Errorf("%s has used no CPU", s.Name)
+		}
+	}
+	for _, part := range []string{"client", "supervisor", "evaluators", "runner"} {
+		if _, measured := r.Systems[0].Together.CPUOf[part]; !measured {
+			t.Errorf("the CPU of %s was not measured: %v", part, r.Systems[0].Together.CPUOf)
+		}
+	}
+	for _, name := range []string{"supervisor.pprof", "runner.pprof"} {
+		if info, err := os.Stat(filepath.Join(profiles, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
 func TestBenchWaiting(t *testing.T) {

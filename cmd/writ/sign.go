@@ -186,9 +186,6 @@ func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []by
 	if err != nil {
 		return nil, "", err
 	}
-	armored, err := person.Sign(identity.ScriptNamespace, text)
-	if err != nil {
-		return nil, "", err
-	}
-	return identity.Join(text, armored), person.Name, nil
+	signed, err = person.SignPayload(text)
+	return signed, person.Name, err
 }

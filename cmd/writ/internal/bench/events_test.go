@@ -58,8 +58,8 @@ func TestASpreadIsWithinWhatWasMeasured(t *testing.T) {
 		want  Spread
 	}{
 		{nil, Spread{}},
-		{[]time.Duration{time.Second}, Spread{P50: 1, P90: 1, Max: 1}},
-		{[]time.Duration{4 * time.Second, 1 * time.Second, 3 * time.Second, 2 * time.Second}, Spread{P50: 3, P90: 4, Max: 4}},
+		{[]time.Duration{time.Second}, Spread{P50: 1, P90: 1, P99: 1, Max: 1}},
+		{[]time.Duration{4 * time.Second, 1 * time.Second, 3 * time.Second, 2 * time.Second}, Spread{P50: 3, P90: 4, P99: 4, Max: 4}},
 	} {
 		if diff := cmp.Diff(tt.want, spreadOf(tt.times)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tt.times, diff)

@@ -1,6 +1,6 @@
 // Package bench measures what writ promises, on the machine where it runs: a datacenter of real parts in a temporary directory, with the
-// supervisor in a process of its own, and this process in the place of everybody else: people, coordinator, nodes. It knows no rule of
-// any room; what it measures it sees from outside.
+// parts that are measured in processes of their own, and this process in the place of everybody else: people and the coordinator. It knows
+// no rule of any room; what it measures it sees from outside.
 package bench
 
 import (
@@ -13,7 +13,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +38,9 @@ const (
 // site is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
 type site struct {
 	dir        string
-	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
+	profile    string        // where the next supervisor writes a profile of its CPU, "" for nowhere
+	profiles   string        // directory for the profiles of runners, "" for none
+	poll       time.Duration // of runners
 	version    string
 	log        *slog.Logger
 	logs       io.Writer // where the supervisor's process logs
@@ -48,9 +52,9 @@ type site struct {
 	events     *events
 	url        string // of the coordinator's end of the link
 	door       string // address of the supervisor's door for nodes
-	redis      string // URL
-	redisAbout string
+	redis      daemon.Started
 	supervisor *child
+	runners    []*child
 
 	ctx   context.Context // of what goes on in this process
 	stop  context.CancelFunc
@@ -71,7 +75,7 @@ func (s *site) begin(ctx context.Context) error {
 	redis := &daemon.Redis{Dir: filepath.Join(s.dir, redisDir), Log: s.log}
 	err := s.start(ready, func() error {
 		return redis.Run(s.ctx, func(started daemon.Started) {
-			s.redis, s.redisAbout = started.URL, started.About
+			s.redis = started
 			close(ready)
 		})
 	})
@@ -98,8 +102,11 @@ func (s *site) start(ready <-chan struct{}, work func() error) error {
 // close ends everything.
 func (s *site) close() error {
 	var err error
+	for _, r := range s.runners {
+		err = errors.Join(err, r.end())
+	}
 	if s.supervisor != nil {
-		err = s.supervisor.end()
+		err = errors.Join(err, s.supervisor.end())
 	}
 	if s.stop != nil {
 		s.stop()
@@ -192,8 +199,8 @@ func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) e
 
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *site) startSupervisor() (err error) {
-	s.supervisor, err = startChild(s.ctx, s.logs, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
-		"--redis", s.redis, "--listen", s.door, "--profile", s.profile)
+	s.supervisor, err = startChild(s.ctx, s.logs, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
+		"--redis", s.redis.URL, "--listen", s.door, "--profile", s.profile)
 	if err != nil {
 		return err
 	}
@@ -210,29 +217,34 @@ func (s *site) request(verb link.Verb, params, answer any) error {
 	return s.listener.Request(s.ctx, s.datacenter.ID, verb, params, answer, nil)
 }
 
-// addNode lets a node join and serve, with simulated drivers and as much capacity as there can be.
-func (s *site) addNode(name string, slots int) error {
+// token makes a token that admits a node.
+func (s *site) token() (string, error) {
 	token := identity.NewToken(s.person.Roster.Cluster)
-	now := time.Now().UTC().Truncate(time.Second)
-	statement := &identity.Statement{
-		Cluster: s.person.Roster.Cluster, Datacenter: s.datacenter.ID, Roster: s.person.Roster.Version, Signer: s.person.Name,
-		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
+	statement := identity.Statement{Datacenter: s.datacenter.ID}
+	expires := time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second)
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
+	signed, err := s.person.SignStatement(statement)
+	if err == nil {
+		err = s.request(link.VerbStatement, link.Statement{Signed: signed}, nil)
 	}
-	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: now.Add(identity.TokenValidity)}.Statement(statement)
-	text, err := statement.Text()
+	if err != nil {
+		return "", fmt.Errorf("make a token: %w", err)
+	}
+	return token.String(), nil
+}
+
+// Plenty is a node's capacity that no benchmark uses up.
+var Plenty = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
+
+// addNode lets a node join and serve in this process, with simulated drivers.
+func (s *site) addNode(name string, slots int) error {
+	token, err := s.token()
 	if err != nil {
 		return err
-	}
-	armored, err := s.person.Sign(identity.StatementNamespace, text)
-	if err != nil {
-		return err
-	}
-	if err := s.request(link.VerbStatement, link.Statement{Signed: identity.Join(text, armored)}, nil); err != nil {
-		return fmt.Errorf("make a token: %w", err)
 	}
 	node := &daemon.Runner{
-		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token.String(), Redis: redisqueue.Server{URL: s.redis}.WithoutLogin(),
-		Slots: slots, Capacity: writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30},
+		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token,
+		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
 		Drivers: daemon.DriversSimulated, Poll: 10 * time.Millisecond, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
@@ -241,6 +253,36 @@ func (s *site) addNode(name string, slots int) error {
 	}); err != nil {
 		return fmt.Errorf("start node %s: %w", name, err)
 	}
+	return s.awaitNode(name)
+}
+
+// addRunner lets a node join and serve in a process of its own, with simulated drivers.
+func (s *site) addRunner(name string, slots int) error {
+	token, err := s.token()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(s.dir, name)
+	file := filepath.Join(s.dir, name+".token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		return fmt.Errorf("write the token: %w", err)
+	}
+	profile := ""
+	if s.profiles != "" {
+		profile = filepath.Join(s.profiles, RunnerName+".pprof")
+	}
+	r, err := startChild(s.ctx, s.logs, RunnerName, "--data", dir, "--name", name, "--supervisor", "http://"+s.door, "--join", "@"+file,
+		"--redis", redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, "--slots", strconv.Itoa(slots),
+		"--poll", s.poll.String(), "--profile", profile)
+	if err != nil {
+		return err
+	}
+	s.runners = append(s.runners, r)
+	return s.awaitNode(name)
+}
+
+// awaitNode waits until the supervisor has heard a node.
+func (s *site) awaitNode(name string) error {
 	return s.events.await(s.ctx, func(e *events) bool { return e.ready[name] })
 }
 
@@ -251,12 +293,24 @@ func (s *site) sign(o client.Order) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	armored, err := s.person.Sign(identity.ScriptNamespace, text)
-	return identity.Join(text, armored), err
+	return s.person.SignPayload(text)
 }
 
 // submit hands in a submission by the link.
 func (s *site) submit(signed []byte) (run writ.Run, err error) {
 	err = s.request(link.VerbSubmit, link.Submit{Signed: signed}, &run)
 	return run, err
+}
+
+// carryOut hands in a submission and returns when its run has succeeded.
+func (s *site) carryOut(ctx context.Context, signed []byte) error {
+	run, err := s.submit(signed)
+	if err != nil {
+		return fmt.Errorf("submit: %w", err)
+	}
+	state, err := s.events.end(ctx, run.ID)
+	if err == nil && state != writ.RunSucceeded {
+		err = fmt.Errorf("the run is %s", state)
+	}
+	return err
 }

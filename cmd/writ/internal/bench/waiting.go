@@ -9,13 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 	"writ/scripts"
@@ -103,11 +101,8 @@ const (
 
 // Run measures. It returns what it has measured with the error, if any.
 func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
-	if err := os.MkdirAll(w.Data, 0o700); err != nil {
-		return r, fmt.Errorf("make the data directory: %w", err)
-	}
-	if entries, err := os.ReadDir(w.Data); err != nil || len(entries) > 0 {
-		return r, errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not empty", w.Data).WithHint("a benchmark begins with nothing"))
+	if err := emptyDir(w.Data); err != nil {
+		return r, err
 	}
 	if r.Machine, err = thisMachine(w.Data); err != nil {
 		return r, err
@@ -117,7 +112,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 	if err := s.begin(ctx); err != nil {
 		return r, err
 	}
-	r.Redis = s.redisAbout
+	r.Redis = s.redis.About
 	w.Note("Redis: %s", r.Redis)
 	for _, n := range []struct {
 		name  string
@@ -244,9 +239,11 @@ func (w *Waiting) weigh(s *site, r *WaitingReport) error {
 		return err
 	}
 	r.RSSCollected = u.RSS
-	if r.EvaluatorsRSS, err = s.supervisor.children(); err != nil {
+	evaluators, err := s.supervisor.children()
+	if err != nil {
 		return err
 	}
+	r.EvaluatorsRSS = evaluators.RSS
 	r.JournalBytes, err = sizeOf(filepath.Join(s.dir, supervisorDir))
 	return err
 }
@@ -322,19 +319,10 @@ func (w *Waiting) runOne(s *site) (time.Duration, error) {
 		return 0, err
 	}
 	begun := time.Now()
-	run, err := s.submit(signed)
-	if err != nil {
-		return 0, fmt.Errorf("submit one more run: %w", err)
+	if err := s.carryOut(s.ctx, signed); err != nil {
+		return 0, fmt.Errorf("one more run: %w", err)
 	}
-	var state writ.RunState
-	err = s.events.await(s.ctx, func(e *events) bool {
-		state = e.ended[run.ID]
-		return state != ""
-	})
-	if err == nil && state != writ.RunSucceeded {
-		err = fmt.Errorf("one more run is %s", state)
-	}
-	return time.Since(begun), err
+	return time.Since(begun), nil
 }
 
 // restart kills the supervisor and measures how the next one begins.
@@ -364,20 +352,4 @@ func (w *Waiting) restart(s *site, r *WaitingReport) error {
 	u, err := s.supervisor.usage()
 	r.RestartRSS, r.RestartPeak = u.RSS, u.Peak
 	return err
-}
-
-// Spread is how times lie, in seconds.
-type Spread struct {
-	P50 float64 `json:"p50"`
-	P90 float64 `json:"p90"`
-	Max float64 `json:"max"`
-}
-
-func spreadOf(times []time.Duration) Spread {
-	if len(times) == 0 {
-		return Spread{}
-	}
-	slices.Sort(times)
-	at := func(part int) float64 { return times[min(len(times)*part/100, len(times)-1)].Seconds() }
-	return Spread{P50: at(50), P90: at(90), Max: at(100)}
 }

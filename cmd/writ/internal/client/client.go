@@ -173,6 +173,31 @@ func (c *Client) Person(roster *identity.Roster) (*Person, error) {
 	return &Person{Key: key, Name: name, Roster: roster}, nil
 }
 
+// SignPayload makes a submission of a payload's text.
+func (p *Person) SignPayload(text []byte) ([]byte, error) {
+	armored, err := p.Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		return nil, err
+	}
+	return identity.Join(text, armored), nil
+}
+
+// SignStatement signs a statement. Subject, decision and what belongs to them are set; who says it and when is filled in here.
+func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
+	now := time.Now()
+	s.Cluster, s.Roster, s.Signer = p.Roster.Cluster, p.Roster.Version, p.Name
+	s.Created, s.Expires, s.Nonce = now, now.Add(identity.DefaultValidity), identity.NewNonce()
+	text, err := s.Text()
+	if err != nil {
+		return nil, err
+	}
+	armored, err := p.Sign(identity.StatementNamespace, text)
+	if err != nil {
+		return nil, err
+	}
+	return identity.Join(text, armored), nil
+}
+
 func unknownKey(key *Key) error {
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
@@ -183,21 +208,13 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 	return api.Answer[writ.Submission](c.API.SubmitWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 }
 
-// Decide signs a statement and hands it in. Subject, decision and what belongs to them are set; the rest is filled in here.
+// Decide signs a statement and hands it in; see Person.SignStatement for what must be set.
 func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
-	now := time.Now()
-	s.Cluster, s.Roster, s.Signer = by.Roster.Cluster, by.Roster.Version, by.Name
-	s.Created, s.Expires, s.Nonce = now, now.Add(identity.DefaultValidity), identity.NewNonce()
-	text, err := s.Text()
+	signed, err := by.SignStatement(s)
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
-	armored, err := by.Sign(identity.StatementNamespace, text)
-	if err != nil {
-		return api.StatementAnswer{}, err
-	}
-	return api.Answer[api.StatementAnswer](
-		c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(identity.Join(text, armored))))
+	return api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 }
 
 // CreateToken makes a token that admits one node to a datacenter, and has the datacenter told of it.

@@ -36,6 +36,7 @@ type Redis struct {
 type Started struct {
 	URL   string // with a login that may do everything
 	About string // in words, what it is
+	PID   int    // of the server, 0 for the stand-in, which is in this process
 	Stand bool   // it is the stand-in, which has no accounts
 }
 
@@ -46,8 +47,9 @@ func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 		if err != nil {
 			return err
 		}
-		return server.Run(ctx, func() {
-			ready(Started{URL: server.URL(), About: fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port)})
+		return server.Run(ctx, func(pid int) {
+			about := fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port)
+			ready(Started{URL: server.URL(), About: about, PID: pid})
 		})
 	}
 	stand := embedded.New("127.0.0.1:0")
@@ -92,13 +94,13 @@ func (r *redisServer) URL() string {
 	return u.String()
 }
 
-// Run keeps the server running until ctx ends, and calls ready once when it answers for the first time. A server that dies is started
+// Run keeps the server running until ctx ends, and calls ready once, with its process, when it answers for the first time. A server that dies is started
 // again: nothing is lost with it. It is an error if it does not start at all.
-func (r *redisServer) Run(ctx context.Context, ready func()) error {
+func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 	for first := true; ; first = false {
-		err := r.serve(ctx, func() {
+		err := r.serve(ctx, func(pid int) {
 			if first {
-				ready()
+				ready(pid)
 			}
 		})
 		switch {
@@ -119,7 +121,7 @@ func (r *redisServer) Run(ctx context.Context, ready func()) error {
 var errNotReady = errors.New("redis-server did not start")
 
 // serve runs the server once. It is stopped politely when ctx ends.
-func (r *redisServer) serve(ctx context.Context, ready func()) error {
+func (r *redisServer) serve(ctx context.Context, ready func(pid int)) error {
 	logFile, err := os.OpenFile(filepath.Join(r.dir, "redis.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotReady, err)
@@ -140,7 +142,7 @@ func (r *redisServer) serve(ctx context.Context, ready func()) error {
 	defer timer.Stop()
 	select {
 	case <-output.ready:
-		ready()
+		ready(cmd.Process.Pid)
 		return <-ended
 	case err = <-ended:
 	case <-timer.C:

@@ -56,7 +56,7 @@ func TestRedisServerThatDoesNotStartIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Run(t.Context(), func() { t.Error("ready") }); err == nil {
+	if err := r.Run(t.Context(), func(int) { t.Error("ready") }); err == nil {
 		t.Error("no error")
 	}
 }
@@ -66,7 +66,7 @@ func runRedis(t *testing.T, r *redisServer) (stop func(), done chan error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- r.Run(ctx, func() { close(ready) }) }()
+	go func() { done <- r.Run(ctx, func(int) { close(ready) }) }()
 	select {
 	case <-ready:
 	case err := <-done:

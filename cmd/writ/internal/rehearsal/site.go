@@ -209,21 +209,15 @@ func (s *site) token(ctx context.Context) (string, error) {
 
 // decide signs a statement and hands it in; fill says what about.
 func (s *site) decide(ctx context.Context, fill func(*identity.Statement)) error {
-	roster, now := s.super.Roster(), time.Now()
-	statement := identity.Statement{
-		Cluster: roster.Cluster, Datacenter: s.datacenter, Roster: roster.Version, Signer: personName,
-		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
-	}
+	by := *s.person
+	by.Roster = s.super.Roster()
+	statement := identity.Statement{Datacenter: s.datacenter}
 	fill(&statement)
-	text, err := statement.Text()
+	signed, err := by.SignStatement(statement)
 	if err != nil {
 		return err
 	}
-	armored, err := s.person.Sign(identity.StatementNamespace, text)
-	if err != nil {
-		return err
-	}
-	_, err = s.super.Decide(ctx, identity.Join(text, armored))
+	_, err = s.super.Decide(ctx, signed)
 	return err
 }
 

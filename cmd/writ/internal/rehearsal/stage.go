@@ -153,11 +153,11 @@ func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehe
 	if err != nil {
 		return "", err
 	}
-	armored, err := site.person.Sign(identity.ScriptNamespace, text)
+	signed, err := site.person.SignPayload(text)
 	if err != nil {
 		return "", fmt.Errorf("sign the script: %w", err)
 	}
-	run, err := site.super.Submit(ctx, identity.Join(text, armored))
+	run, err := site.super.Submit(ctx, signed)
 	if err == nil {
 		site.revisions[revision]++
 	}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"writ/cmd/writ/internal/bench"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// seconds writes a time for people who compare it with others.
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Microsecond).String()
+}
+
+// machineText says in a line where something was measured.
+func machineText(m bench.Machine) string {
+	return fmt.Sprintf("%d cores (%s), %s, kernel %s, %s, fsync p50 %s", m.CPUs, cmp.Or(m.CPU, "model unknown"), m.OS, m.Kernel, m.Go, seconds(m.Fsync.P50))
+}
+
+// speedRow is a line of the table of speeds: one workload of one system.
+type speedRow struct {
+	system, workload string
+	bench.Figures
+}
+
+// speedText is the table that `writ bench` shows, and what belongs to it.
+func speedText(r bench.SpeedReport) string {
+	var rows []speedRow
+	for _, w := range []struct {
+		name func(bench.Figures) string
+		of   func(bench.SystemReport) bench.Figures
+	}{
+		{func(f bench.Figures) string {
+			return fmt.Sprintf("%d calls in a row, %d runs in flight", f.Calls, f.InFlight)
+		},
+			func(s bench.SystemReport) bench.Figures { return s.Together }},
+		{func(f bench.Figures) string { return fmt.Sprintf("%d calls in a row, alone", f.Calls) },
+			func(s bench.SystemReport) bench.Figures { return s.Alone }},
+		{func(bench.Figures) string { return "one call, alone" },
+			func(s bench.SystemReport) bench.Figures { return s.OneCall }},
+		{func(f bench.Figures) string { return fmt.Sprintf("%d calls at once, alone", f.Calls) },
+			func(s bench.SystemReport) bench.Figures { return s.FanOut }},
+	} {
+		for _, s := range r.Systems {
+			f := w.of(s)
+			rows = append(rows, speedRow{s.Name, w.name(f), f})
+		}
+	}
+	var b strings.Builder
+	b.WriteString(terminal.List(nil, rows, func(speedRow) string { return "" },
+		column("WORKLOAD", func(r speedRow) string { return r.workload }),
+		column("SYSTEM", func(r speedRow) string { return r.system }),
+		column("RUNS/S", func(r speedRow) string { return fmt.Sprintf("%.1f", r.RunsPerSecond) }),
+		column("CALLS/S", func(r speedRow) string { return fmt.Sprintf("%.0f", r.CallsPerSecond) }),
+		column("P50", func(r speedRow) string { return seconds(r.Time.P50) }),
+		column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
+		column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
+		column("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
+	).Text(false))
+	var fields []terminal.Field
+	for _, s := range r.Systems {
+		fields = append(fields, terminal.Field{Title: s.Name, Value: s.Durability})
+	}
+	fields = append(fields,
+		terminal.Field{Title: "Redis", Value: r.Redis},
+		terminal.Field{Title: "node", Value: fmt.Sprintf("%d slots, looks every %g ms", r.Slots, r.PollMS)},
+		terminal.Field{Title: "machine", Value: machineText(r.Machine)},
+		terminal.Field{Title: "figures", Value: fmt.Sprintf("medians of %d rounds; times of all of them, from submission to result", r.Rounds)})
+	return b.String() + "\n" + terminal.Fields(fields, false)
+}
+
+// cpuText says which process uses how much, the greatest first.
+func cpuText(parts map[string]float64) string {
+	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %.0f", name, parts[name])
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ/cmd/writ/internal/bench/peer"
+	"writ/cmd/writ/internal/client"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// The scripts whose speed is measured.
+const (
+	stepsScript = `
+node := import("node")
+run := import("run")
+params := {calls: {type: "int"}}
+for i := 0; i < run.params.calls; i++ {
+	node.ping().err // waits for it
+}
+`
+	fanScript = `
+node := import("node")
+run := import("run")
+params := {calls: {type: "int"}}
+for i := 0; i < run.params.calls; i++ {
+	node.ping()
+}
+`
+)
+
+// own is writ itself, as a system that carries out orders.
+type own struct {
+	site   *site
+	signed [][]byte
+}
+
+// begin starts a datacenter with one node.
+func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
+	o := &own{site: &site{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, poll: s.Poll, profiles: s.Profiles}}
+	if s.Profiles != "" {
+		o.site.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
+	}
+	if err := o.site.begin(ctx); err != nil {
+		return o, err
+	}
+	r.Redis = o.site.redis.About
+	if o.site.redis.PID != 0 {
+		r.Redis = "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
+	}
+	s.Note("Redis: %s", r.Redis)
+	return o, o.site.addRunner("n1", s.Slots)
+}
+
+func (o *own) about() (name, durability string) {
+	return "writ", "every submission, call, start, result and end is on disk before it counts (fsync, shared by what waits)"
+}
+
+// prepare signs the submissions of an order: people do that on machines of their own.
+func (o *own) prepare(order peer.Order) error {
+	script := client.NewScript("steps.tengo", []byte(stepsScript))
+	if order.AtOnce {
+		script = client.NewScript("fan.tengo", []byte(fanScript))
+	}
+	o.signed = make([][]byte, order.Runs)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range o.signed {
+		group.Go(func() (err error) {
+			o.signed[i], err = o.site.sign(client.Order{
+				Script: script, Params: map[string]any{"calls": int64(order.Calls)}, Expires: identity.DefaultValidity, Deadline: time.Hour,
+				MaxCalls: scripts.MaxCalls,
+			})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+func (o *own) carryOut(order peer.Order) (peer.Took, error) {
+	return peer.Drive(o.site.ctx, order, func(ctx context.Context, i int) error {
+		return o.site.carryOut(ctx, o.signed[i])
+	})
+}
+
+// cpu is that of every process that takes part; client is this one, which is the coordinator too.
+func (o *own) cpu() (map[string]time.Duration, error) {
+	supervisor, err := o.site.supervisor.usage()
+	if err != nil {
+		return nil, err
+	}
+	evaluators, err := o.site.supervisor.children()
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]time.Duration{"supervisor": supervisor.CPU, "evaluators": evaluators.CPU + supervisor.Reaped}
+	pids := map[string]int{"client": os.Getpid(), "runner": o.site.runners[0].cmd.Process.Pid}
+	if o.site.redis.PID != 0 {
+		pids["redis"] = o.site.redis.PID
+	}
+	for part, pid := range pids {
+		u, err := usageOf(pid)
+		if err != nil {
+			return nil, err
+		}
+		used[part] = u.CPU
+	}
+	return used, nil
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+// usage is what the kernel says of a process.
+type usage struct {
+	RSS, Peak int64         // bytes
+	CPU       time.Duration // that it has used
+	Reaped    time.Duration // CPU of its children that have ended, and of theirs
+}
+
+func (c *child) usage() (usage, error) { return usageOf(c.cmd.Process.Pid) }
+
+// children returns what the processes use that the process has started: the evaluators of a supervisor.
+func (c *child) children() (all usage, err error) {
+	pids, err := childrenOf(c.cmd.Process.Pid)
+	for _, pid := range pids {
+		if u, err := usageOf(pid); err == nil { // otherwise it has ended meanwhile
+			all.RSS += u.RSS
+			all.CPU += u.CPU + u.Reaped
+		}
+	}
+	return all, err
+}
+
+// cpuOfTree returns the CPU that a process has used, and all that came from it.
+func cpuOfTree(pid int) (time.Duration, error) {
+	u, err := usageOf(pid)
+	if err != nil {
+		return 0, err
+	}
+	pids, err := childrenOf(pid)
+	all := u.CPU + u.Reaped
+	for _, child := range pids {
+		if cpu, err := cpuOfTree(child); err == nil {
+			all += cpu
+		}
+	}
+	return all, err
+}
+
+func childrenOf(pid int) (all []int, err error) {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, err
+	}
+	for _, thread := range threads {
+		list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
+		if err != nil {
+			continue // the thread is gone
+		}
+		for _, field := range strings.Fields(string(list)) {
+			if id, err := strconv.Atoi(field); err == nil {
+				all = append(all, id)
+			}
+		}
+	}
+	return all, nil
+}
+
+// ticksPerSecond is the unit of times in /proc/PID/stat on every Linux.
+const ticksPerSecond = 100
+
+// The fields of /proc/PID/stat behind the name that are read here.
+const (
+	statUser           = 11
+	statSystem         = 12
+	statChildrenUser   = 13
+	statChildrenSystem = 14
+)
+
+func usageOf(pid int) (u usage, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u, writ.Errorf(writ.CodeUsage, "what a process uses cannot be read: %v", err).WithHint("this benchmark needs Linux")
+	}
+	for line := range strings.Lines(string(status)) {
+		name, rest, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		switch name {
+		case "VmRSS":
+			u.RSS = kib << 10
+		case "VmHWM":
+			u.Peak = kib << 10
+		}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, err
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name in parentheses may hold anything
+	fields := strings.Fields(after)
+	ticks := func(i int) time.Duration {
+		if i >= len(fields) {
+			return 0
+		}
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		return time.Duration(n) * time.Second / ticksPerSecond
+	}
+	u.CPU, u.Reaped = ticks(statUser)+ticks(statSystem), ticks(statChildrenUser)+ticks(statChildrenSystem)
+	return u, nil
+}
