@@ -162,6 +162,26 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 	})
 }
 
+func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
+		id := s.submit(oneVolume)
+		s.wantRest(id, writ.RunFailed)
+		s.nodes[0].setSilent(true)
+		time.Sleep(10 * time.Second)
+		if err := s.resume(id); err != nil {
+			t.Fatal(err)
+		}
+		s.halt()
+		s.start()
+		s.nodes[0].setSilent(false)
+		time.Sleep(time.Minute)
+		if run, _ := s.look(id); run.State != writ.RunSucceeded {
+			t.Errorf("a minute later the run is %s", run.State)
+		}
+	})
+}
+
 func TestAResumedCallHasAllItsTriesAgain(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		left := 4

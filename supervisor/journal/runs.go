@@ -128,7 +128,7 @@ func (tx *Tx) PutRun(r *Run) error {
 	}
 	query := `UPDATE runs SET state = $3, pending = $4, body = $5 WHERE id = $1 AND state = $2`
 	args := []any{string(r.ID), string(r.stored), string(r.State), !r.Idle, body}
-	if r.State.Ended() || !r.due().Equal(r.storedDue) {
+	if r.State.Ended() || r.stored.Ended() || !r.due().Equal(r.storedDue) {
 		query = `UPDATE runs SET state = $3, pending = $4, body = $5, open = $6, due = $7 WHERE id = $1 AND state = $2`
 		args = append(args, !r.State.Ended(), sqldb.Micros(r.due()))
 	}
