@@ -85,6 +85,7 @@ const (
 	CodeDependencyFailed    Code = "DEPENDENCY_FAILED"
 	CodeRunCancelled        Code = "RUN_CANCELLED"
 	CodeRunExpired          Code = "RUN_EXPIRED"
+	CodeRunLost             Code = "RUN_LOST"
 	CodeDeadlineExceeded    Code = "DEADLINE_EXCEEDED"
 	CodeOutcomeUnknown      Code = "OUTCOME_UNKNOWN"
 	CodeNodeLost            Code = "NODE_LOST"
@@ -170,6 +171,7 @@ var Codes = []CodeInfo{
 	{CodeDependencyFailed, Failed, false, 422, ExitFailed, "A call was not sent because a call that it needs failed."},
 	{CodeRunCancelled, Failed, false, 409, ExitFailed, "The run was cancelled."},
 	{CodeRunExpired, Failed, false, 409, ExitFailed, "The run did not end before its deadline."},
+	{CodeRunLost, Failed, false, 409, ExitFailed, "The journal of the datacenter came from a backup that is older than the run, and the submission is not accepted any more. How far the run came is not known; nodes have what they made. Look at the resources, then submit the script again."},
 	{CodeDeadlineExceeded, Failed, false, 422, ExitFailed, "The call did not end in the time it was given. `timeout` in its options gives it more."},
 	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},

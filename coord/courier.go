@@ -50,6 +50,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 		delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
 	c.news.wake() // what waits does so for another reason now
+	k.busy.Go(func() { k.clearDoubts(ctx) })
 	k.run(ctx)
 	k.busy.Wait()
 }
@@ -151,7 +152,7 @@ func (k *courier) send(ctx context.Context, s writ.Submission) error {
 // deliver brings one submission and records what the datacenter decided.
 func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 	log := k.log.With("run", s.Run)
-	run, err := k.hand(ctx, s)
+	run, err := k.hand(ctx, s.Payload)
 	result := "delivered"
 	switch {
 	case err == nil:
@@ -175,8 +176,9 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 	}
 }
 
-func (k *courier) hand(ctx context.Context, s writ.Submission) (run writ.Run, err error) {
-	signed, err := k.c.Ledger.Signed(ctx, s.Payload)
+// hand hands a submission in and returns the run that it is.
+func (k *courier) hand(ctx context.Context, payload writ.Digest) (run writ.Run, err error) {
+	signed, err := k.c.Ledger.Signed(ctx, payload)
 	if err != nil {
 		return run, err
 	}

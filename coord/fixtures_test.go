@@ -276,6 +276,7 @@ func wantProblem(t testing.TB, what string, status int, body string, code writ.C
 type supervisor struct {
 	place   *place
 	dc      writ.DatacenterID
+	journal string
 	dialer  *link.Dialer
 	stop    func()       // and wait
 	refuses func() error // asked before each submission
@@ -306,13 +307,13 @@ func (s *supervisor) leave() {
 }
 
 func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
-	s := &supervisor{place: p, dc: dc, changed: make(chan struct{}), roster: firstRoster()}
+	s := &supervisor{place: p, dc: dc, journal: "journal of " + string(dc), changed: make(chan struct{}), roster: firstRoster()}
 	s.dialer = &link.Dialer{
 		URL: p.PublicURL,
 		Hello: func() link.Hello {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return link.Hello{Datacenter: dc, Journal: "journal of " + string(dc), Version: "test", Epoch: 1, Roster: s.roster.Version,
+			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
 				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
@@ -355,6 +356,8 @@ func (s *supervisor) Events(ctx context.Context, after int64, most int) ([]writ.
 	}
 }
 
+func (s *supervisor) Agree(context.Context, string, int64, time.Time) error { return nil }
+
 func (s *supervisor) Acknowledge(context.Context, string, int64) error { return nil }
 
 // tell records events of the datacenter.
@@ -362,7 +365,7 @@ func (s *supervisor) tell(events ...writ.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range events {
-		e.Journal, e.Seq, e.Time = "journal of "+string(s.dc), int64(len(s.events)+1), time.Now().UTC()
+		e.Journal, e.Seq, e.Time = s.journal, int64(len(s.events)+1), time.Now().UTC()
 		s.events = append(s.events, e)
 	}
 	close(s.changed)

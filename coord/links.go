@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"writ"
 	"writ/supervisor/link"
@@ -11,7 +12,7 @@ import (
 // sink is the ledger as the end of the links' events, with a bell.
 type sink struct{ c *Coordinator }
 
-func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error) {
+func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, time.Time, error) {
 	return s.c.Ledger.LastEvent(ctx, datacenter, journal)
 }
 

@@ -160,6 +160,11 @@ type Records interface {
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
 	// CountRuns counts the runs in each state; a state without runs has no entry.
 	CountRuns(ctx context.Context) (map[State]int, error)
+	// Doubtful lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
+	Doubtful(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
+	// Restate records what a datacenter said of a run when it was asked for it, with an event; of an end, also for the run's open calls. It
+	// changes nothing once the journal has told of the run.
+	Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error
 	// Calls lists the calls of a run by their numbers. A run that nobody knows has none.
 	Calls(ctx context.Context, run writ.RunID, page Page) (List[writ.Call], error)
 	// CountCalls counts the calls of runs by state. A run without calls has no entry.
@@ -214,12 +219,13 @@ type ResourceFilter struct {
 // Events keeps what happened, in the one order in which it was stored. The first two methods make a ledger the sink of the link's
 // events.
 type Events interface {
-	// LastEvent returns the sequence number of the last stored event of a journal, 0 if there is none.
-	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error)
+	// LastEvent returns the sequence number of the last stored event of a journal and when it took place, 0 if there is none.
+	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
 	// StoreEvents stores consecutive events of one journal and the copies that they change, all or nothing. Those that it has already
 	// it passes over. A gap is a CONFLICT; only the first event ever of a journal may have any number, because a datacenter forgets
 	// what another ledger acknowledged. Whatever an event says, it is stored under the datacenter that sent it and changes only
-	// copies of that datacenter. A run that its datacenter has is no longer waiting.
+	// copies of that datacenter. A run that its datacenter has is no longer waiting. The first events of another journal than before make
+	// the ledger forget nodes and resources of the datacenter: a journal that came from a backup tells of all that it knows.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
 	// Events returns at most max events with ids after one, oldest first. An event that becomes visible has a higher id than every
 	// event that was visible before.
@@ -228,7 +234,8 @@ type Events interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// Event is an event of a datacenter, or of the ledger itself when the state of a submission changed: then Journal is "", Seq is 0.
+// Event is an event of a datacenter, or of the ledger itself when the state of a submission changed, or a run was asked for: then Journal
+// is "", Seq is 0.
 type Event struct {
 	ID         int64             `json:"id"` // of this ledger, growing
 	Datacenter writ.DatacenterID `json:"datacenter"`

@@ -24,8 +24,8 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, all[:2]) // the ack was lost
 	store(t, l, east, all[1:]) // and again, with more
 	store(t, l, east, nil)
-	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
-		t.Errorf("the journal stands at %d, %v; want 5", last, err)
+	if last, at, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 || !at.Equal(epoch) {
+		t.Errorf("the journal stands at %d of %v, %v; want 5", last, at, err)
 	}
 	got, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
@@ -42,7 +42,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	if line := got[2].Log; line == nil || line.Text != "hello" {
 		t.Errorf("third event: %+v", got[2])
 	}
-	if last, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
+	if last, _, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
 		t.Errorf("the journal of another datacenter stands at %d, %v", last, err)
 	}
 }
@@ -59,7 +59,7 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	mixed := events(6, run, run)
 	mixed[1].Journal = "another"
 	wantCode(t, "two journals", l.StoreEvents(ctx, east, mixed), writ.CodeConflict)
-	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
+	if last, _, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 {
 		t.Errorf("the journal stands at %d, %v; want 5", last, err)
 	}
 	if got, err := l.Run(ctx, in.Run); err != nil || got.State != ledger.State(writ.RunAccepted) {

@@ -142,7 +142,7 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 	if oldest, same, err := l.EventRange(ctx); err != nil || same != newest || oldest != newest+1 {
 		t.Errorf("range without events: %d to %d, %v; want the newest to stay %d", oldest, same, err, newest)
 	}
-	if last, err := l.LastEvent(ctx, east, journal); err != nil || last != 4 {
+	if last, _, err := l.LastEvent(ctx, east, journal); err != nil || last != 4 {
 		t.Errorf("the journal stands at %d, %v; want 4", last, err)
 	}
 	store(t, l, east, events(5, runEvent(runOf(in[2], writ.RunSucceeded))))

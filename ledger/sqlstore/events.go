@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"writ"
 	"writ/internal/sqldb"
@@ -12,17 +13,18 @@ import (
 )
 
 // LastEvent returns where a journal stands.
-func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error) {
+func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error) {
 	return lastEvent(s.db.QueryRow(ctx, lastEventQuery, string(datacenter), journal))
 }
 
-const lastEventQuery = `SELECT seq FROM journals WHERE datacenter = $1 AND journal = $2`
+const lastEventQuery = `SELECT seq, at FROM journals WHERE datacenter = $1 AND journal = $2`
 
-func lastEvent(row scanner) (seq int64, err error) {
-	if err = row.Scan(&seq); errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+func lastEvent(row scanner) (seq int64, at time.Time, err error) {
+	var us int64
+	if err = row.Scan(&seq, &us); errors.Is(err, sql.ErrNoRows) {
+		return 0, at, nil
 	}
-	return seq, err
+	return seq, sqldb.Time(us), err
 }
 
 // StoreEvents stores consecutive events and the copies that they change.
@@ -32,9 +34,14 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 	}
 	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
 		journal := events[0].Journal
-		last, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
+		last, _, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
 		if err != nil {
 			return err
+		}
+		if last == 0 {
+			if err := forgetCopies(ctx, tx, datacenter); err != nil {
+				return err
+			}
 		}
 		fresh := events
 		for len(fresh) > 0 && fresh[0].Seq <= last {
@@ -50,14 +57,24 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
-			INSERT INTO journals (datacenter, journal, seq)
-			VALUES ($1, $2, $3)
-			ON CONFLICT (datacenter, journal) DO UPDATE SET seq = excluded.seq`,
-			string(datacenter), journal, fresh[len(fresh)-1].Seq)
+			INSERT INTO journals (datacenter, journal, seq, at)
+			VALUES ($1, $2, $3, $4)
+			ON CONFLICT (datacenter, journal) DO UPDATE SET seq = excluded.seq, at = excluded.at`,
+			string(datacenter), journal, fresh[len(fresh)-1].Seq, micros(fresh[len(fresh)-1].Time))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("store events: %w", err)
+	}
+	return nil
+}
+
+// forgetCopies makes room for what a journal says that has not said anything yet. A datacenter has another one only after a backup.
+func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
+	for _, table := range []string{"nodes", "resources"} {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`, string(datacenter)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -94,7 +111,7 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 			return err
 		}
 	}
-	return c.apply(ctx, tx, datacenter)
+	return c.apply(ctx, tx, datacenter, events[0].Journal)
 }
 
 // withoutValues returns the event as the ledger may know it: under the datacenter that sent it, without the values of operations.
@@ -187,9 +204,9 @@ func (c *changes) note(e writ.Event) {
 	}
 }
 
-func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
+func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
 	for _, run := range c.runs.values {
-		if err := keepRun(ctx, tx, datacenter, run, lastWord); err != nil {
+		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
 			return err
 		}
 		if err := settle(ctx, tx, datacenter, run.ID); err != nil {

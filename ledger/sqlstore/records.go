@@ -11,13 +11,13 @@ import (
 )
 
 // addRun records a run that is not there yet and reports whether it was not.
-func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run) (bool, error) {
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
-		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run)))
+		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal))
 }
 
 // word says how much a copy of a run counts.
@@ -28,21 +28,81 @@ const (
 	lastWord  word = true  // an event: counts more than what was known
 )
 
-// keepRun records what a datacenter says of one of its runs. Who signed it, for what project and when it came stay as the submission
+// keepRun records what a datacenter says of one of its runs, in events of a journal or, if that is empty, in an answer. Who signed it, for what project and when it came stay as the submission
 // says. A run of another datacenter stays as it is.
-func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run, w word) error {
+func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, w word) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
-	added, err := addRun(ctx, tx, copied)
+	added, err := addRun(ctx, tx, copied, journal)
 	if err != nil || added {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
-		SET state = $1, accepted = $2, ended = $3, body = $4
-		WHERE id = $5 AND datacenter = $6 AND (accepted = 0 OR $7)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), string(run.ID), string(datacenter), bool(w))
+		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5
+		WHERE id = $6 AND datacenter = $7 AND (accepted = 0 OR $8)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, string(run.ID), string(datacenter), bool(w))
 	return err
+}
+
+// Doubtful lists open runs that a journal has not told of.
+func (s *Store) Doubtful(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]ledger.Run, error) {
+	rows, err := s.db.Query(ctx, runColumns+`
+		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
+		ORDER BY id
+		LIMIT $4`, string(datacenter), journal, string(after), max)
+	return collect(rows, err, func(rows *sql.Rows) (ledger.Run, error) { return scanRun(rows) })
+}
+
+// Restate records what a datacenter answered.
+func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
+	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+		var told string
+		err := tx.QueryRowContext(ctx, `SELECT journal FROM runs WHERE id = $1`, string(run.ID)).Scan(&told)
+		if told, err = found(told, err)("run", run.ID); err != nil || told == journal { // its events know better than the answer
+			return err
+		}
+		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
+			return err
+		}
+		if run.State.Ended() {
+			if err := endCalls(ctx, tx, run); err != nil {
+				return err
+			}
+		}
+		id, err := nextEventIDs(ctx, tx, 1)
+		if err != nil {
+			return err
+		}
+		e := withoutValues(writ.Event{Time: tx.Now, Run: &run}, datacenter)
+		return addEvent(ctx, tx, ledger.Event{ID: id, Datacenter: datacenter, Event: e}, run.ID)
+	})
+	if err != nil {
+		return fmt.Errorf("restate run: %w", err)
+	}
+	return nil
+}
+
+// endCalls ends the open calls of a run that has ended without their ends being told.
+func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
+	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1`, string(run.ID))
+	calls, err := collect(rows, err, body[writ.Call])
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		if c.State.Ended() {
+			continue
+		}
+		c.State, c.Ended = writ.CallFailed, run.Ended
+		if run.Failure != nil {
+			c.Error = &run.Failure.Error
+		}
+		if err := keepCall(ctx, tx, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {

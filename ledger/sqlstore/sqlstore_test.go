@@ -115,7 +115,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	if err != nil || len(waiting) != 1 || waiting[0].Payload != payload {
 		t.Errorf("waiting: %v, %v", waiting, err)
 	}
-	if last, err := s.LastEvent(t.Context(), "dc", "j"); err != nil || last != 1 {
+	if last, _, err := s.LastEvent(t.Context(), "dc", "j"); err != nil || last != 1 {
 		t.Errorf("the journal stands at %d, %v", last, err)
 	}
 	if _, newest, err := s.EventRange(t.Context()); err != nil || newest != 2 {

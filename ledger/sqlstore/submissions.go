@@ -74,7 +74,7 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
-	added, err := addRun(ctx, tx, run)
+	added, err := addRun(ctx, tx, run, "")
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 		case run.ID != now.Run:
 			return writ.Errorf(writ.CodeExecError, "the datacenter took the submission for the run %q, it makes the run %s", run.ID, now.Run)
 		}
-		if err := keepRun(ctx, tx, now.Datacenter, run, firstWord); err != nil {
+		if err := keepRun(ctx, tx, now.Datacenter, "", run, firstWord); err != nil {
 			return err
 		}
 		return tell(ctx, tx, now)

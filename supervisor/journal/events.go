@@ -19,7 +19,7 @@ func (tx *Tx) AddEvents(events ...writ.Event) error {
 		return err
 	}
 	for i, e := range events {
-		e.Journal, e.Seq, e.Time = tx.journal, last-int64(len(events)-1-i), tx.Now
+		e.Seq, e.Time = last-int64(len(events)-1-i), tx.Now
 		body, err := json.Marshal(e)
 		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
@@ -52,6 +52,7 @@ func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Even
 }
 
 func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+	id := j.ID() // before they are read: whoever began under it is told nothing of a later history under its name
 	rows, err := j.db.Query(ctx, `SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
 	if err != nil {
 		return nil, err
@@ -60,16 +61,24 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Even
 	var events []writ.Event
 	for rows.Next() {
 		var body []byte
-		var e writ.Event
 		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(body, &e); err != nil {
-			return nil, fmt.Errorf("decode event: %w", err)
+		e, err := decodeEvent(body)
+		if err != nil {
+			return nil, err
 		}
+		e.Journal = id
 		events = append(events, e)
 	}
 	return events, rows.Err()
+}
+
+func decodeEvent(body []byte) (e writ.Event, err error) {
+	if err = json.Unmarshal(body, &e); err != nil {
+		err = fmt.Errorf("decode event: %w", err)
+	}
+	return e, err
 }
 
 // Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.

@@ -23,7 +23,7 @@ var migrations embed.FS
 
 // Journal is an open journal. Close it.
 type Journal struct {
-	id    string
+	id    atomic.Pointer[string] // changes when a new history begins
 	db    *sqldb.DB
 	epoch atomic.Int64 // of BeginEpoch, 0 before
 
@@ -34,10 +34,9 @@ type Journal struct {
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
 type Tx struct {
 	*sqldb.Tx
-	ctx     context.Context
-	journal string
-	events  int
-	shifts  map[writ.NodeID]Load // of loads, not written yet
+	ctx    context.Context
+	events int
+	shifts map[writ.NodeID]Load // of loads, not written yet
 }
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
@@ -52,11 +51,12 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	}
 	j := &Journal{db: db, written: make(chan struct{})}
 	err = j.Write(ctx, func(tx *Tx) error {
-		j.id, err = tx.meta("journal")
-		if err == nil && j.id == "" {
-			j.id = writ.NewUUID()
-			err = tx.setMeta("journal", j.id)
+		id, err := tx.meta("journal")
+		if err == nil && id == "" {
+			id = writ.NewUUID()
+			err = tx.setMeta("journal", id)
 		}
+		j.id.Store(&id)
 		return err
 	})
 	if err != nil {
@@ -66,15 +66,16 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return j, nil
 }
 
-// ID returns the journal's id. With an event's sequence number it names the event for ever.
-func (j *Journal) ID() string { return j.id }
+// ID returns the journal's id. With an event's sequence number it names the event for ever; a journal that came from a backup takes
+// another one.
+func (j *Journal) ID() string { return *j.id.Load() }
 
 // Close closes the journal; writes under way are finished.
 func (j *Journal) Close() error { return j.db.Close() }
 
 // Read runs do on one moment of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
-	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, journal: j.id}) })
+	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx}) })
 }
 
 // Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
@@ -83,7 +84,7 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	wrote := false
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		t := &Tx{Tx: tx, ctx: ctx, journal: j.id}
+		t := &Tx{Tx: tx, ctx: ctx}
 		if err := j.mustReign(t); err != nil {
 			return err
 		}

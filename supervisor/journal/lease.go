@@ -30,7 +30,12 @@ var (
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch int64
 	err := j.db.Write(ctx, func(db *sqldb.Tx) error {
-		tx := &Tx{Tx: db, ctx: ctx, journal: j.id}
+		tx := &Tx{Tx: db, ctx: ctx}
+		id, err := tx.meta("journal") // another process may have begun a new history
+		if err != nil {
+			return err
+		}
+		j.id.Store(&id)
 		last, err := tx.number("epoch")
 		if err != nil {
 			return err

@@ -99,6 +99,9 @@ func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (wel
 	if err != nil {
 		return false, err
 	}
+	if err := d.Events.Agree(ctx, hello.Journal, welcome.Ack, welcome.At); err != nil {
+		return true, err
+	}
 	p := &peer{
 		other:  "the coordinator at " + d.URL,
 		gone:   writ.CodeUnreachable,

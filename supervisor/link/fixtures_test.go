@@ -69,12 +69,14 @@ func (b *book) Events(ctx context.Context, after int64, most int) ([]writ.Event,
 	}
 }
 
+func (b *book) Agree(context.Context, string, int64, time.Time) error { return nil }
+
 func (b *book) Acknowledge(_ context.Context, _ string, seq int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.acked = seq
 	if b.ledger != nil {
-		if last, _ := b.ledger.LastEvent(context.Background(), dc, journal); last < seq {
+		if last, _, _ := b.ledger.LastEvent(context.Background(), dc, journal); last < seq {
 			b.lost = fmt.Sprintf("event %d was acknowledged when %d were stored", seq, last)
 		}
 	}
@@ -115,10 +117,10 @@ type archive struct {
 
 func newArchive(want int) *archive { return &archive{want: want, full: make(chan struct{})} }
 
-func (a *archive) LastEvent(context.Context, writ.DatacenterID, string) (int64, error) {
+func (a *archive) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return int64(len(a.stored)), nil
+	return int64(len(a.stored)), time.Time{}, nil
 }
 
 func (a *archive) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ.Event) error {

@@ -5,6 +5,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"writ"
 )
@@ -40,10 +41,11 @@ type Hello struct {
 
 // Welcome ends the handshake.
 type Welcome struct {
-	Session      string   `json:"session"`
-	Roster       int      `json:"roster"`       // the coordinator's version; the other side asks for, or offers, what is missing
-	Coordinators []string `json:"coordinators"` // other addresses to keep a link to
-	Ack          int64    `json:"ack"`          // the last event of this journal that the coordinator has
+	Session      string    `json:"session"`
+	Roster       int       `json:"roster"`       // the coordinator's version; the other side asks for, or offers, what is missing
+	Coordinators []string  `json:"coordinators"` // other addresses to keep a link to
+	Ack          int64     `json:"ack"`          // the last event of this journal that the coordinator has
+	At           time.Time `json:"at,omitzero"`  // when that took place
 }
 
 // Handler answers requests of the other side. An answer that is an error is sent as its code, message and retryability.
@@ -51,6 +53,10 @@ type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progre
 
 // EventSource is where a supervisor's end of the link takes events from.
 type EventSource interface {
+	// Agree returns nil if the rest can be told to a coordinator that has the events of a journal up to seq, the last of which took place
+	// at a time. It cannot if one of the two stores came from a backup; then the journal begins a new history, under a new id, and the
+	// error says so.
+	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends.
 	Events(ctx context.Context, after int64, max int) ([]writ.Event, error)
 	// Acknowledge tells that a coordinator has stored everything up to seq.
@@ -59,8 +65,8 @@ type EventSource interface {
 
 // EventSink is where a coordinator's end of the link puts events.
 type EventSink interface {
-	// LastEvent returns the sequence number of the last stored event of a journal, 0 if there is none.
-	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, error)
+	// LastEvent returns the sequence number of the last stored event of a journal and when it took place, 0 if there is none.
+	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
 	// StoreEvents stores consecutive events in one transaction. Those that it has already it passes over.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
 }

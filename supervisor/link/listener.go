@@ -212,7 +212,7 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 		return nil, err
 	}
 	welcome.Session = s.ID
-	if welcome.Ack, err = l.Events.LastEvent(ctx, s.Hello.Datacenter, s.Hello.Journal); err != nil {
+	if welcome.Ack, welcome.At, err = l.Events.LastEvent(ctx, s.Hello.Datacenter, s.Hello.Journal); err != nil {
 		return nil, fmt.Errorf("find last event: %w", err)
 	}
 	s.peer.attach(conn)

@@ -34,7 +34,7 @@ CREATE INDEX events_of_run ON events (run, id);
 CREATE TABLE journals (
 	datacenter TEXT NOT NULL,
 	journal TEXT NOT NULL,
-	seq BIGINT NOT NULL,
+	seq BIGINT NOT NULL, at BIGINT NOT NULL DEFAULT 0,
 	PRIMARY KEY (datacenter, journal)
 );
 
@@ -106,7 +106,7 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-);
+, journal TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
@@ -119,6 +119,8 @@ CREATE INDEX runs_by_state ON runs (state, created, id);
 CREATE INDEX runs_ended ON runs (ended) WHERE ended > 0;
 
 CREATE INDEX runs_newest ON runs (created, id);
+
+CREATE INDEX runs_open ON runs (datacenter, id) WHERE ended = 0 AND accepted <> 0;
 
 CREATE TABLE submissions (
 	payload TEXT PRIMARY KEY,

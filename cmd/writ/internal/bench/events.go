@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"sync"
+	"time"
 
 	"writ"
 )
@@ -28,10 +29,10 @@ func newEvents() *events {
 }
 
 // LastEvent implements link.EventSink.
-func (e *events) LastEvent(context.Context, writ.DatacenterID, string) (int64, error) {
+func (e *events) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.last, nil
+	return e.last, time.Time{}, nil
 }
 
 // StoreEvents implements link.EventSink.

@@ -1,0 +1,65 @@
+package coord
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/ledger"
+)
+
+// clearDoubts asks the datacenter for every open run that its journal has not told of. Mostly there is none, or it will tell soon. But a
+// journal that came from a backup knows nothing of the runs that were accepted since: handed in again, they begin again under the same
+// id, and nodes repeat nothing. What the datacenter does not take any more is lost, and would be shown as running for ever.
+func (k *courier) clearDoubts(ctx context.Context) {
+	var after writ.RunID
+	for ctx.Err() == nil {
+		doubtful, err := k.c.Ledger.Doubtful(ctx, k.dc, k.session.Hello.Journal, after, pageOfWaiting)
+		for i := 0; err == nil && i < len(doubtful); i++ {
+			if err = k.clear(ctx, doubtful[i]); err == nil {
+				after = doubtful[i].ID
+			}
+		}
+		switch {
+		case err == nil && len(doubtful) < pageOfWaiting:
+			return
+		case err == nil:
+			continue
+		case ctx.Err() == nil:
+			k.log.WarnContext(ctx, "cannot ask for the runs that the datacenter has not told of", "err", err)
+		}
+		select {
+		case <-time.After(retryOne):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// clear asks for one run by handing it in again.
+func (k *courier) clear(ctx context.Context, open ledger.Run) error {
+	run, err := k.hand(ctx, open.Payload)
+	switch {
+	case writ.CodeOf(err) == writ.CodeNotFound:
+		return nil // another coordinator took it, and asks
+	case err == nil && run.ID != open.ID:
+		return writ.Errorf(writ.CodeExecError, "the datacenter took run %s for run %s", open.ID, run.ID)
+	case err != nil && !decided(err):
+		return err
+	case err != nil:
+		run = lost(open.Run, writ.AsError(err))
+		k.log.WarnContext(ctx, "a run is lost: the datacenter does not know it, and does not take it any more", "run", open.ID, "err", err)
+	}
+	if err := k.c.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
+		return err
+	}
+	k.c.news.wake()
+	return nil
+}
+
+// lost is a run that its datacenter has forgotten, and refuses to begin again.
+func lost(run writ.Run, why *writ.Error) writ.Run {
+	run.State, run.Ended, run.Reason = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond), ""
+	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
+		WithHint("look at what there is with writ resource list, then submit the script again")}
+	return run
+}

@@ -1,0 +1,144 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"writ"
+)
+
+// A history is the sequence of events that a journal's id names. Coordinators rely on it never being told in two ways. A journal that came
+// from a backup would do that: it would give numbers again that coordinators know with other events. So it takes a new id then, and what
+// stands in the datacenter is told anew.
+
+// Agree implements link.EventSource.
+func (j *Journal) Agree(ctx context.Context, id string, seq int64, at time.Time) error {
+	agrees := false
+	err := j.Read(ctx, func(tx *Tx) (err error) {
+		agrees, err = tx.agrees(seq, at)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("compare histories: %w", err)
+	case id != j.ID():
+		return errors.New("the journal began a new history since the hello")
+	case agrees:
+		return nil
+	}
+	if err := j.beginHistory(ctx, id); err != nil {
+		return fmt.Errorf("begin a new history: %w", err)
+	}
+	return fmt.Errorf("the coordinator has event %d of journal %s, and this journal does not go on from there: one of them came from a backup; all that stands is told again, as journal %s",
+		seq, id, j.ID())
+}
+
+// agrees reports whether whoever has the events up to seq, the last of which took place at a time, can be told the rest. Time zero is not
+// compared.
+func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
+	var oldest, last int64
+	err := tx.QueryRowContext(tx.ctx, `SELECT COALESCE((SELECT MIN(seq) FROM events), seq + 1), seq FROM event_counter`).Scan(&oldest, &last)
+	if err != nil {
+		return false, err
+	}
+	if seq == 0 { // of all that is not told any more, what stands was told again
+		restated, err := tx.number("history")
+		return oldest == 1 || restated >= oldest, err
+	}
+	if seq > last || seq+1 < oldest {
+		return false, nil
+	}
+	var body []byte
+	err = tx.QueryRowContext(tx.ctx, `SELECT body FROM events WHERE seq = $1`, seq).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil // forgotten, as the one before the oldest
+	}
+	if err != nil {
+		return false, err
+	}
+	e, err := decodeEvent(body)
+	return at.IsZero() || e.Time.Equal(at), err
+}
+
+// beginHistory gives the journal another id than the given one, and tells what stands.
+func (j *Journal) beginHistory(ctx context.Context, old string) error {
+	var id string
+	err := j.Write(ctx, func(tx *Tx) (err error) {
+		if id, err = tx.meta("journal"); err != nil || id != old {
+			return err
+		}
+		id = writ.NewUUID()
+		if err := tx.setMeta("journal", id); err != nil {
+			return err
+		}
+		if err := tx.exec(`DELETE FROM acknowledgements`); err != nil {
+			return err
+		}
+		return tx.restate()
+	})
+	if err == nil {
+		j.id.Store(&id)
+	}
+	return err
+}
+
+// restate tells of everything that stands: nodes, resources, open runs and their calls.
+func (tx *Tx) restate() error {
+	var told int64
+	if err := tx.QueryRowContext(tx.ctx, `SELECT seq + 1 FROM event_counter`).Scan(&told); err != nil {
+		return err
+	}
+	if err := tx.setMeta("history", strconv.FormatInt(told, 10)); err != nil {
+		return err
+	}
+	nodes, err := tx.Nodes()
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := tx.AddEvents(writ.Event{Node: &n.Node}); err != nil {
+			return err
+		}
+	}
+	resources, err := tx.Resources()
+	if err != nil {
+		return err
+	}
+	for _, r := range resources {
+		r.Values = nil // only from the datacenter itself
+		if err := tx.AddEvents(writ.Event{Resource: &r.Resource}); err != nil {
+			return err
+		}
+	}
+	open, err := tx.runIDs(`SELECT id FROM runs WHERE open ORDER BY accepted, id`)
+	if err != nil {
+		return err
+	}
+	for _, id := range open {
+		if err := tx.restateRun(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) restateRun(id writ.RunID) error {
+	run, err := tx.Run(id)
+	if err != nil {
+		return err
+	}
+	calls, err := tx.Calls(id)
+	if err != nil {
+		return err
+	}
+	run.Output = nil // only from the datacenter itself, as the values of resources
+	events := []writ.Event{{Run: &run.Run}}
+	for _, c := range calls {
+		events = append(events, writ.Event{Call: &c.Call})
+	}
+	return tx.AddEvents(events...)
+}

@@ -1,0 +1,90 @@
+package journal_test
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// TestAHistoryIsNeverToldInTwoWays shows journals to coordinators that know something else of them. A journal that cannot go on from there
+// takes another name, tells all that it has kept, and then all that stands.
+func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		seq   int64                        // the coordinator's last event
+		at    func(e writ.Event) time.Time // when it says that it took place, if it is wrong
+		after int64                        // the journal's last event that is forgotten
+		goOn  bool
+	}{
+		{name: "nothing", goOn: true},
+		{name: "a part", seq: 2, goOn: true},
+		{name: "all", seq: 4, goOn: true},
+		{name: "more than there was", seq: 5},
+		{name: "something else", seq: 2, at: func(e writ.Event) time.Time { return e.Time.Add(time.Microsecond) }},
+		{name: "just what was forgotten", seq: 2, after: 2, goOn: true},
+		{name: "less than was forgotten", seq: 1, after: 2},
+		{name: "nothing of what was forgotten", seq: 0, after: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stores(t, func(t *testing.T, path string) {
+				j := open(t, path)
+				run := aRun("open")
+				write(t, j, func(tx *journal.Tx) error {
+					if _, err := tx.AddRun(run, 1, []byte("signed")); err != nil {
+						return err
+					}
+					return tx.AddEvents(make([]writ.Event, 4)...)
+				})
+				told, err := j.Events(t.Context(), 0, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := time.Time{}
+				if tt.seq > 0 {
+					at = told[min(tt.seq, 4)-1].Time
+				}
+				if tt.at != nil {
+					at = tt.at(told[tt.seq-1])
+				}
+				write(t, j, func(tx *journal.Tx) error {
+					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.after)
+					return err
+				})
+				old := j.ID()
+				err = j.Agree(t.Context(), old, tt.seq, at)
+				if tt.goOn {
+					if err != nil || j.ID() != old {
+						t.Errorf("%v, journal %s of %s", err, j.ID(), old)
+					}
+					return
+				}
+				if err == nil || j.ID() == old {
+					t.Fatalf("%v, journal %s of %s", err, j.ID(), old)
+				}
+				if again := open(t, path); again.ID() != j.ID() {
+					t.Errorf("opened again it is %s, not %s", again.ID(), j.ID())
+				}
+				if err := j.Agree(t.Context(), old, tt.seq, at); err == nil {
+					t.Error("a session of the old name goes on")
+				}
+				if err := j.Agree(t.Context(), j.ID(), 0, time.Time{}); err != nil {
+					t.Errorf("the next session: %v", err)
+				}
+				all, err := j.Events(t.Context(), 0, 10)
+				if err != nil || len(all) != 5-int(tt.after) || all[0].Seq != tt.after+1 {
+					t.Fatalf("%d events %+v, %v", len(all), all, err)
+				}
+				for _, e := range all {
+					if e.Journal != j.ID() {
+						t.Errorf("event %d is of journal %s", e.Seq, e.Journal)
+					}
+				}
+				if last := all[len(all)-1]; last.Run == nil || last.Run.ID != run.ID || last.Run.Output != nil {
+					t.Errorf("the open run is told as %+v", last)
+				}
+			})
+		})
+	}
+}
