@@ -12,6 +12,8 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/bench"
+	"writ/cmd/writ/internal/bench/asynqpeer"
+	"writ/cmd/writ/internal/bench/peer"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/runner/queue"
@@ -30,6 +32,10 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Starts a datacenter in a temporary directory: a supervisor and a runner in processes of their own, redis-server if that is on PATH,
 and real journals. Then it hands in signed scripts whose calls do nothing, and measures how long they take from submission to result and how
 much CPU a call costs, in all processes together. Everything is verified, sealed and written to disk as always.
+
+Beside it, in turns, it measures bare asynq, the queue that writ delivers with, on a Redis of its own: once as it is, with each call
+enqueuing the next one and nothing recorded, and once with calls and results in a journal in Redis. WRIT/THIS is how many times the rate of
+a system writ has.
 
 What is measured: runs of ten calls, each after the one before it, with many runs in flight; the same with one run at a time; runs of one
 call; and a run that makes many calls at once. Numbers hold for this machine and this disk, with whatever else they are doing.`,
@@ -57,7 +63,7 @@ call; and a run that makes many calls at once. Numbers hold for this machine and
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.add(c, "error")
-	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand())
+	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand(), a.benchAsynqCommand())
 	return c
 }
 
@@ -243,5 +249,27 @@ func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(cont
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "", "")
+	return c
+}
+
+// benchAsynqCommand is asynq without writ, for comparison.
+func (a *app) benchAsynqCommand() *cobra.Command {
+	var p asynqpeer.Peer
+	var redis string
+	c := &cobra.Command{
+		Use: bench.AsynqName, Hidden: true, Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			end, err := p.Connect(redis)
+			if err != nil {
+				return err
+			}
+			return errors.Join(peer.Serve(cmd.Context(), &p, a.In, a.Out), end())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&redis, "redis", "", "")
+	f.IntVar(&p.Slots, "slots", 0, "")
+	f.DurationVar(&p.Poll, "poll", 0, "")
+	f.BoolVar(&p.Journal, "journal", false, "")
 	return c
 }

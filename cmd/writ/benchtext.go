@@ -60,6 +60,7 @@ func speedText(r bench.SpeedReport) string {
 		column("P50", func(r speedRow) string { return seconds(r.Time.P50) }),
 		column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
 		column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
+		column("WRIT/THIS", func(r speedRow) string { return fmt.Sprintf("%.2f", r.WritToThis) }),
 		column("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
 	).Text(false))
 	var fields []terminal.Field

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"writ/cmd/writ/internal/bench"
@@ -30,25 +32,31 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if r.Machine.Fsync.P50 <= 0 || r.Machine.CPUs == 0 || r.Machine.Kernel == "" || r.Redis == "" || r.Rounds != 2 || len(r.Systems) == 0 {
+	if r.Machine.Fsync.P50 <= 0 || r.Machine.CPUs == 0 || r.Machine.Kernel == "" || r.Redis == "" || r.Rounds != 2 {
 		t.Fatalf("%+v", r)
 	}
+	var names []string
 	for _, s := range r.Systems {
-		if s.Name == "" || s.Durability == "" {
-			t.Errorf("%+v", s)
+		name, _, _ := strings.Cut(s.Name, " ")
+		names = append(names, name)
+		if s.Durability == "" {
+			t.Errorf("%s says nothing of its durability", s.Name)
 		}
 		for _, w := range []struct {
 			figures               bench.Figures
 			runs, inFlight, calls int
 		}{{s.Together, 4, 3, 10}, {s.Alone, 1, 1, 10}, {s.OneCall, 1, 1, 1}, {s.FanOut, 1, 1, 20}} {
 			f := w.figures
-			if f.Runs != w.runs || f.InFlight != w.inFlight || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CallsPerSecond <= 0 || f.Time.Max <= 0 {
+			if f.Runs != w.runs || f.InFlight != w.inFlight || f.Calls != w.calls || f.RunsPerSecond <= 0 || f.CallsPerSecond <= 0 || f.Time.Max <= 0 || f.WritToThis <= 0 {
 				t.Errorf("%s: %+v, want %d runs of %d calls, %d in flight", s.Name, f, w.runs, w.calls, w.inFlight)
 			}
 		}
 		if s.Together.CPUPerCall <= 0 {
 			t.Errorf("%s has used no CPU", s.Name)
 		}
+	}
+	if want := []string{"writ", "asynq", "asynq"}; !slices.Equal(names, want) {
+		t.Fatalf("systems %q, want %q", names, want)
 	}
 	for _, part := range []string{"client", "supervisor", "evaluators", "runner"} {
 		if _, measured := r.Systems[0].Together.CPUOf[part]; !measured {

@@ -92,7 +92,7 @@ func (c *check) rooms() {
 // outside compares the imports from elsewhere with the table "Outside".
 func (c *check) outside() {
 	for _, rule := range c.plan.outside {
-		files := map[string]bool{}
+		files := map[string]map[string]bool{} // by place
 		for folder, pkg := range c.house.packages {
 			for _, imp := range pkg.imports {
 				if !under(imp.path, rule.what) {
@@ -101,14 +101,22 @@ func (c *check) outside() {
 				if target, ours := c.house.folder(imp.path); ours && under(folder, target) {
 					continue
 				}
-				files[imp.file()] = true
-				if !slices.ContainsFunc(rule.onlyIn, func(place string) bool { return under(folder, place) }) {
+				i := slices.IndexFunc(rule.onlyIn, func(place string) bool { return under(folder, place) })
+				if i < 0 {
 					c.report("%s: %s imports %s, which is for %s only", imp.at, display(folder), imp.path, strings.Join(rule.onlyIn, ", "))
+					continue
 				}
+				place := rule.onlyIn[i]
+				if files[place] == nil {
+					files[place] = map[string]bool{}
+				}
+				files[place][imp.file()] = true
 			}
 		}
-		if rule.oneFile && len(files) > 1 {
-			c.report("%s is imported by %s; it belongs into one file", rule.what, strings.Join(slices.Sorted(maps.Keys(files)), " and "))
+		for _, importing := range files {
+			if rule.oneFile && len(importing) > 1 {
+				c.report("%s is imported by %s; it belongs into one file", rule.what, strings.Join(slices.Sorted(maps.Keys(importing)), " and "))
+			}
 		}
 	}
 }

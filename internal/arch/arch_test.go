@@ -36,7 +36,7 @@ const plan = `# A house
 | import | only in | because |
 | --- | --- | --- |
 | ` + "`database/sql`, `example.com/driver`" + ` | ` + "`store/sql`" + ` | SQL is the store's |
-| ` + "`example.com/queue`" + ` | ` + "`store`" + ` (one file) | it may be replaced |
+| ` + "`example.com/queue`" + ` | ` + "`store`, `tool/hammer`" + ` (one file each) | it may be replaced |
 | ` + "`writ/internal/db`" + ` | ` + "`store/sql`" + ` | the same |
 `
 
@@ -82,6 +82,7 @@ func TestBrokenHouse(t *testing.T) {
 		{"SQL elsewhere", "store/driver.go", "package store\nimport \"example.com/driver/v2\"\n", "store/driver.go:2: store imports example.com/driver/v2, which is for store/sql only"},
 		{"a helper for one", "store/db.go", "package store\nimport \"writ/internal/db\"\n", "store/db.go:2: store imports writ/internal/db, which is for store/sql only"},
 		{"two adapters", "store/queue2.go", "package store\nimport \"example.com/queue\"\n", "example.com/queue is imported by store/queue.go and store/queue2.go; it belongs into one file"},
+		{"an adapter in each place", "tool/hammer/queue.go", "package hammer\nimport \"example.com/queue\"\n", ""},
 		{"an exam in the product", "cmd/writ/exam.go", "package main\nimport \"writ/store/exam\"\n", "cmd/writ/exam.go:2: cmd/writ imports store/exam, which is made for tests"},
 		{"a long file", "store/long.go", "package store\n" + strings.Repeat("\n", 800), "store/long.go has 801 lines, 800 are allowed"},
 		{"a long test", "store/long_test.go", "package store\n" + strings.Repeat("\n", 1400), ""},

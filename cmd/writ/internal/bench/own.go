@@ -38,6 +38,7 @@ for i := 0; i < run.params.calls; i++ {
 // own is writ itself, as a system that carries out orders.
 type own struct {
 	site   *site
+	runner *child
 	signed [][]byte
 }
 
@@ -55,7 +56,9 @@ func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
 		r.Redis = "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
 	}
 	s.Note("Redis: %s", r.Redis)
-	return o, o.site.addRunner("n1", s.Slots)
+	var err error
+	o.runner, err = o.site.addRunner("n1", s.Slots)
+	return o, err
 }
 
 func (o *own) about() (name, durability string) {
@@ -100,7 +103,7 @@ func (o *own) cpu() (map[string]time.Duration, error) {
 		return nil, err
 	}
 	used := map[string]time.Duration{"supervisor": supervisor.CPU, "evaluators": evaluators.CPU + supervisor.Reaped}
-	pids := map[string]int{"client": os.Getpid(), "runner": o.site.runners[0].cmd.Process.Pid}
+	pids := map[string]int{"client": os.Getpid(), "runner": o.runner.cmd.Process.Pid}
 	if o.site.redis.PID != 0 {
 		pids["redis"] = o.site.redis.PID
 	}

@@ -90,13 +90,19 @@ type child struct {
 	ready   time.Duration // from its start until it served
 }
 
-// startChild starts this program again, as one of the hidden commands, and returns when it serves.
-func startChild(ctx context.Context, log io.Writer, name string, args ...string) (*child, error) {
+// startChild starts this program again, as one of the hidden commands, and returns when it has said
+// hello.
+func startChild(ctx context.Context, log io.Writer, hello any, name string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	c := &child{name: name, cmd: exec.CommandContext(ctx, self, append([]string{"bench", name}, args...)...), started: time.Now()}
+	return startProgram(ctx, log, hello, name, self, append([]string{"bench", name}, args...)...)
+}
+
+// startProgram starts a program that speaks lines of JSON, and returns when it has said the first one, which is hello.
+func startProgram(ctx context.Context, log io.Writer, hello any, name, path string, args ...string) (_ *child, err error) {
+	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...), started: time.Now()}
 	c.cmd.Stderr = log
 	c.cmd.WaitDelay = 10 * time.Second
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -111,8 +117,7 @@ func startChild(ctx context.Context, log io.Writer, name string, args ...string)
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
-	var m memory
-	if err := c.answers.Decode(&m); err != nil {
+	if err := c.answers.Decode(hello); err != nil {
 		return nil, errors.Join(fmt.Errorf("the %s did not start: %w", name, err), c.end())
 	}
 	c.ready = time.Since(c.started)
@@ -121,14 +126,19 @@ func startChild(ctx context.Context, log io.Writer, name string, args ...string)
 
 // memory collects the garbage of the process and returns what is left.
 func (c *child) memory() (m memory, err error) {
-	_, err = io.WriteString(c.in, "\n")
+	return m, c.ask(nil, &m)
+}
+
+// ask writes a question, which is a line of JSON, and reads the answer.
+func (c *child) ask(question, answer any) error {
+	err := json.NewEncoder(c.in).Encode(question)
 	if err == nil {
-		err = c.answers.Decode(&m)
+		err = c.answers.Decode(answer)
 	}
 	if err != nil {
-		return m, fmt.Errorf("ask the %s: %w", c.name, err)
+		return fmt.Errorf("ask the %s: %w", c.name, err)
 	}
-	return m, nil
+	return nil
 }
 
 // end stops the process and waits for it.

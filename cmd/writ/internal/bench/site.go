@@ -54,7 +54,7 @@ type site struct {
 	door       string // address of the supervisor's door for nodes
 	redis      daemon.Started
 	supervisor *child
-	runners    []*child
+	processes  []*child // runners, and what is measured beside
 
 	ctx   context.Context // of what goes on in this process
 	stop  context.CancelFunc
@@ -71,21 +71,27 @@ func (s *site) begin(ctx context.Context) error {
 	if err := s.listen(); err != nil {
 		return err
 	}
-	ready := make(chan struct{})
-	redis := &daemon.Redis{Dir: filepath.Join(s.dir, redisDir), Log: s.log}
-	err := s.start(ready, func() error {
-		return redis.Run(s.ctx, func(started daemon.Started) {
-			s.redis = started
-			close(ready)
-		})
-	})
-	if err != nil {
+	var err error
+	if s.redis, err = s.startRedis(filepath.Join(s.dir, redisDir)); err != nil {
 		return err
 	}
 	if s.door, err = freeAddress(); err != nil {
 		return fmt.Errorf("find a port for the door: %w", err)
 	}
 	return s.startSupervisor()
+}
+
+// startRedis starts a Redis and returns when it serves.
+func (s *site) startRedis(dir string) (redis daemon.Started, err error) {
+	ready := make(chan struct{})
+	one := &daemon.Redis{Dir: dir, Log: s.log}
+	err = s.start(ready, func() error {
+		return one.Run(s.ctx, func(started daemon.Started) {
+			redis = started
+			close(ready)
+		})
+	})
+	return redis, err
 }
 
 // start lets work go on in this process and returns when it is ready.
@@ -102,8 +108,8 @@ func (s *site) start(ready <-chan struct{}, work func() error) error {
 // close ends everything.
 func (s *site) close() error {
 	var err error
-	for _, r := range s.runners {
-		err = errors.Join(err, r.end())
+	for _, p := range s.processes {
+		err = errors.Join(err, p.end())
 	}
 	if s.supervisor != nil {
 		err = errors.Join(err, s.supervisor.end())
@@ -199,7 +205,7 @@ func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) e
 
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *site) startSupervisor() (err error) {
-	s.supervisor, err = startChild(s.ctx, s.logs, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
+	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
 		"--redis", s.redis.URL, "--listen", s.door, "--profile", s.profile)
 	if err != nil {
 		return err
@@ -257,28 +263,28 @@ func (s *site) addNode(name string, slots int) error {
 }
 
 // addRunner lets a node join and serve in a process of its own, with simulated drivers.
-func (s *site) addRunner(name string, slots int) error {
+func (s *site) addRunner(name string, slots int) (*child, error) {
 	token, err := s.token()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dir := filepath.Join(s.dir, name)
 	file := filepath.Join(s.dir, name+".token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		return fmt.Errorf("write the token: %w", err)
+		return nil, fmt.Errorf("write the token: %w", err)
 	}
 	profile := ""
 	if s.profiles != "" {
 		profile = filepath.Join(s.profiles, RunnerName+".pprof")
 	}
-	r, err := startChild(s.ctx, s.logs, RunnerName, "--data", dir, "--name", name, "--supervisor", "http://"+s.door, "--join", "@"+file,
+	r, err := startChild(s.ctx, s.logs, new(memory), RunnerName, "--data", dir, "--name", name, "--supervisor", "http://"+s.door, "--join", "@"+file,
 		"--redis", redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, "--slots", strconv.Itoa(slots),
 		"--poll", s.poll.String(), "--profile", profile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.runners = append(s.runners, r)
-	return s.awaitNode(name)
+	s.processes = append(s.processes, r)
+	return r, s.awaitNode(name)
 }
 
 // awaitNode waits until the supervisor has heard a node.

@@ -61,7 +61,8 @@ type Figures struct {
 	CallsPerSecond float64            `json:"calls_per_second"`
 	CPUPerCall     float64            `json:"cpu_us_per_call"` // of all processes, in microseconds
 	CPUOf          map[string]float64 `json:"cpu_us_per_call_of"`
-	Time           Spread             `json:"time"` // from submission to result
+	Time           Spread             `json:"time"`         // from submission to result
+	WritToThis     float64            `json:"writ_to_this"` // how many calls writ carries out while this system carries out one
 }
 
 // Steps is how many calls a run has where each waits for the one before it.
@@ -96,7 +97,7 @@ func (s *Speed) workloads() []workload {
 type system interface {
 	// about says how it is called and what of it outlives a power failure.
 	about() (name, durability string)
-	// prepare does what belongs to no system: it is not measured.
+	// prepare does what is not measured.
 	prepare(o peer.Order) error
 	// carryOut does what was prepared last.
 	carryOut(o peer.Order) (peer.Took, error)
@@ -123,7 +124,11 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	return r, s.measure([]system{own}, &r)
+	others, err := s.besideAll(own.site)
+	if err != nil {
+		return r, err
+	}
+	return r, s.measure(append([]system{own}, others...), &r)
 }
 
 // emptyDir makes a directory, and refuses one that holds something.
@@ -157,9 +162,10 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 	for _, w := range s.workloads() {
 		samples := make([][]sample, len(systems))
 		for round := range s.Rounds {
-			for i := range systems {
+			for turn := range systems {
+				i := turn
 				if round%2 == 1 {
-					i = len(systems) - 1 - i // who was last is first now
+					i = len(systems) - 1 - turn // who was last is first now
 				}
 				got, err := take(systems[i], w.order)
 				if err != nil {
@@ -170,7 +176,9 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 			}
 		}
 		for i := range systems {
-			*w.of(&r.Systems[i]) = figuresOf(w.order, samples[i])
+			f := figuresOf(w.order, samples[i])
+			f.WritToThis = ratio(samples[0], samples[i])
+			*w.of(&r.Systems[i]) = f
 		}
 	}
 	return nil
@@ -198,6 +206,16 @@ func take(one system, o peer.Order) (sample, error) {
 
 func (s sample) callsPerSecond(o peer.Order) float64 {
 	return float64(o.AllCalls()) / s.took.All.Seconds()
+}
+
+// ratio is how many times the rate of the second system the first one has: the median of what the rounds say, as each compares what was
+// measured next to each other.
+func ratio(first, second []sample) float64 {
+	var all []float64
+	for round := range min(len(first), len(second)) {
+		all = append(all, second[round].took.All.Seconds()/first[round].took.All.Seconds())
+	}
+	return median(all)
 }
 
 // figuresOf puts the rounds of a workload together.

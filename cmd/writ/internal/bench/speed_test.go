@@ -68,3 +68,16 @@ func TestFiguresAreMediansOfRounds(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestRatiosComparePerRound(t *testing.T) {
+	rounds := func(all ...time.Duration) (samples []sample) {
+		for _, d := range all {
+			samples = append(samples, sample{took: peer.Took{All: d}})
+		}
+		return samples
+	}
+	// The machine was ten times as slow in the second round, for both.
+	if got := ratio(rounds(2, 20, 4), rounds(1, 10, 1)); got != 0.5 {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"writ/cmd/writ/internal/bench/peer"
+)
+
+// AsynqName is the name of the hidden command that is bare asynq.
+const AsynqName = "asynq"
+
+// beside is a system that is compared with writ, in a process of its own, with servers that are children of that process or are its Redis.
+type beside struct {
+	peer.About
+	process *child
+	redis   int // the process of its Redis, 0 for none
+}
+
+func (b *beside) about() (name, durability string) { return b.Name, b.Durability }
+
+func (b *beside) prepare(peer.Order) error { return nil }
+
+func (b *beside) carryOut(o peer.Order) (peer.Took, error) {
+	var answer peer.Answer
+	if err := b.process.ask(o, &answer); err != nil {
+		return peer.Took{}, err
+	}
+	if answer.Error != "" {
+		return peer.Took{}, errors.New(answer.Error)
+	}
+	return answer.Took, nil
+}
+
+func (b *beside) cpu() (map[string]time.Duration, error) {
+	pid := b.process.cmd.Process.Pid
+	own, err := usageOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	all, err := cpuOfTree(pid)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]time.Duration{"client and worker": own.CPU}
+	if all > own.CPU {
+		used["server"] = all - own.CPU
+	}
+	if b.redis != 0 {
+		redis, err := usageOf(b.redis)
+		if err != nil {
+			return nil, err
+		}
+		used["redis"] = redis.CPU
+	}
+	return used, nil
+}
+
+// besideAll starts the systems to compare with: asynq, on a Redis of its own with the same settings. They are ended by closing the site.
+func (s *Speed) besideAll(on *site) (all []system, err error) {
+	redis, err := on.startRedis(filepath.Join(s.Data, "asynq"))
+	if err != nil {
+		return nil, fmt.Errorf("start a Redis for asynq: %w", err)
+	}
+	for _, journal := range []bool{false, true} {
+		b := &beside{redis: redis.PID}
+		b.process, err = startChild(on.ctx, on.logs, &b.About, AsynqName, "--redis", redis.URL, "--slots", strconv.Itoa(s.Slots), "--poll", s.Poll.String(),
+			"--journal="+strconv.FormatBool(journal))
+		if err != nil {
+			return all, err
+		}
+		on.processes = append(on.processes, b.process)
+		all = append(all, b)
+	}
+	return all, nil
+}
