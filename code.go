@@ -90,6 +90,7 @@ const (
 	CodeOutcomeUnknown      Code = "OUTCOME_UNKNOWN"
 	CodeNodeLost            Code = "NODE_LOST"
 	CodeNodeStore           Code = "NODE_STORE_UNAVAILABLE"
+	CodeTryGivenUp          Code = "TRY_GIVEN_UP"
 	CodeNodeRejected        Code = "NODE_REJECTED"
 	CodeNoCapacity          Code = "NO_CAPACITY"
 	CodeResourceUnknown     Code = "RESOURCE_UNKNOWN"
@@ -173,9 +174,10 @@ var Codes = []CodeInfo{
 	{CodeRunExpired, Failed, false, 409, ExitFailed, "The run did not end before its deadline."},
 	{CodeRunLost, Failed, false, 409, ExitFailed, "The journal of the datacenter came from a backup that is older than the run, and the submission is not accepted any more. How far the run came is not known; nodes have what they made. Look at the resources, then submit the script again."},
 	{CodeDeadlineExceeded, Failed, false, 422, ExitFailed, "The call did not end in the time it was given. `timeout` in its options gives it more."},
-	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
+	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died, or its tool failed, while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},
 	{CodeNodeStore, Unavailable, true, 422, ExitFailed, "The node cannot write its own journal (disk full or read-only) and therefore does nothing."},
+	{CodeTryGivenUp, Unavailable, true, 409, ExitFailed, "The node has seen a later try of the same call and left this one alone. The supervisor goes on by itself."},
 	{CodeNodeRejected, Denied, false, 403, ExitDenied, "The datacenter has rejected or removed this node. It can join anew, with another key, from an empty data directory."},
 	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and room that the calls need."},
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
@@ -190,7 +192,7 @@ var Codes = []CodeInfo{
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says. It was thrown away."},
 	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The signed header names no secret like this, or the datacenter does not have that version of it: never, or not any more. `writ secret list` shows what it has; sign the script again."},
 	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "Whoever should open the secret cannot: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
-	{CodeInjected, Failed, true, 422, ExitFailed, "A simulated driver was told to fail here."},
+	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was told to fail here."},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good, whatever is tried."},
 }
 

@@ -2,6 +2,7 @@ package writ
 
 import (
 	"fmt"
+	"time"
 )
 
 // JobKey is a permission to act once: the runner does the work of a key at most once, however often it is delivered.
@@ -31,11 +32,18 @@ type Job struct {
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
 	Idempotent bool              `json:"idempotent,omitempty"`
 	Resumes    int               `json:"resumes,omitempty"` // of the run so far
-	Payload    Digest            `json:"payload"`           // of the user's signed text
-	Accepted   int64             `json:"accepted"`          // when the supervisor accepted the run
-	StartBy    int64             `json:"start_by"`
-	EndBy      int64             `json:"end_by"`
+	// Told is the try up to which it was known how each one failed when this one was decided. What those may have done may be done again;
+	// a later one, of which nothing was known, stands in the way of a job that must not be repeated.
+	Told     int    `json:"told,omitempty"`
+	Payload  Digest `json:"payload"`  // of the user's signed text
+	Accepted int64  `json:"accepted"` // when the supervisor accepted the run
+	StartBy  int64  `json:"start_by"`
+	EndBy    int64  `json:"end_by"`
+	Deadline int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
 }
+
+// Until is when no delivery of the job's call can come any more.
+func (j *Job) Until() time.Time { return time.UnixMilli(max(j.EndBy, j.Deadline)) }
 
 // TaskID is the job's id in the queue: "<run>-<seq>-<try>-<delivery>".
 func (j *Job) TaskID() string { return fmt.Sprintf("%s-%d", j.JobKey, j.Delivery) }

@@ -60,6 +60,9 @@ func (n *incarnation) act(w *work) *writ.Result {
 		}
 		got.err = because(cause, got.err)
 	}
+	if got.err != nil && !w.repeatable() {
+		got.err = halfDone(w, writ.AsError(got.err))
+	}
 	return n.finish(w, n.answer(w, started, got))
 }
 
@@ -108,14 +111,30 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 	case writ.CodeOf(why) == writ.CodeNodeStore:
 		return n.refuseUnrecorded(ctx, w, why)
 	}
-	counter := &n.counts.repeated
-	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
-		counter = &n.counts.refused
+	return n.settle(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < n.number && !w.repeatable() && writ.CodeOf(why) != writ.CodeOutcomeUnknown {
 			// Whatever stands in the way now: it may have been done then, and a retry would do it again.
 			return n.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return n.answer(w, w.taken, attempt{err: why})
+	})
+}
+
+// answerAs answers a job with what an earlier try of its call did.
+func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
+	return n.settle(ctx, w, func(*journal.Entry) *writ.Result {
+		same := *done
+		same.JobKey, same.Job = w.job.JobKey, w.digest
+		return &same
+	})
+}
+
+// settle records the answer to a job that is not carried out, unless there is one, and returns the one that stands.
+func (n *incarnation) settle(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
+	counter := &n.counts.repeated
+	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
+		counter = &n.counts.refused
+		return answer(before)
 	})
 	if err := n.noteStore(ctx, err); err != nil {
 		return n.refuseUnrecorded(ctx, w, err)
@@ -202,9 +221,20 @@ func because(cause, err error) error {
 	return &why
 }
 
+const outcomeHint = "look at what it is about; if repeating is harmless, say idempotent: true in the call's options"
+
 func outcomeUnknown(w *work) *writ.Error {
 	return writ.Errorf(writ.CodeOutcomeUnknown, "the node stopped while it did %s; whether it was done is unknown", w.job.Operation).
-		WithHint("look at what it is about; if repeating is harmless, say idempotent: true in the call's options")
+		WithHint(outcomeHint)
+}
+
+// halfDone is the failure of a job that must not be repeated. One that invites another try although the work was tried could be done twice.
+func halfDone(w *work, failed *writ.Error) *writ.Error {
+	if !failed.Retryable() || failed.Code.Info().Kind != writ.Failed {
+		return failed
+	}
+	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, and may have been done in part: %s: %w", w.job.Operation, failed.Code, failed)
+	return unknown.WithHint(outcomeHint)
 }
 
 // outcomeUnknown says what is there now of the resource that an interrupted job was about.

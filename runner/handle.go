@@ -46,7 +46,7 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 			result = &again
 		}
 		select {
-		case <-n.outbox.post(result, time.UnixMilli(job.EndBy)):
+		case <-n.outbox.post(result, job.Until()):
 		case <-n.working.Done(): // it is recorded; the next incarnation sends it
 		}
 	}
@@ -86,27 +86,39 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 			return entry.Result
 		}
 	}
-	before, err := n.prepare(taking, w)
+	past, err := n.prepare(taking, w)
 	switch {
-	case err == nil && before == nil:
-	case err == nil && before.Result != nil:
-		n.counts.repeated.Add(1)
-		return before.Result
-	case err == nil && before.Incarnation < n.number:
-		n.log.InfoContext(taking, "goes on with a job that an earlier incarnation began",
-			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
-		if !w.repeatable() {
-			return n.refuse(taking, w, n.outcomeUnknown(w))
-		}
 	case err != nil:
 		return n.refuse(taking, w, err)
+	case past == nil:
+		return n.act(w)
+	case past.Entry != nil && past.Entry.Result != nil:
+		n.counts.repeated.Add(1)
+		return past.Entry.Result
+	case past.Later:
+		return n.refuse(taking, w, writ.Errorf(writ.CodeTryGivenUp, "a later try of the call came before try %d, which was given up", w.job.Try))
+	case !w.repeatable():
+		return n.notAgain(taking, w, past)
 	}
+	n.log.InfoContext(taking, "goes on with a job that was begun before", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	return n.act(w)
 }
 
-// prepare does everything that comes before acting: decode, wait for the resource, see the permit, record. It returns the entry
-// that was there before, nil if there was none.
-func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Entry, error) {
+// notAgain answers a job that must not be repeated and may have been done, by itself or by an earlier try.
+func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Past) *writ.Result {
+	interrupted := past.Entry != nil && past.Entry.Incarnation < n.number
+	switch {
+	case !interrupted && past.Done != nil:
+		return n.answerAs(taking, w, past.Done)
+	case interrupted || past.Unclear:
+		return n.refuse(taking, w, n.outcomeUnknown(w))
+	}
+	return n.act(w) // it was recorded that it began, and it did not
+}
+
+// prepare does everything that comes before acting: decode, wait for the resource, see the permit, record. It returns what there was
+// before if that speaks against acting.
+func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
 	if strays := n.desk.strays(); len(strays) >= n.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])
 	}
@@ -144,8 +156,8 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Entry, 
 	if early.Err() != nil {
 		return nil, context.Cause(early)
 	}
-	before, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number)
-	return before, n.noteStore(taking, err)
+	past, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number, !w.repeatable())
+	return past, n.noteStore(taking, err)
 }
 
 // raiseEpoch keeps the epoch of an authentic message if it is higher than all before.

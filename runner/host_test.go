@@ -49,6 +49,13 @@ func (h *host) count(key string) int {
 	return h.effects[key]
 }
 
+// remove takes away what a job made.
+func (h *host) remove(job *writ.Job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.things, func(thing writ.ResourceID, _ writ.UID) bool { return thing.Name == job.Name })
+}
+
 func (h *host) total() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

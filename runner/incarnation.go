@@ -92,7 +92,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		return nil, fmt.Errorf("read the results that were not acknowledged: %w", err)
 	}
 	for _, u := range open {
-		n.outbox.post(u.Result, u.EndBy)
+		n.outbox.post(u.Result, u.Until)
 	}
 	n.working, n.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	return n, nil

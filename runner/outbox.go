@@ -52,13 +52,14 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 	return &outbox{send: send, letters: map[writ.JobKey]*letter{}, wake: make(chan struct{}, 1)}
 }
 
-// post hands a result over. The channel is closed once the transport has it. A result that is already here is sent again at once.
-func (o *outbox) post(result *writ.Result, endBy time.Time) <-chan struct{} {
+// post hands a result over, of a job that can be delivered until a time. The channel is closed once the transport has it. A result that is
+// already here is sent again at once.
+func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.letters[result.JobKey]
 	if l == nil {
-		l = &letter{result: result, until: endBy.Add(journal.Keep), sent: make(chan struct{})}
+		l = &letter{result: result, until: until.Add(journal.Keep), sent: make(chan struct{})}
 		o.letters[result.JobKey] = l
 	}
 	l.result = result // the same, but maybe as the answer to another delivery

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ type tap struct {
 	queue.Queue
 
 	mu       sync.Mutex
-	kept     []queue.Task // jobs that were not let through
+	sent     []queue.Task // jobs, also those that were not let through
 	keepJobs bool
 	result   func() bool // whether a result gets through; all do if nil
 }
@@ -31,9 +32,7 @@ type tap struct {
 func (q *tap) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
 	q.mu.Lock()
 	keep := q.keepJobs
-	if keep {
-		q.kept = append(q.kept, tasks...)
-	}
+	q.sent = append(q.sent, tasks...)
 	q.mu.Unlock()
 	if keep {
 		return nil
@@ -58,11 +57,11 @@ func (q *tap) keep(keep bool) {
 	q.keepJobs = keep
 }
 
-// jobs returns what was held back.
+// jobs returns what was sent, also what was held back.
 func (q *tap) jobs() []queue.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.kept
+	return slices.Clone(q.sent)
 }
 
 func (q *tap) results(through func() bool) {

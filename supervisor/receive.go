@@ -99,6 +99,7 @@ func (t *turn) answer(a arrival) error {
 		return t.take(c, &r)
 	}
 	report(c, &r)
+	told(c, r.Error.Code)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
 		return t.fail(c, t.stoppedCall(), r.Error)
 	}
@@ -110,6 +111,14 @@ func (t *turn) answer(a arrival) error {
 		return t.tryAgain(c)
 	}
 	return nil
+}
+
+// told notes that the failure of the open try is known. That says nothing of earlier tries which nobody reported on, unless the node looked
+// at them, too; and a refusal that the node could not write down does not end its try there.
+func told(c *journal.Call, code writ.Code) {
+	if c.Told == c.Try-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+		c.Told = c.Try
+	}
 }
 
 // take lets a call succeed with a result.

@@ -167,7 +167,8 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	job := writ.Job{
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
 		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Idempotent: c.Options.Idempotent,
-		Resumes: t.run.Resumes, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(), StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(),
+		Resumes: t.run.Resumes, Told: c.Told, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
+		StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(), Deadline: t.run.Deadline.UnixMilli(),
 	}
 	body, err := cbor.Marshal(job)
 	if err != nil {

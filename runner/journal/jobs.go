@@ -24,19 +24,83 @@ func (j *Journal) Find(ctx context.Context, key writ.JobKey) (*Entry, error) {
 	return scanEntry(j.db.QueryRow(ctx, selectEntry, key.Run, key.Seq, key.Try))
 }
 
-// Start records that the runner begins with a job. If there is an entry already it changes nothing and returns that; nil means
-// that this is the first time and the caller may act.
-func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64) (*Entry, error) {
-	var before *Entry
+// Past is what the journal holds of the tries of a call when one of them is to begin.
+type Past struct {
+	Entry *Entry // of this very try, nil if there is none
+	// Later says that a later try came already. The supervisor gave this one up before it sent that, so nobody waits for it.
+	Later bool
+	// Done is the result with which an earlier try succeeded, nil if none did.
+	Done *writ.Result
+	// Unclear says that an earlier try may have taken effect, and whoever had this one sent was not told so.
+	Unclear bool
+}
+
+// free reports whether nothing of the past keeps a job from being carried out. Only a job that is to act once cares for earlier tries.
+func (p *Past) free(once bool) bool {
+	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
+}
+
+// Start records that the runner begins with a job, and returns nil: this is the first time and the caller may act. If the past of its
+// call speaks against it, nothing is recorded and that is returned. The caller sees to it that no two tries of a job that is to act once
+// are between Start and the end of their driver at the same time: what this incarnation began and did not end has not acted.
+func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
+	var against *Past
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		var err error
-		before, err = insert(tx, job, digest, incarnation)
-		return err
+		past, err := pastOf(tx, job, incarnation)
+		if err != nil {
+			return err
+		}
+		if against = past; !past.free(once) {
+			return nil
+		}
+		against = nil
+		return insert(tx, job, digest, incarnation, true)
 	})
 	if err != nil { // the change may still be under way, and write the variable
 		return nil, err
 	}
-	return before, nil
+	return against, nil
+}
+
+// pastOf looks at all tries of a job's call.
+func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
+	rows, err := tx.Query("SELECT try, began, incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2", job.Run, job.Seq)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	past := &Past{}
+	for rows.Next() {
+		var try int
+		var began bool
+		var row entryRow
+		if err := rows.Scan(&try, &began, &row.incarnation, &row.started, &row.result); err != nil {
+			return nil, err
+		}
+		e, err := row.entry()
+		switch {
+		case err != nil:
+			return nil, err
+		case try == job.Try:
+			past.Entry = e
+		case try > job.Try:
+			past.Later = true
+		case e.Result != nil && e.Result.Error == nil:
+			past.Done = e.Result
+		case began && try > job.Told && e.mayHaveActed(incarnation):
+			past.Unclear = true
+		}
+	}
+	return past, rows.Err()
+}
+
+// mayHaveActed reports whether a job that began and did not succeed may have taken effect all the same. A failure that invites another
+// try says that it has not.
+func (e *Entry) mayHaveActed(incarnation int64) bool {
+	if e.Result == nil {
+		return e.Incarnation < incarnation
+	}
+	return !e.Result.Error.Retryable()
 }
 
 // Finish records the result of a job that was started.
@@ -55,7 +119,10 @@ func (j *Journal) Finish(ctx context.Context, result *writ.Result) error {
 func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
 	var stands *writ.Result
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		before, err := insert(tx, job, digest, incarnation)
+		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Try))
+		if err == nil && before == nil {
+			err = insert(tx, job, digest, incarnation, false)
+		}
 		if err != nil {
 			return err
 		}
@@ -96,10 +163,10 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 // Unacknowledged is a result that the supervisor has not acknowledged.
 type Unacknowledged struct {
 	Result *writ.Result
-	EndBy  time.Time // of its job
+	Until  time.Time // see writ.Job.Until
 }
 
-// Unacknowledged returns the results that the supervisor may not have, in the order of their jobs' end-by.
+// Unacknowledged returns the results that the supervisor may not have, in the order in which they lose their meaning.
 func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) {
 	rows, err := j.db.Query(ctx, "SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
 	if err != nil {
@@ -109,32 +176,25 @@ func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) 
 	var all []Unacknowledged
 	for rows.Next() {
 		var encoded []byte
-		var endBy int64
-		if err := rows.Scan(&encoded, &endBy); err != nil {
+		var until int64
+		if err := rows.Scan(&encoded, &until); err != nil {
 			return nil, err
 		}
 		result, err := decode(encoded)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Unacknowledged{result, sqldb.Time(endBy)})
+		all = append(all, Unacknowledged{result, sqldb.Time(until)})
 	}
 	return all, rows.Err()
 }
 
-// insert adds the row of a job that begins, or returns the one that is there.
-func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64) (*Entry, error) {
-	done, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by)"+
-		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (run, seq, try) DO NOTHING",
-		job.Run, job.Seq, job.Try, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now),
-		sqldb.Micros(time.UnixMilli(job.EndBy)))
-	if err != nil {
-		return nil, err
-	}
-	if n, err := done.RowsAffected(); err != nil || n == 1 {
-		return nil, err
-	}
-	return scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Try))
+// insert adds the row of a job.
+func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, began bool) error {
+	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+		job.Run, job.Seq, job.Try, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()), began)
+	return err
 }
 
 // finish sets the result of a row; the first one stays, because a commit whose outcome was unknown is tried again.
@@ -153,21 +213,30 @@ func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 const selectEntry = "SELECT incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2 AND try = $3"
 
 func scanEntry(row interface{ Scan(into ...any) error }) (*Entry, error) {
-	var e Entry
-	var started int64
-	var encoded []byte
-	err := row.Scan(&e.Incarnation, &started, &encoded)
+	var r entryRow
+	err := row.Scan(&r.incarnation, &r.started, &r.result)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.Started = sqldb.Time(started)
-	if encoded != nil {
-		e.Result, err = decode(encoded)
+	return r.entry()
+}
+
+// entryRow is an entry as the table has it.
+type entryRow struct {
+	incarnation, started int64
+	result               []byte
+}
+
+func (r *entryRow) entry() (*Entry, error) {
+	e := &Entry{Incarnation: r.incarnation, Started: sqldb.Time(r.started)}
+	var err error
+	if r.result != nil {
+		e.Result, err = decode(r.result)
 	}
-	return &e, err
+	return e, err
 }
 
 func decode(encoded []byte) (*writ.Result, error) {

@@ -21,8 +21,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Keep is how long a row outlives its job's end-by. Nobody asks for it later: the seal of a job is refused after end-by, and the
-// supervisor has given the call up.
+// Keep is how long a row outlives the time in which its job can be delivered (writ.Job.Until). Nobody asks for it later: every delivery
+// of every try of the call is refused by then, whatever happened to the node meanwhile.
 const Keep = 24 * time.Hour
 
 // Journal is a node's open store. Its methods may be called concurrently; those that change something return when the change is
@@ -165,7 +165,7 @@ func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	return cancels, rows.Err()
 }
 
-// Prune forgets the jobs whose end-by is more than Keep before now, and the cancelled runs whose time is over.
+// Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", sqldb.Micros(now.Add(-Keep))); err != nil {

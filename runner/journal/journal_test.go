@@ -50,26 +50,26 @@ func TestAStartedJobIsKnownAfterTheProcessIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runner.db")
 	first := job(1, time.Now().Add(time.Hour))
 	j := open(t, path)
-	before, err := j.Start(t.Context(), first, writ.DigestOf([]byte("1")), 7)
+	before, err := j.Start(t.Context(), first, writ.DigestOf([]byte("1")), 7, true)
 	if err != nil || before != nil {
 		t.Fatalf("the first start found %+v, %v", before, err)
 	}
 	must(t, j.Close())
 
 	j = open(t, path)
-	again, err := j.Start(t.Context(), first, writ.DigestOf([]byte("2")), 8)
+	again, err := j.Start(t.Context(), first, writ.DigestOf([]byte("2")), 8, true)
 	if err != nil || again == nil {
 		t.Fatalf("the second start found %+v, %v", again, err)
 	}
-	if again.Incarnation != 7 || again.Result != nil || again.Started.IsZero() {
-		t.Errorf("entry = %+v, want one that incarnation 7 began and nobody ended", again)
+	if e := again.Entry; e == nil || e.Incarnation != 7 || e.Result != nil || e.Started.IsZero() {
+		t.Errorf("entry = %+v, want one that incarnation 7 began and nobody ended", e)
 	}
 }
 
 func TestTheFirstResultStays(t *testing.T) {
 	j := open(t, ":memory:")
 	one := job(1, time.Now().Add(time.Hour))
-	_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+	_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 	must(t, err)
 	must(t, j.Finish(t.Context(), answer(one.JobKey, "first")))
 	must(t, j.Finish(t.Context(), answer(one.JobKey, "second")))
@@ -90,7 +90,7 @@ func TestARefusalEndsAJobThatWasOnlyStarted(t *testing.T) {
 	for seq := range 2 {
 		one := job(seq, time.Now().Add(time.Hour))
 		if seq == 1 {
-			_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+			_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 			must(t, err)
 		}
 		var before *journal.Entry
@@ -115,7 +115,7 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 	j := open(t, path)
 	for seq := range 3 {
 		one := job(seq, time.Now().Add(time.Hour))
-		_, err := j.Start(t.Context(), one, writ.Digest{}, 1)
+		_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 		must(t, err)
 		if seq < 2 {
 			must(t, j.Finish(t.Context(), answer(one.JobKey, "x")))
@@ -164,18 +164,23 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 	})
 }
 
-func TestPruneForgetsADayAfterEndBy(t *testing.T) {
+func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {
 	j := open(t, ":memory:")
 	now := time.Now()
-	for seq, endBy := range []time.Time{now.Add(-journal.Keep - time.Minute), now.Add(-journal.Keep + time.Minute), now} {
-		_, err := j.Start(t.Context(), job(seq, endBy), writ.Digest{}, 1)
+	old := now.Add(-journal.Keep - time.Minute)
+	for seq, endBy := range []time.Time{old, now.Add(-journal.Keep + time.Minute), now, old} {
+		begun := job(seq, endBy)
+		if seq == 3 {
+			begun.Deadline = now.UnixMilli() // of its run, which may have it delivered again until then
+		}
+		_, err := j.Start(t.Context(), begun, writ.Digest{}, 1, true)
 		must(t, err)
 	}
 	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"old": {Until: now.Add(-time.Second)}, "new": {Until: now.Add(time.Hour)}}))
 	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}})) // does not shorten
 	must(t, j.Prune(t.Context(), now))
 
-	for seq, want := range []bool{false, true, true} {
+	for seq, want := range []bool{false, true, true, true} {
 		entry, err := j.Find(t.Context(), job(seq, now).JobKey)
 		must(t, err)
 		if got := entry != nil; got != want {
@@ -198,4 +203,84 @@ func TestASecondRunnerOnTheSameJournalIsRefused(t *testing.T) {
 	must(t, j.Probe(t.Context()))
 	must(t, j.Close())
 	open(t, path)
+}
+
+func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
+	const earlier, now = 1, 2 // incarnations
+	failed := func(key writ.JobKey, code writ.Code) *writ.Result {
+		return &writ.Result{JobKey: key, Error: writ.Errorf(code, "told to fail")}
+	}
+	for _, tt := range []struct {
+		name  string
+		by    int64        // the incarnation that began the first try
+		end   *writ.Result // of it; nil if it has none
+		told  int
+		once  string // what speaks against the second try of a job that must not be repeated
+		later bool   // it is not the second try that comes, but one before
+	}{
+		{name: "it succeeded", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "done"},
+		{name: "it was interrupted", by: earlier, once: "unclear"},
+		{name: "it was interrupted and somebody knows", by: earlier, told: 1},
+		{name: "it was recorded and never began", by: now},
+		{name: "it failed and may be tried again", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeInjected)},
+		{name: "it failed and nobody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), once: "unclear"},
+		{name: "it failed and somebody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), told: 1},
+		{name: "it is the later one", by: now, once: "later", later: true},
+	} {
+		for _, once := range []bool{true, false} {
+			t.Run(tt.name+map[bool]string{true: ", once", false: ", again and again"}[once], func(t *testing.T) {
+				j := open(t, ":memory:")
+				first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
+				first.Try, second.Try, second.Told = 1, 2, tt.told
+				if tt.later {
+					first.Try, second.Try = 2, 1
+				}
+				past, err := j.Start(t.Context(), first, writ.Digest{}, tt.by, once)
+				must(t, err)
+				if past != nil {
+					t.Fatalf("the first try is held up by %+v", past)
+				}
+				if tt.end != nil {
+					must(t, j.Finish(t.Context(), tt.end))
+				}
+				past, err = j.Start(t.Context(), second, writ.Digest{}, now, once)
+				must(t, err)
+				got := ""
+				switch {
+				case past == nil:
+				case past.Later:
+					got = "later"
+				case past.Done != nil:
+					got = "done"
+				case past.Unclear:
+					got = "unclear"
+				}
+				want := tt.once
+				if !once && want != "later" {
+					want = ""
+				}
+				if got != want {
+					t.Errorf("what speaks against it is %q, want %q", got, want)
+				}
+				entry, err := j.Find(t.Context(), second.JobKey)
+				must(t, err)
+				if begun := entry != nil; begun != (want == "") {
+					t.Errorf("it is recorded as begun: %v", begun)
+				}
+			})
+		}
+	}
+}
+
+func TestATryThatWasRefusedKeepsNoOtherFromActing(t *testing.T) {
+	j := open(t, ":memory:")
+	first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
+	second.Try = 2
+	_, err := j.Refuse(t.Context(), first, writ.Digest{}, 1, func(*journal.Entry) *writ.Result {
+		return &writ.Result{JobKey: first.JobKey, Error: writ.Errorf(writ.CodeRunCancelled, "before it began")}
+	})
+	must(t, err)
+	if past, err := j.Start(t.Context(), second, writ.Digest{}, 1, true); err != nil || past != nil {
+		t.Errorf("the second try is held up by %+v, %v", past, err)
+	}
 }

@@ -76,6 +76,7 @@ type Call struct {
 	StartBy time.Time        `json:"start_by,omitzero"`
 	EndBy   time.Time        `json:"end_by,omitzero"`
 	Before  int              `json:"before,omitempty"` // tries before the last resume; those after it are counted anew
+	Told    int              `json:"told,omitempty"`   // up to this try it is known how each failed
 	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
 

@@ -1,0 +1,307 @@
+package runner_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"writ"
+	"writ/sal"
+)
+
+// A refusal that could not be written down invites the next try. What comes late of the one before must not act beside it.
+func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
+	for _, operation := range []string{"container.exec", "volume.create"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newSite(t).fresh(nil)
+				first := n.job(1, operation, "web", nil)
+				second := n.job(1, operation, "web", func(j *writ.Job) { j.Try = 2 })
+				n.push(n.job(2, "node.facts", "", nil))
+				quiet(time.Second)
+				room := n.fill()
+				n.push(first)
+				if got := n.await(first.JobKey); codeOf(got) != writ.CodeNodeStore {
+					t.Fatalf("result = %+v, want %s", got.Error, writ.CodeNodeStore)
+				}
+				room()
+				quiet(2 * time.Second)
+				n.push(second)
+				if got := n.await(second.JobKey); got.Error != nil {
+					t.Fatalf("the second try: %+v", got.Error)
+				}
+				n.host.remove(second) // another job may have done that
+				before := n.host.total()
+				first.Delivery = 2
+				n.push(first)
+				quiet(2 * time.Second)
+				if got := n.host.total(); got != before {
+					t.Errorf("%d effects, want %d: the first try acted after the second", got, before)
+				}
+			})
+		})
+	}
+}
+
+// What a person was not told may have been done, and what was done all the same, stays so when a run is resumed.
+func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
+	for _, tt := range []struct {
+		step    string // at which the runner dies with the first try
+		told    int    // what who resumes knows
+		want    writ.Code
+		effects int
+	}{
+		{step: afterStarted, want: writ.CodeOutcomeUnknown},
+		{step: afterActed, want: writ.CodeOutcomeUnknown, effects: 1},
+		{step: afterFinished, effects: 1},
+		{step: afterSent, effects: 1},
+		{step: afterStarted, told: 1, effects: 1},
+		{step: afterActed, told: 1, effects: 2}, // somebody looked, and wants it again
+		{step: afterFinished, told: 1, effects: 1},
+	} {
+		t.Run(fmt.Sprintf("%s told %d", tt.step, tt.told), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := newSite(t), newHost()
+				first := s.job(1, "container.exec", "web", nil)
+				n := s.start(killedAt(t, s, h, tt.step, first), h, nil)
+				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Try, j.Resumes, j.Told = 2, 1, tt.told })
+				n.push(second)
+				got := n.await(second.JobKey)
+				if codeOf(got) != tt.want {
+					t.Errorf("result = %+v, want %q", got.Error, tt.want)
+				}
+				if h.total() != tt.effects {
+					t.Errorf("%d effects, want %d", h.total(), tt.effects)
+				}
+				first.Node, first.Delivery = n.member.Node(), 2
+				n.push(first)
+				quiet(2 * time.Second)
+				if h.total() != tt.effects {
+					t.Errorf("%d effects after a late delivery of the first try, want %d", h.total(), tt.effects)
+				}
+			})
+		})
+	}
+}
+
+// A node that was away for days has not forgotten what it did of a run that still goes on.
+func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newSite(t), newHost()
+		job := s.job(1, "container.exec", "web", func(j *writ.Job) { j.Deadline = time.Now().Add(7 * 24 * time.Hour).UnixMilli() })
+		dir := killedAt(t, s, h, afterActed, job)
+		time.Sleep(6 * 24 * time.Hour)
+		n := s.start(dir, h, nil)
+		quiet(time.Minute) // long enough to forget what is too old
+		job.Delivery, job.StartBy, job.EndBy = 2, time.Now().Add(30*time.Second).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
+		job.Node = n.member.Node()
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeOutcomeUnknown {
+			t.Errorf("result = %+v, want %s", got.Error, writ.CodeOutcomeUnknown)
+		}
+		if h.total() != 1 {
+			t.Errorf("%d effects, want 1", h.total())
+		}
+	})
+}
+
+// A tool that failed half way may have done what must be done at most once: no other try follows by itself.
+func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.T) {
+	for _, tt := range []struct {
+		operation  string
+		idempotent bool
+		code, want writ.Code
+	}{
+		{operation: "container.exec", code: writ.CodeDriverFailed, want: writ.CodeOutcomeUnknown},
+		{operation: "container.exec", code: writ.CodeDriverFailed, idempotent: true, want: writ.CodeDriverFailed},
+		{operation: "container.exec", code: writ.CodeDiskFull, want: writ.CodeDiskFull}, // nothing was done
+		{operation: "volume.create", code: writ.CodeDriverFailed, want: writ.CodeDriverFailed},
+	} {
+		t.Run(fmt.Sprintf("%s %v %s", tt.operation, tt.idempotent, tt.code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newSite(t).fresh(nil)
+				n.host.setPause(func(_ context.Context, step string, _ sal.Request) error {
+					if step == acted {
+						return writ.Errorf(tt.code, "told to fail")
+					}
+					return nil
+				})
+				job := n.job(1, tt.operation, "web", func(j *writ.Job) { j.Idempotent = tt.idempotent })
+				n.push(job)
+				if got := n.await(job.JobKey); codeOf(got) != tt.want || !strings.Contains(got.Error.Message, "told to fail") {
+					t.Errorf("result = %+v, want %s", got.Error, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhateverComesInWhateverOrderACallActsOnce plays a supervisor that gives up tries and sends others, a queue that delivers any of them
+// at any time and again, a disk that fills up, drivers that fail or take long, and a runner that is killed. Only somebody who was told
+// that it may have been done already can have it done again.
+func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
+			"deliver", "deliver", "deliver an earlier try", "next try", "kill", "fill the disk", "make room", "wait",
+			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work",
+		}), 3, 25).Draw(rt, "steps")
+		wrong := ""
+		synctest.Test(t, func(t *testing.T) { wrong = newCallGame(t).play(steps) })
+		if wrong != "" {
+			rt.Fatal(wrong)
+		}
+	})
+}
+
+// callGame is one call, as its supervisor and its node see it.
+type callGame struct {
+	*node
+	t          *testing.T
+	deliveries int
+	try        int // the newest
+	resumes    int
+	told       int
+	may        int // effects there may be
+	room       func()
+	mood       atomic.Value // of drivers, the step that set it
+}
+
+func newCallGame(t *testing.T) *callGame {
+	g := &callGame{node: newSite(t).fresh(nil), t: t, try: 1, may: 1, room: func() {}}
+	g.mood.Store("drivers work")
+	g.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
+		switch mood := g.mood.Load(); {
+		case mood == "drivers stop before" && step == begun, mood == "drivers stop after" && step == acted:
+			<-ctx.Done()
+			return ctx.Err()
+		case mood == "drivers fail" && step == begun:
+			return writ.Errorf(writ.CodeInjected, "told to fail")
+		case mood == "drivers fail for good" && step == acted:
+			return writ.Errorf(writ.CodeInjectedFinal, "told to fail")
+		}
+		return nil
+	})
+	quiet(time.Second) // it serves
+	return g
+}
+
+// play goes through the steps, lets the call end, and says what is wrong, "" if nothing is.
+func (g *callGame) play(steps []string) string {
+	for _, step := range steps {
+		g.step(step)
+		if wrong := g.wrong(); wrong != "" {
+			return wrong
+		}
+	}
+	for _, step := range []string{"drivers work", "make room", "kill", "wait"} {
+		g.step(step)
+	}
+	for range 5 { // a try may be refused because of the one before it
+		g.step("deliver")
+		g.step("next try")
+	}
+	if end := g.end(); end == nil || end.Error != nil {
+		return fmt.Sprintf("the call does not come to its end: %+v", end)
+	}
+	return g.wrong()
+}
+
+func (g *callGame) step(step string) {
+	switch step {
+	case "deliver":
+		g.deliver(g.try)
+	case "deliver an earlier try":
+		g.deliver(max(1, g.try-1-g.deliveries%3))
+	case "next try":
+		g.next()
+	case "kill":
+		g.room()
+		dir, host := g.disk(), g.host
+		seen := g.results
+		g.stop()
+		g.node = g.site.start(dir, host, nil)
+		g.node.results = append(seen, g.node.results...)
+	case "fill the disk":
+		g.room()
+		g.room = g.fill()
+	case "make room":
+		g.room()
+		time.Sleep(2 * time.Second)
+	case "wait":
+		time.Sleep(2 * time.Minute)
+	default:
+		g.mood.Store(step)
+	}
+	quiet(time.Second)
+}
+
+func (g *callGame) deliver(try int) {
+	g.deliveries++
+	g.push(g.job(1, "container.exec", "web", func(j *writ.Job) {
+		j.Try, j.Delivery, j.Resumes, j.Told = try, g.deliveries, g.resumes, min(g.told, try-1)
+		j.Deadline = time.Now().Add(time.Hour).UnixMilli()
+	}))
+}
+
+// next gives the newest try up, after its failure or without having heard of it.
+func (g *callGame) next() {
+	end := g.end()
+	switch {
+	case end != nil && end.Error == nil:
+		return
+	case end == nil: // its node was lost, and a person had the run resumed
+		g.resumes++
+	case !end.Error.Retryable():
+		g.resumes++
+		if g.hears(codeOf(*end)) {
+			g.may++
+		}
+	default:
+		g.hears(codeOf(*end))
+	}
+	g.try++
+}
+
+// hears notes that the newest try is known to have failed, and reports whether that tells of all tries so far.
+func (g *callGame) hears(code writ.Code) bool {
+	if g.told == g.try-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+		g.told = g.try
+	}
+	return g.told == g.try
+}
+
+// end returns what the supervisor knows of the newest try, nil if it has heard nothing.
+func (g *callGame) end() *writ.Result {
+	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Try: g.try})
+	if len(results) == 0 {
+		return nil
+	}
+	return &results[0]
+}
+
+func (g *callGame) wrong() string {
+	if got := g.host.total(); got > g.may {
+		return fmt.Sprintf("%d effects, at most %d may be", got, g.may)
+	}
+	first := make(map[writ.JobKey]writ.Result)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.results {
+		f, ok := first[r.JobKey]
+		if !ok || codeOf(f) == writ.CodeNodeStore { // said without being written down
+			first[r.JobKey] = r
+		} else if codeOf(f) != codeOf(r) && codeOf(r) != writ.CodeNodeStore {
+			return fmt.Sprintf("%s was %q first and is %q now", r.JobKey, codeOf(f), codeOf(r))
+		}
+		if r.Error == nil && g.host.total() == 0 {
+			return fmt.Sprintf("%s succeeded, and there is no effect", r.JobKey)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,144 @@
+package supervisor_test
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal/simulated"
+)
+
+// execScript runs a program in a container, which must not be done twice.
+const execScript = `
+image := import("image")
+container := import("container")
+run := import("run")
+i := image.fetch("i", {url: "https://images.example/i.tar", sha256: "` + "0000000000000000000000000000000000000000000000000000000000000000" + `", format: "oci"})
+c := container.create(%q, {image: i, memory_mib: 16})
+e := container.exec(c, {command: ["work"]})
+run.output({code: e.exit_code})
+`
+
+// sabotage lets the node's journal refuse rows, as a full disk does, until the returned function is called.
+func (n *realNode) sabotage(when string) (repair func()) {
+	t := n.site.t
+	t.Helper()
+	exec := func(text string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(n.dir, "runner.db")+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TRIGGER full BEFORE INSERT ON jobs WHEN " + when + " BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+	return func() { t.Helper(); exec("DROP TRIGGER full") }
+}
+
+// executions counts how often programs were run, by their call.
+func (n *realNode) executions() map[string]int {
+	t := n.site.t
+	t.Helper()
+	effects, err := simulated.ReadEffects(filepath.Join(n.dir, "sim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]int)
+	for _, e := range effects {
+		if e.Operation == "container.exec" {
+			calls[e.Key[:strings.LastIndex(e.Key, "-")]]++
+		}
+	}
+	return calls
+}
+
+// wantExecutions fails the test unless the program of one call was run so often.
+func (n *realNode) wantExecutions(want int) {
+	n.site.t.Helper()
+	got := n.executions()
+	total := 0
+	for _, times := range got {
+		total += times
+	}
+	if total != want || len(got) > 1 {
+		n.site.t.Errorf("programs were run so often: %v, want %d times", got, want)
+	}
+}
+
+func TestATryThatWasGivenUpDoesNotActBesideTheNext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		n := s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		repair := n.sabotage("NEW.operation = 'container.exec' AND NEW.try = 1")
+		id := s.submit(fmt.Sprintf(execScript, "c"))
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[2].Try != 2 {
+			t.Fatalf("it was done by try %d, want the second", calls[2].Try)
+		}
+		repair()
+		time.Sleep(2 * time.Second) // the node finds out
+		before := n.runner.Counts()
+		for _, task := range q.jobs() { // a queue may deliver whatever it had
+			if err := s.queue.Push(t.Context(), n.id(), task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if after := n.runner.Counts(); after.Refused != before.Refused+1 || after.Acted != before.Acted {
+			t.Errorf("the node counted %+v, and %+v before the late deliveries", after, before)
+		}
+		n.wantExecutions(1)
+	})
+}
+
+func TestAResumeDoesNotRepeatWhatMayHaveBeenDone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.realNode("n1")
+		id := s.submit(fmt.Sprintf(execScript, "slow-20-c"))
+		s.awaitCall(id, 3, writ.CallRunning)
+		n.halt()
+		run, _ := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost {
+			t.Fatalf("failure = %+v", run.Failure)
+		}
+		n.start()
+		run, _ = s.mustResume(id, writ.RunFailed) // who resumes does not know yet what the node knows
+		if run.Failure.Code != writ.CodeOutcomeUnknown {
+			t.Fatalf("failure = %+v, want %s", run.Failure, writ.CodeOutcomeUnknown)
+		}
+		n.wantExecutions(0)
+		s.mustResume(id, writ.RunSucceeded) // and now does
+		n.wantExecutions(1)
+	})
+}
+
+func TestAJobIsNotRepeatedByANodeThatWasAwayForDays(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.realNode("n1")
+		p := s.payload(strings.Replace(fmt.Sprintf(execScript, "slow-20-c"), `["work"]}`, `["work"]}, {on_loss: "wait"}`, 1))
+		p.Deadline = 7 * 24 * time.Hour
+		accepted, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.awaitCall(accepted.ID, 3, writ.CallRunning)
+		n.halt()
+		s.halt() // only to spare two days of looks
+		time.Sleep(50 * time.Hour)
+		s.start()
+		n.start()
+		run, _ := s.wantState(accepted.ID, writ.RunFailed)
+		if run.Failure.Code != writ.CodeOutcomeUnknown {
+			t.Errorf("failure = %+v, want %s", run.Failure, writ.CodeOutcomeUnknown)
+		}
+		n.wantExecutions(0)
+	})
+}
