@@ -106,7 +106,7 @@ func (s *Supervisor) stored(ctx context.Context, id writ.RunID) (writ.Run, error
 		return err
 	})
 	if err == nil && run == nil {
-		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
+		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id).WithHint("it forgets runs %d days after their end", int(s.KeepRuns.Hours()/24))
 	}
 	if err != nil {
 		return writ.Run{}, err
@@ -126,7 +126,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
 		Engine:         p.Engine,
-		Destructive:    p.Destructive, Allow: p.Allow,
+		Destructive:    p.Destructive, Allow: p.Allow, Expires: p.Expires,
 	}
 }
 

@@ -44,6 +44,7 @@ type site struct {
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
 	maxOpen   int               // runs of a project, of the next supervisor that starts
+	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
 
 	*supervisor.Supervisor
@@ -159,7 +160,7 @@ func (s *site) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
-		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, KeepRuns: s.keep, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)

@@ -41,6 +41,8 @@ type Config struct {
 	ApproveByHand bool
 	// MaxOpenRuns is how many runs of a project may be open at a time; DefaultMaxOpenRuns if 0.
 	MaxOpenRuns int
+	// KeepRuns is how long a run is kept after its end; DefaultKeepRuns if 0. One whose submission or resume could still come is kept in any case.
+	KeepRuns time.Duration
 	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
 	Backoff func(try int) time.Duration
 	Version string // of the program
@@ -70,6 +72,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews)}
 	if s.Backoff == nil {
 		s.Backoff = backoff
+	}
+	if s.KeepRuns <= 0 {
+		s.KeepRuns = DefaultKeepRuns
 	}
 	s.turns = newTurns(s.turn, config.Log)
 	if err := s.canRunAll(ctx); err != nil {
@@ -112,6 +117,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
+	group.Go(func() error { return s.forget(working) })
 	for _, link := range s.dialers() {
 		group.Go(func() error { return link.Run(working) })
 	}

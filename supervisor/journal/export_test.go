@@ -13,3 +13,29 @@ func (j *Journal) ExpireLeaseForTest(ctx context.Context) error {
 		return err
 	})
 }
+
+// ForgetRowsForTest and EventsKeptForTest are what Forget keeps to.
+const (
+	ForgetRowsForTest = forgetRows
+	EventsKeptForTest = eventsKept
+)
+
+// ExecForTest changes the journal behind its back.
+func (j *Journal) ExecForTest(ctx context.Context, query string, args ...any) error {
+	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// NumberForTest returns the one number that a query finds.
+func (j *Journal) NumberForTest(ctx context.Context, query string) (n int, err error) {
+	err = j.db.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+// MigrationForTest returns the text of a migration.
+func MigrationForTest(name string) (string, error) {
+	text, err := migrations.ReadFile("migrations/" + name)
+	return string(text), err
+}

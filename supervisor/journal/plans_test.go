@@ -16,6 +16,7 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 	}
 	t.Cleanup(func() { j.Close() })
 	for _, tt := range []struct{ name, query, index string }{
+		{"oldRuns", oldRuns, "runs_ended"},
 		{"pendingRuns", pendingRuns, "runs_pending"},
 		{"dueRuns", dueRuns, "runs_due"},
 		{"unjudgedRuns", unjudgedRuns, "runs_judged"},

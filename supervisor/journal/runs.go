@@ -34,9 +34,10 @@ type Run struct {
 	DatacenterName string `json:"datacenter_name"`
 
 	// From the signed header.
-	Engine      string   `json:"engine,omitempty"` // that its script needs
-	Destructive bool     `json:"destructive,omitempty"`
-	Allow       []string `json:"allow"`
+	Engine      string    `json:"engine,omitempty"` // that its script needs
+	Destructive bool      `json:"destructive,omitempty"`
+	Allow       []string  `json:"allow"`
+	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
 
 	stored    writ.RunState // as the journal has it
 	storedDue time.Time
@@ -46,6 +47,14 @@ type Run struct {
 func (r *Run) due() time.Time {
 	if !r.StopBy.IsZero() {
 		return r.StopBy
+	}
+	return r.Deadline
+}
+
+// needed is until when the run must be there, however early it ends: its submission is answered with it, and it may be resumed.
+func (r *Run) needed() time.Time {
+	if replay := r.Expires.Add(ReplayKept); replay.After(r.Deadline) {
+		return replay
 	}
 	return r.Deadline
 }
@@ -115,9 +124,9 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("encode run: %w", err)
 	}
-	return true, tx.exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, pending, judged, engine, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment,
-		r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), !r.Idle, roster, r.Engine, body)
+	return true, tx.exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment,
+		r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), sqldb.Micros(r.needed()), !r.Idle, roster, r.Engine, body)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is
@@ -130,8 +139,8 @@ func (tx *Tx) PutRun(r *Run) error {
 	query := `UPDATE runs SET state = $3, pending = $4, body = $5 WHERE id = $1 AND state = $2`
 	args := []any{string(r.ID), string(r.stored), string(r.State), !r.Idle, body}
 	if r.State.Ended() || r.stored.Ended() || !r.due().Equal(r.storedDue) {
-		query = `UPDATE runs SET state = $3, pending = $4, body = $5, open = $6, due = $7 WHERE id = $1 AND state = $2`
-		args = append(args, !r.State.Ended(), sqldb.Micros(r.due()))
+		query = `UPDATE runs SET state = $3, pending = $4, body = $5, open = $6, due = $7, ended = $8 WHERE id = $1 AND state = $2`
+		args = append(args, !r.State.Ended(), sqldb.Micros(r.due()), sqldb.Micros(r.Ended))
 	}
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"writ"
 )
 
 // brittle is a connection that breaks after a number of bytes in either direction.
@@ -216,6 +219,55 @@ func TestCoordinatorCannotAcknowledgeWhatItDidNotGet(t *testing.T) {
 	if _, ok := errors.AsType[protocolError](o.acked(11)); !ok {
 		t.Error("an ack of an event that was never sent is believed")
 	}
+}
+
+// aged is a journal that has forgotten its first events.
+type aged struct {
+	*book
+	first int64 // that is still there
+}
+
+func (a aged) Events(ctx context.Context, after int64, most int) ([]writ.Event, error) {
+	return a.book.Events(ctx, max(after, a.first-1), most)
+}
+
+// seqs is a new ledger, that takes whatever comes.
+type seqs struct {
+	mu  sync.Mutex
+	all []int64
+}
+
+func (s *seqs) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
+	return 0, time.Time{}, nil
+}
+
+func (s *seqs) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		s.all = append(s.all, e.Seq)
+	}
+	return nil
+}
+
+func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, last = 10*Window + 3, 13 * Window
+		journal, ledger, net := aged{newBook(), first}, new(seqs), newWire()
+		l := coordinator(ledger)
+		defer net.serve(l)()
+		journal.write(last)
+		defer start(t, supervisor(net.client(t), journal))()
+		synctest.Wait()
+		ledger.mu.Lock()
+		defer ledger.mu.Unlock()
+		if n := len(ledger.all); n != last-first+1 || ledger.all[0] != first || ledger.all[n-1] != last {
+			t.Errorf("%d events came, want %d to %d", n, first, last)
+		}
+		if got := journal.acknowledged(); got != last {
+			t.Errorf("the journal knows of event %d, want %d", got, last)
+		}
+	})
 }
 
 func TestInflowRefusesGapsAndForeignJournals(t *testing.T) {

@@ -38,7 +38,7 @@ func (in *inflow) on(f *frame) error {
 			return protocolError{fmt.Sprintf("an event of journal %q came in a session of %q", e.Journal, in.hello.Journal)}
 		case e.Seq <= in.received:
 			continue // sent twice: the store has it, or gets it
-		case e.Seq != in.received+1:
+		case e.Seq != in.received+1 && in.received > 0: // a journal may have forgotten its first events
 			return protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, in.received+1)}
 		}
 		in.received = e.Seq

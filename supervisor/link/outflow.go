@@ -79,6 +79,9 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) err
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
+		if o.sent == 0 { // it has none of this journal, which may have forgotten its first events
+			o.acks, next = first-1, first
+		}
 		if first == next {
 			o.sent = events[n-1].Seq // before the frame is out: its ack may be faster than this goroutine
 		}

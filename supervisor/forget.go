@@ -1,0 +1,49 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+)
+
+// DefaultKeepRuns is how long a run is kept after its end, with its calls, results and lines.
+const DefaultKeepRuns = 90 * 24 * time.Hour
+
+const (
+	// forgetFirst is how long a supervisor that begins leaves what is old alone: there is enough to do.
+	forgetFirst = time.Minute
+	forgetEvery = time.Hour
+	// forgetRest is how many times as long as a step of forgetting took nothing is forgotten after it: the writer is there for the others.
+	forgetRest = 4
+)
+
+// forget forgets what is old, until ctx ends.
+func (s *Supervisor) forget(ctx context.Context) error {
+	next := time.NewTimer(forgetFirst)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+		}
+		if err := s.forgetOld(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn("what is old cannot be forgotten; it is tried again", "err", err, "retry_in", forgetEvery)
+		}
+		next.Reset(forgetEvery)
+	}
+}
+
+// forgetOld takes one small step after the other until nothing is left that is old.
+func (s *Supervisor) forgetOld(ctx context.Context) error {
+	for more := true; more && ctx.Err() == nil; {
+		var err error
+		begun := time.Now()
+		if more, err = s.Journal.Forget(ctx, begun.Add(-s.KeepRuns), s.Coordinators); err != nil {
+			return err
+		}
+		if more {
+			pause(ctx, forgetRest*time.Since(begun))
+		}
+	}
+	return nil
+}

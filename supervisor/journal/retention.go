@@ -1,0 +1,187 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"writ"
+	"writ/internal/sqldb"
+)
+
+const (
+	// ReplayKept is how long after the end of its validity a submission or statement is still answered as it was: so far may clocks be apart.
+	ReplayKept = 24 * time.Hour
+	// eventsKept is how long events are kept after all coordinators have acknowledged them: one whose ledger is restored from a backup asks
+	// for them again.
+	eventsKept = 7 * 24 * time.Hour
+)
+
+// forgetRows is about how many rows one step of Forget deletes, and forgetRuns how many runs it lets go: whoever writes at the same time
+// waits for milliseconds only.
+const (
+	forgetRows = 500
+	forgetRuns = 50
+)
+
+// Forget takes one small step of forgetting what is old and reports whether there is more to do. Gone are, with all that belongs to them,
+// runs that ended before a time, unless their submission or a resume could still come; statements that expired; and events that each of
+// these coordinators acknowledged long ago. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
+// between any two steps.
+func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []string) (more bool, err error) {
+	err = j.Write(ctx, func(tx *Tx) error {
+		for _, step := range []func() (int64, error){
+			tx.clearForgotten,
+			func() (int64, error) { return tx.forgetRuns(ended) },
+			func() (int64, error) { return tx.forgetEvents(coordinators) },
+			tx.forgetStatements,
+		} {
+			gone, err := step()
+			if more = gone > 0; err != nil || more {
+				return err
+			}
+		}
+		return nil
+	})
+	return more, err
+}
+
+// forgetRuns lets go the runs that ended first. From then on they do not exist for anybody; their calls are cleared away afterwards.
+func (tx *Tx) forgetRuns(ended time.Time) (int64, error) {
+	old, err := list[Run](tx, oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
+	for _, r := range old {
+		for _, delete := range []struct{ query, key string }{
+			{`INSERT INTO forgotten (run) VALUES ($1) ON CONFLICT (run) DO NOTHING`, string(r.ID)},
+			{`DELETE FROM runs WHERE id = $1`, string(r.ID)},
+			{`DELETE FROM payloads WHERE digest = $1`, r.Payload.String()},
+		} {
+			if err := tx.exec(delete.query, delete.key); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return int64(len(old)), err
+}
+
+const oldRuns = `SELECT body FROM runs WHERE NOT open AND ended < $1 AND needed < $2 ORDER BY ended, id LIMIT $3`
+
+// clearForgotten deletes some of what belonged to runs that are gone.
+func (tx *Tx) clearForgotten() (gone int64, err error) {
+	for gone < forgetRows {
+		var run writ.RunID
+		err := tx.QueryRowContext(tx.ctx, `SELECT run FROM forgotten LIMIT 1`).Scan(&run)
+		if errors.Is(err, sql.ErrNoRows) {
+			return gone, nil
+		}
+		if err != nil {
+			return gone, err
+		}
+		n, err := tx.clearRun(run)
+		if err != nil {
+			return gone, err
+		}
+		gone += n
+		if n == 0 {
+			gone++
+			if err := tx.exec(`DELETE FROM forgotten WHERE run = $1`, string(run)); err != nil {
+				return gone, err
+			}
+		}
+	}
+	return gone, nil
+}
+
+// clearRun deletes the first rows of one of a run's tables. It returns 0 if there is nothing left.
+func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
+	frames, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
+		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
+	if err != nil {
+		return 0, err
+	}
+	for _, query := range []string{
+		`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`,
+		`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`,
+		`DELETE FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`,
+		`DELETE FROM logs WHERE run = $1 AND ordinal < (SELECT MIN(ordinal) FROM logs WHERE run = $1) + $2`,
+	} {
+		gone, err := tx.deleted(query, string(run), forgetRows)
+		if err != nil {
+			return 0, err
+		}
+		if gone == 0 {
+			continue
+		}
+		for _, digest := range frames {
+			err := tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
+			if err != nil {
+				return 0, err
+			}
+		}
+		return gone, nil
+	}
+	return 0, nil
+}
+
+// forgetEvents notes what all coordinators have by now, and deletes the first of the events that they had eventsKept ago.
+func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
+	if len(coordinators) == 0 {
+		return 0, nil // they wait for one
+	}
+	has := int64(-1)
+	for _, c := range coordinators {
+		var seq int64
+		err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM acknowledgements WHERE coordinator = $1`, c).Scan(&seq)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return 0, err
+		}
+		if has < 0 || seq < has {
+			has = seq
+		}
+	}
+	if err := tx.exec(`INSERT INTO event_marks (at, seq) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM event_marks WHERE seq >= $2)
+		ON CONFLICT (at) DO NOTHING`, sqldb.Micros(tx.Now), has); err != nil {
+		return 0, err
+	}
+	var last sql.NullInt64
+	then := sqldb.Micros(tx.Now.Add(-eventsKept))
+	if err := tx.QueryRowContext(tx.ctx, `SELECT MAX(seq) FROM event_marks WHERE at <= $1`, then).Scan(&last); err != nil || !last.Valid {
+		return 0, err
+	}
+	if err := tx.exec(`DELETE FROM event_marks WHERE seq < $1`, last.Int64); err != nil {
+		return 0, err
+	}
+	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetRows)
+}
+
+func (tx *Tx) forgetStatements() (int64, error) {
+	return tx.deleted(`DELETE FROM statements WHERE digest IN (SELECT digest FROM statements WHERE expires < $1 LIMIT $2)`,
+		sqldb.Micros(tx.Now.Add(-ReplayKept)), forgetRows)
+}
+
+// deleted runs a statement and returns how many rows it touched.
+func (tx *Tx) deleted(query string, args ...any) (int64, error) {
+	result, err := tx.ExecContext(tx.ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// texts returns the only column that query finds.
+func (tx *Tx) texts(query string, args ...any) ([]string, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		found = append(found, text)
+	}
+	return found, rows.Err()
+}

@@ -1,0 +1,290 @@
+package journal_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+var longAgo = time.Now().Add(-100 * 24 * time.Hour)
+
+// addOld puts a run into the journal that ended at a time, with calls that have a delivery, a result and a line each.
+func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, expires time.Time, frame string) *journal.Run {
+	t.Helper()
+	payload := writ.DigestOf([]byte(name))
+	r := &journal.Run{Run: writ.Run{ID: writ.RunIDOf(payload), Payload: payload, Project: "p", State: writ.RunAccepted, Deadline: longAgo}, Expires: expires}
+	err := j.Write(t.Context(), func(tx *journal.Tx) error {
+		if _, err := tx.AddRun(r, 1, make([]byte, 4000)); err != nil {
+			return err
+		}
+		for seq := 1; seq <= calls; seq++ {
+			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, Delivery: 1, State: writ.CallSucceeded, Node: "n"}}
+			if err := tx.PutCall(c); err != nil {
+				return err
+			}
+			if err := tx.AddDelivery(c, writ.DigestOf([]byte("job")), 1); err != nil {
+				return err
+			}
+			if _, err := tx.AddResult(c.Key(), writ.DigestOf([]byte(frame)), make([]byte, 4000)); err != nil {
+				return err
+			}
+			if err := tx.AddLog(writ.LogLine{Run: r.ID, Ordinal: seq, Text: "line"}); err != nil {
+				return err
+			}
+		}
+		stored, err := tx.Run(r.ID)
+		if err != nil || ended.IsZero() {
+			return err
+		}
+		stored.State, stored.Ended = writ.RunSucceeded, ended
+		return tx.PutRun(stored)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// counts returns how many rows each table has that Forget deletes from.
+func counts(t *testing.T, j *journal.Journal) map[string]int {
+	t.Helper()
+	all := make(map[string]int)
+	for _, table := range []string{"runs", "payloads", "calls", "deliveries", "results", "frames", "logs", "events", "statements", "forgotten"} {
+		if n := number(t, j, "SELECT COUNT(*) FROM "+table); n > 0 {
+			all[table] = n
+		}
+	}
+	return all
+}
+
+func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators ...string) (steps int) {
+	t.Helper()
+	for more := true; more; steps++ {
+		var err error
+		if more, err = j.Forget(t.Context(), ended, coordinators); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return steps
+}
+
+func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j, err := journal.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now().Add(-90 * 24 * time.Hour)
+		big := addOld(t, j, "big", 700, longAgo, longAgo, "of big")
+		addOld(t, j, "old", 3, longAgo, longAgo, "shared")
+		kept := []*journal.Run{
+			addOld(t, j, "young", 2, before.Add(time.Minute), longAgo, "shared"),
+			addOld(t, j, "may come again", 2, longAgo, time.Now().Add(-journal.ReplayKept+time.Minute), "of replay"),
+			addOld(t, j, "open", 2, time.Time{}, longAgo, "of open"),
+		}
+		rows := 0
+		for more, first := true, true; more; first = false {
+			was := total(counts(t, j))
+			if more, err = j.Forget(t.Context(), before, nil); err != nil {
+				t.Fatal(err)
+			}
+			now := total(counts(t, j))
+			if was-now > 2*journal.ForgetRowsForTest {
+				t.Errorf("one step deleted %d rows", was-now)
+			}
+			if first { // gone for everybody at once
+				if err := j.Read(t.Context(), func(tx *journal.Tx) error {
+					if r, err := tx.Run(big.ID); r != nil || err != nil {
+						t.Errorf("after one step: %v, %v", r, err)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rows += was - now
+			if err := j.Close(); err != nil { // it goes on where it was broken off
+				t.Fatal(err)
+			}
+			if j, err = journal.Open(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		defer j.Close()
+		want := map[string]int{"runs": 3, "payloads": 3, "calls": 6, "deliveries": 6, "results": 6, "logs": 6, "frames": 3}
+		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
+			t.Errorf("what is left (-want +got):\n%s", diff)
+		}
+		for _, r := range kept {
+			if err := j.Read(t.Context(), func(tx *journal.Tx) error {
+				calls, err := tx.Calls(r.ID)
+				if err != nil || len(calls) != 2 {
+					t.Errorf("run %s has %d calls, %v", r.ID, len(calls), err)
+				}
+				signed, err := tx.Payload(r.Payload)
+				if signed == nil {
+					t.Errorf("run %s has no payload", r.ID)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func total(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func number(t *testing.T, j *journal.Journal, query string) int {
+	t.Helper()
+	n, err := j.NumberForTest(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j, err := journal.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddEvents(make([]writ.Event, journal.ForgetRowsForTest+10)...) }); err != nil {
+			t.Fatal(err)
+		}
+		left := func(want int, why string) {
+			t.Helper()
+			forgetAll(t, j, longAgo, "a", "b")
+			if got := counts(t, j)["events"]; got != want {
+				t.Errorf("%s: %d events are left, want %d", why, got, want)
+			}
+		}
+		acknowledge := func(coordinator string, seq int64) {
+			t.Helper()
+			if err := j.Acknowledge(t.Context(), coordinator, seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		weekAgo := func() {
+			t.Helper()
+			week := time.Now().Add(-journal.EventsKeptForTest).UnixMicro()
+			if err := j.ExecForTest(t.Context(), `UPDATE event_marks SET at = $1 - seq WHERE at > $1`, week); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := journal.ForgetRowsForTest + 10
+		acknowledge("a", int64(all))
+		left(all, "one coordinator has nothing yet")
+		weekAgo()
+		left(all, "nor after a week")
+		acknowledge("b", int64(all-5))
+		left(all, "both have them since now")
+		weekAgo()
+		left(5, "both had them a week ago")
+		acknowledge("b", int64(all))
+		left(5, "the last ones since now")
+		if events, err := j.Events(t.Context(), 0, 10); err != nil || len(events) != 5 || events[0].Seq != int64(all-4) {
+			t.Errorf("Events = %+v, %v", events, err)
+		}
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddEvents(writ.Event{}) }); err != nil {
+			t.Fatal(err)
+		}
+		if events, err := j.Events(t.Context(), int64(all), 10); err != nil || len(events) != 1 || events[0].Seq != int64(all+1) {
+			t.Errorf("the next event is %+v, %v", events, err)
+		}
+	})
+}
+
+func TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j, err := journal.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
+			for i, expires := range []time.Time{time.Now().Add(-journal.ReplayKept - time.Minute), time.Now().Add(-journal.ReplayKept + time.Minute)} {
+				if err := tx.AddStatement(writ.DigestOf([]byte{byte(i)}), []byte("signed"), []byte("answer"), expires); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		forgetAll(t, j, longAgo)
+		if err := j.Read(t.Context(), func(tx *journal.Tx) error {
+			for i, want := range []string{"", "answer"} {
+				if got, err := tx.StatementAnswer(writ.DigestOf([]byte{byte(i)})); string(got) != want || err != nil {
+					t.Errorf("statement %d is answered %q, %v", i, got, err)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The file does not shrink; what was forgotten makes room for what comes.
+func TestAJournalThatForgetsDoesNotGrow(t *testing.T) {
+	j, err := journal.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var pages []int
+	for generation := range 4 {
+		for i := range 40 {
+			name := fmt.Sprint(generation, "-", i)
+			addOld(t, j, name, 10, longAgo, longAgo, name)
+		}
+		pages = append(pages, number(t, j, "PRAGMA page_count"))
+		forgetAll(t, j, time.Now())
+	}
+	if last := pages[len(pages)-1]; last > pages[0]*11/10 {
+		t.Errorf("the file had %d pages, generation by generation", pages)
+	}
+}
+
+// The migration must find the runs that ended before it.
+func TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j, err := journal.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		addOld(t, j, "old", 1, longAgo, longAgo, "f")
+		addOld(t, j, "open", 1, time.Time{}, longAgo, "f")
+		migration, err := journal.MigrationForTest("0005_retention.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		updates := regexp.MustCompile(`UPDATE [^;]+`).FindAllString(migration, -1)
+		for _, query := range append([]string{`UPDATE runs SET ended = 0, needed = 0`}, updates...) { // as ADD COLUMN leaves them
+			if err := j.ExecForTest(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forgetAll(t, j, time.Now().Add(-90*24*time.Hour))
+		want := map[string]int{"runs": 1, "payloads": 1, "calls": 1, "deliveries": 1, "results": 1, "logs": 1, "frames": 1}
+		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
+			t.Errorf("what is left (-want +got):\n%s", diff)
+		}
+	})
+}
