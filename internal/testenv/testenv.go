@@ -5,6 +5,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -107,14 +108,27 @@ func note(t testing.TB, text string) {
 	}
 }
 
+// Where FreePort looks: systems give no port of these to an outgoing connection, so that a server which is killed and started again does
+// not find its port taken by one.
+const (
+	firstPort = 16 << 10
+	endPort   = 32 << 10
+)
+
 // FreePort returns a TCP port of 127.0.0.1 that nobody listens on at the moment. Another process may take it before the caller
 // does: let servers of your own listen on port 0 instead, and use this only for programs that must be told a number.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("find a free port: %v", err)
+	var last error
+	for range 100 {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			l.Close()
+			return port
+		}
+		last = err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("find a free port: %v", last)
+	return 0
 }
