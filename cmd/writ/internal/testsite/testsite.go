@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,21 +38,38 @@ type Site struct {
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
 	T     testing.TB
+	kept  bool // the directory outlives the test, and the logs with it
 	bin   string
 	lines map[string][]string // how each process was started
 	env   []string            // of every process, besides what they need
 }
 
-// Empty is a site where nothing runs yet.
+// Empty is a site where nothing runs yet, in a directory that is removed when the test ends.
 func Empty(t testing.TB, env ...string) *Site {
 	t.Helper()
 	return &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: Binary(t), lines: map[string][]string{}, env: env}
 }
 
-// New founds a cluster and starts its coordinator.
+// New founds a cluster and starts its coordinator, in a directory that is removed when the test ends.
 func New(t testing.TB, env ...string) *Site {
 	t.Helper()
 	s := Empty(t, env...)
+	s.found()
+	return s
+}
+
+// NewIn founds a cluster in a directory of the test, which decides what becomes of it, and starts its coordinator.
+func NewIn(t testing.TB, dir string, env ...string) *Site {
+	t.Helper()
+	s := Empty(t, env...)
+	s.Dir, s.kept = dir, true
+	s.found()
+	return s
+}
+
+func (s *Site) found() {
+	t := s.T
+	t.Helper()
 	s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
 	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
 	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"))
@@ -66,23 +84,32 @@ func New(t testing.TB, env ...string) *Site {
 	if s.Client, err = client.New(one, filepath.Join(s.Dir, "cluster"), client.Keys{}); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 // Datacenter is a datacenter to add to a site.
 type Datacenter struct {
-	Name  string
-	Redis string // URL
-	Nodes int    // named NAME-n1, NAME-n2, ...
-	Speed string // of the simulated drivers: 1 takes the time of the real thing, 0 none
+	Name   string
+	Redis  string   // URL
+	Listen string   // address of the supervisor's door; a free port if ""
+	Door   string   // URL by which nodes find it; where it listens if ""
+	Nodes  int      // named NAME-n1, NAME-n2, ...
+	Speed  string   // of the simulated drivers: 1 takes the time of the real thing, 0 none
+	Node   []string // what each node is told besides
 }
 
 // Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
 func (s *Site) Add(d Datacenter) {
 	s.T.Helper()
-	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
+	listen := d.Listen
+	if listen == "" {
+		listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
+	}
+	door := d.Door
+	if door == "" {
+		door = "http://" + listen
+	}
 	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
-	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", s.URL, "--redis", d.Redis, "--listen", door,
+	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", s.URL, "--redis", d.Redis, "--listen", listen,
 		"--join", "@"+d.Name+".token")
 	if err := add.Wait(); err != nil {
 		s.T.Fatalf("dc add %s: %v\n%s", d.Name, err, add.Said())
@@ -104,10 +131,14 @@ func (s *Site) Add(d Datacenter) {
 		if err := os.WriteFile(filepath.Join(s.Dir, node+".token"), []byte(token), 0o600); err != nil {
 			s.T.Fatal(err)
 		}
-		s.Start(node, "has joined", "runner", "--data", node, "--name", node, "--supervisor", "http://"+door, "--redis", ours,
-			"--join", "@"+node+".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32", "--disk-gib", "1000")
+		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", door, "--redis", ours,
+			"--join", "@" + node + ".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32",
+			"--disk-gib", "1000"}, d.Node...)...)
 	}
 }
+
+// saidMost bounds what is kept in memory of the words of a process, in bytes.
+const saidMost = 256 << 10
 
 // Proc is one process of writ.
 type Proc struct {
@@ -117,7 +148,7 @@ type Proc struct {
 	changed chan struct{}
 	ended   chan struct{}
 	mu      sync.Mutex
-	out     bytes.Buffer
+	out     []byte
 }
 
 // Write keeps what the process says.
@@ -128,14 +159,28 @@ func (p *Proc) Write(b []byte) (int, error) {
 	case p.changed <- struct{}{}:
 	default:
 	}
-	return p.out.Write(b)
+	p.out = append(p.out, b...)
+	if len(p.out) > 2*saidMost {
+		p.out = append([]byte(nil), p.out[len(p.out)-saidMost:]...)
+	}
+	return len(b), nil
 }
 
-// Said returns everything that it has written.
+// Said returns what it has written; of very much only the end.
 func (p *Proc) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out.String()
+	return string(p.out)
+}
+
+// Ended reports whether the process is gone.
+func (p *Proc) Ended() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // Wait waits for its end and returns why it ended.
@@ -152,29 +197,52 @@ func (p *Proc) Wait() error {
 func (s *Site) Start(name, until string, args ...string) *Proc {
 	s.T.Helper()
 	s.lines[name] = append([]string{until}, args...)
-	p := &Proc{Cmd: s.Command(args...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
-	p.Cmd.Stdout, p.Cmd.Stderr = p, p
-	if err := p.Cmd.Start(); err != nil {
+	p := s.Launch(name)
+	s.Await(p, until)
+	return p
+}
+
+// Launch starts a process as it was started first, and does not wait for anything. It must not run any more. What it says is added to the
+// file NAME.log of the site, too.
+func (s *Site) Launch(name string) *Proc {
+	s.T.Helper()
+	p := &Proc{Cmd: s.Command(s.lines[name][1:]...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	log, err := os.OpenFile(filepath.Join(s.Dir, name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
 		s.T.Fatal(err)
+	}
+	said := io.MultiWriter(log, p)
+	p.Cmd.Stdout, p.Cmd.Stderr = said, said
+	if err := p.Cmd.Start(); err != nil {
+		s.T.Fatal(errors.Join(err, log.Close()))
 	}
 	go func() {
 		p.Err = p.Cmd.Wait()
+		log.Close()
 		close(p.ended)
 	}()
+	if s.Procs[name] == nil {
+		s.T.Cleanup(func() { s.end(name) })
+	}
 	s.Procs[name] = p
-	s.T.Cleanup(func() {
-		select {
-		case <-p.ended:
-		default:
-			_ = p.Cmd.Process.Kill()
-			<-p.ended
-		}
-		if s.T.Failed() {
-			s.T.Logf("%s said:\n%s", name, p.Said())
-		}
-	})
-	s.Await(p, until)
 	return p
+}
+
+// end kills what runs under a name, and tells what it said if the test has failed and nobody could read it later.
+func (s *Site) end(name string) {
+	p := s.Procs[name]
+	if !p.Ended() {
+		_ = p.Cmd.Process.Kill()
+		<-p.ended
+	}
+	if !s.T.Failed() || s.kept {
+		return
+	}
+	said, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+	if err != nil {
+		said = []byte(p.Said())
+	}
+	s.T.Logf("%s said:\n%s", name, said[max(0, len(said)-saidMost):])
 }
 
 // Await waits until a process has said something.
@@ -205,8 +273,7 @@ func (s *Site) Kill(name string) {
 // Restart starts a process again as it was started first. What it said at first only once is not waited for.
 func (s *Site) Restart(name string) {
 	s.T.Helper()
-	line := s.lines[name]
-	s.Start(name, line[0], line[1:]...)
+	s.Await(s.Launch(name), s.lines[name][0])
 }
 
 // Command is a command of writ in the site, not yet started.
