@@ -1,0 +1,430 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/sal/catalog"
+	"writ/sal/simulated"
+	"writ/supervisor/journal"
+)
+
+// findings is what was counted afterwards.
+type findings struct {
+	runs    map[writ.RunState]int
+	resumes int
+	calls   int
+	unknown int // calls that ended as OUTCOME_UNKNOWN
+	events  int64
+	effects int
+	doubled int           // effects
+	missing int           // effects, of calls that succeeded
+	lost    int           // runs that were accepted and are not there
+	stuck   int           // runs that did not end
+	last    time.Duration // from the last kill to the last end of a run
+}
+
+func (f *findings) String() string {
+	var ends []string
+	for _, state := range slices.Sorted(maps.Keys(f.runs)) {
+		ends = append(ends, fmt.Sprintf("%d %s", f.runs[state], state))
+	}
+	return fmt.Sprintf("runs: %s, after %d resumes; %d calls, %d of them of unknown outcome; %d events; %d effects, %d doubled, %d missing; "+
+		"runs lost %d, stuck %d; the last run ended %.1f s after the last kill",
+		strings.Join(ends, ", "), f.resumes, f.calls, f.unknown, f.events, f.effects, f.doubled, f.missing, f.lost, f.stuck, f.last.Seconds())
+}
+
+// check holds what clients are told, what the stores have and what simulated drivers did against each other.
+func (s *storm) check(f *findings) {
+	for _, e := range s.work {
+		f.runs[e.summary.State]++
+		f.resumes += e.resumes
+		f.last = max(f.last, time.UnixMilli(e.summary.Ended).Sub(s.lastKill))
+	}
+	var err error
+	if s.records, err = journal.Open(s.t.Context(), s.journal); err != nil {
+		s.t.Fatal(err)
+	}
+	defer s.records.Close()
+	s.settle(f)
+	s.checkLists(f)
+	s.checkJournal(f)
+	s.checkEffects(f)
+	s.checkLogs()
+}
+
+// settle waits until everybody knows everything: until then stores may differ.
+func (s *storm) settle(f *findings) {
+	ledger := filepath.Join("cluster", "ledger.db")
+	s.site.Until("the coordinator has every event", func(ctx context.Context) bool {
+		err := s.read(func(tx *journal.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT seq FROM event_counter`).Scan(&f.events)
+		})
+		return err == nil && s.count(ledger, `SELECT MAX(seq) FROM events WHERE journal <> ''`) == f.events
+	})
+	for _, node := range s.nodes {
+		s.site.Until("each result of "+node+" is acknowledged", func(context.Context) bool {
+			return s.count(filepath.Join(node, "journal.db"), `SELECT COUNT(*) FROM jobs WHERE result IS NOT NULL AND acked = FALSE`) == 0
+		})
+	}
+	s.site.Until("nodes are ready", func(ctx context.Context) bool {
+		nodes, err := s.site.Client.Nodes(ctx, api.ListNodesParams{})
+		return err == nil && len(nodes) == len(s.nodes) &&
+			!slices.ContainsFunc(nodes, func(n writ.Node) bool { return n.Liveness != writ.LivenessReady })
+	})
+	s.checkEvents(ledger, f.events)
+}
+
+// checkEvents fails the test unless the ledger has the events of one journal from the first on, once each and in order.
+func (s *storm) checkEvents(ledger string, least int64) {
+	db := s.open(ledger)
+	defer db.Close()
+	rows, err := db.QueryContext(s.t.Context(), `SELECT journal, seq FROM events WHERE journal <> '' ORDER BY id`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	seen := int64(0)
+	journals := map[string]bool{}
+	for rows.Next() {
+		var name string
+		var seq int64
+		if err := rows.Scan(&name, &seq); err != nil {
+			s.t.Fatal(err)
+		}
+		journals[name] = true
+		if seq != seen+1 {
+			s.t.Errorf("the coordinator has event %d after event %d", seq, seen)
+		}
+		seen = seq
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	if seen < least || len(journals) != 1 {
+		s.t.Errorf("the coordinator has %d events of %d journals, the journal has %d", seen, len(journals), least)
+	}
+}
+
+// open opens a store of the site for reading, while its process has it, too.
+func (s *storm) open(name string) *sql.DB {
+	s.t.Helper()
+	path := filepath.Join(s.site.Dir, name)
+	if _, err := os.Stat(path); err != nil {
+		s.t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return db
+}
+
+func (s *storm) count(name, query string) (n int64) {
+	s.t.Helper()
+	db := s.open(name)
+	defer db.Close()
+	if err := db.QueryRowContext(s.t.Context(), query).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// read reads the journal of the supervisor, which goes on to write it.
+func (s *storm) read(do func(tx *journal.Tx) error) error {
+	return s.records.Read(s.t.Context(), do)
+}
+
+// checkLists holds the lists of the coordinator to what its clients were told of each run.
+func (s *storm) checkLists(f *findings) {
+	ctx := s.t.Context()
+	want := map[writ.RunID]*errand{}
+	for _, e := range s.work {
+		want[e.id] = e
+	}
+	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
+		page, err := api.Answer[api.RunPage](s.site.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, Cursor: cursor}))
+		return page.Items, page.NextCursor, err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	states := map[string]int{}
+	for _, r := range runs {
+		e := want[r.ID]
+		delete(want, r.ID)
+		if e == nil {
+			s.t.Errorf("run %s is listed once more, or nobody handed it in", r.ID)
+			continue
+		}
+		states[string(r.State)]++
+		if string(r.State) != string(e.summary.State) {
+			s.t.Errorf("%s is listed as %s, its summary says %s", e, r.State, e.summary.State)
+		}
+	}
+	for _, e := range want {
+		f.lost++
+		s.t.Errorf("%s is in no list", e)
+	}
+	queues, err := api.Answer[api.QueueList](s.site.Client.API.ListQueues(ctx, &api.ListQueuesParams{}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, d := range queues.Items {
+		if d.Error != nil {
+			s.t.Errorf("queues: %v", d.Error)
+		}
+		for _, q := range d.Queues {
+			if q.Planned+q.Queued+q.Running > 0 {
+				s.t.Errorf("there is work open on %s: %+v", q.NodeName, q)
+			}
+		}
+	}
+	s.checkDashboard(states)
+}
+
+// checkDashboard looks whether the first page counts the same.
+func (s *storm) checkDashboard(states map[string]int) {
+	response, err := http.Get(s.site.URL + "/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Fatalf("the dashboard: %s, %v", response.Status, err)
+	}
+	shown := countsShown(string(page))
+	for _, state := range []string{"waiting", "refused", "accepted", "running", "succeeded", "failed", "cancelled", "expired"} {
+		if shown[state] != states[state] {
+			s.t.Errorf("the dashboard counts %d runs that are %s, there are %d", shown[state], state, states[state])
+		}
+	}
+}
+
+// checkJournal holds the supervisor's journal to the summaries that clients verified.
+func (s *storm) checkJournal(f *findings) {
+	ctx := s.t.Context()
+	err := s.read(func(tx *journal.Tx) error {
+		var runs int
+		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM runs`).Scan(&runs); err != nil {
+			return err
+		}
+		if runs != len(s.work) {
+			s.t.Errorf("the journal has %d runs, %d were handed in", runs, len(s.work))
+		}
+		open, err := tx.OpenRuns()
+		if err != nil {
+			return err
+		}
+		for project, n := range open {
+			if n != 0 {
+				s.t.Errorf("%d runs of project %s are open", n, project)
+			}
+		}
+		for _, e := range s.work {
+			if err := s.checkRun(tx, f, e); err != nil {
+				return err
+			}
+		}
+		return s.checkLoads(tx)
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// checkRun holds one run to its summary.
+func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
+	run, err := tx.Run(e.id)
+	if err != nil {
+		return err
+	}
+	if run == nil {
+		f.lost++
+		s.t.Errorf("%s is not in the journal", e)
+		return nil
+	}
+	if run.State != e.summary.State || !bytes.Equal(run.Summary, e.run.Summary) {
+		s.t.Errorf("%s is %s in the journal, the summary of the client says %s", e, run.State, e.summary.State)
+	}
+	results, err := tx.ResultsDigest(e.id)
+	if err != nil {
+		return err
+	}
+	if results != e.summary.Results {
+		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
+	}
+	calls, err := tx.Calls(e.id)
+	if err != nil {
+		return err
+	}
+	listed, err := s.site.Client.Calls(s.t.Context(), e.id)
+	if err != nil {
+		return err
+	}
+	if len(calls) != e.summary.Calls || len(listed) != len(calls) {
+		s.t.Errorf("%s has %d calls in the journal, %d at the coordinator and %d in its summary", e, len(calls), len(listed), e.summary.Calls)
+		return nil
+	}
+	for i, c := range calls {
+		if l := listed[i]; c.Seq != i+1 || l.Seq != c.Seq || l.State != c.State || l.Try != c.Try || !c.State.Ended() {
+			s.t.Errorf("call %d of %s is %s (try %d) in the journal, %s (try %d) at the coordinator", c.Seq, e, c.State, c.Try, l.State, l.Try)
+		}
+	}
+	return nil
+}
+
+// checkLoads holds what is reserved to what is there.
+func (s *storm) checkLoads(tx *journal.Tx) error {
+	resources, err := tx.Resources()
+	if err != nil {
+		return err
+	}
+	want := map[writ.NodeID]writ.Capacity{}
+	for _, r := range resources {
+		want[r.Node] = want[r.Node].Plus(r.Need)
+	}
+	loads, err := tx.Loads()
+	for node, load := range loads {
+		if load.Open() != 0 || load.Reserved != want[node] {
+			s.t.Errorf("on %s there are %d open calls, and %+v is reserved where what is there needs %+v", node, load.Open(), load.Reserved, want[node])
+		}
+	}
+	return err
+}
+
+// checkEffects counts what simulated drivers did.
+func (s *storm) checkEffects(f *findings) {
+	type place struct {
+		uid        writ.UID
+		generation int64
+	}
+	ofCall := map[string]int{} // by "run-seq"
+	ofKey := map[string]int{}
+	at := map[place]string{}
+	made := map[writ.ResourceID]int{}
+	for _, node := range s.nodes {
+		effects, err := simulated.ReadEffects(filepath.Join(s.site.Dir, node, "host", "simulated"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range effects {
+			f.effects++
+			ofKey[e.Key]++
+			ofCall[e.Key[:strings.LastIndexByte(e.Key, '-')]]++
+			if before := at[place{e.UID, e.Generation}]; before != "" {
+				f.doubled++
+				s.t.Errorf("%s: the effect number %d on %s took place on %s and on %s", e.Key, e.Generation, e.UID, before, node)
+			}
+			at[place{e.UID, e.Generation}] = node
+			if op, _ := catalog.Lookup(e.Operation); op.Effect == catalog.Make {
+				made[e.Resource]++
+			}
+		}
+	}
+	for key, n := range ofKey {
+		if n > 1 {
+			f.doubled += n - 1
+			s.t.Errorf("%s took effect %d times", key, n)
+		}
+	}
+	for resource, n := range made {
+		if n > 1 {
+			f.doubled += n - 1
+			s.t.Errorf("the %s was made %d times", resource, n)
+		}
+	}
+	err := s.read(func(tx *journal.Tx) error {
+		for _, e := range s.work {
+			calls, err := tx.Calls(e.id)
+			if err != nil {
+				return err
+			}
+			for _, c := range calls {
+				f.calls++
+				s.checkCall(f, e, c, ofCall[fmt.Sprintf("%s-%d", c.Run, c.Seq)])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// checkCall holds the effects of a call to how it ended.
+func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) {
+	op, _ := catalog.Lookup(c.Operation)
+	least, most := 1, 1
+	switch {
+	case c.Error != nil && c.Error.Code == writ.CodeOutcomeUnknown:
+		f.unknown++
+		least = 0
+		if op.Repeat != catalog.Once {
+			s.t.Errorf("call %d of %s, %s, may be repeated, and ended as %s", c.Seq, e, c.Operation, c.Error.Code)
+		}
+	case c.Error != nil && c.Error.Code == writ.CodeInjectedFinal:
+		least, most = 0, 0
+	case c.State != writ.CallSucceeded: // cancelled, perhaps in the middle
+		least = 0
+	case strings.HasPrefix(c.Name, "shared-") && op.Effect == catalog.Make: // another run may have made it
+		least = 0
+	}
+	if op.Repeat == catalog.Once && e.resumes > 0 { // each resume is another permission
+		most = c.Try
+	}
+	if effects < least {
+		f.missing++
+		s.t.Errorf("call %d of %s, %s %s, is %s and took no effect", c.Seq, e, c.Operation, c.Name, c.State)
+	}
+	if effects > most {
+		f.doubled++
+		s.t.Errorf("call %d of %s, %s %s, is %s after try %d and took effect %d times", c.Seq, e, c.Operation, c.Name, c.State, c.Try, effects)
+	}
+}
+
+// checkLogs looks for processes that did not end by being killed.
+func (s *storm) checkLogs() {
+	for name, p := range s.site.Procs {
+		if p.Ended() && !strings.HasPrefix(name, "add ") {
+			s.t.Errorf("%s has ended: %v", name, p.Err)
+		}
+		said, err := os.ReadFile(filepath.Join(s.site.Dir, name+".log"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for line := range bytes.Lines(said) {
+			if bytes.HasPrefix(line, []byte("panic:")) || bytes.HasPrefix(line, []byte("fatal error:")) || bytes.Contains(line, []byte("level=ERROR")) {
+				s.t.Errorf("%s said: %s", name, line)
+			}
+		}
+	}
+}
+
+// countOf finds how many runs the first page of the dashboard counts in a state.
+var countOf = regexp.MustCompile(`<a class="count s-([a-z]+)[^>]*><b>([0-9]+)</b>`)
+
+// countsShown reads all of them.
+func countsShown(page string) map[string]int {
+	shown := map[string]int{}
+	for _, m := range countOf.FindAllStringSubmatch(page, -1) {
+		shown[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return shown
+}

@@ -1,0 +1,274 @@
+package storm
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/testsite"
+	"writ/identity"
+	"writ/internal/testenv"
+	"writ/supervisor/journal"
+)
+
+// What one asks for by hand. In the gate the storm is short, and has all the weather that needs no more servers.
+var (
+	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; another one each time if 0")
+	killsFlag   = flag.Int("kills", 2000, "how often something is killed")
+	runsFlag    = flag.Int("runs", 1000, "how many runs there are, of ten calls each")
+	variantFlag = flag.String("variant", "plain,flushall,snapshot,standby", "what happens besides SIGKILL, as a list")
+)
+
+const (
+	gateKills = 60
+	gateRuns  = 100
+	// shortest and longest lie between two kills.
+	shortest, longest = 200 * time.Millisecond, 2 * time.Second
+	// inFlight is how many runs there are at a time: whoever hands in waits for one to end.
+	inFlight = 40
+	// promised is how long after the last kill every run has ended.
+	promised = 60 * time.Second
+	// patience ends the wait for a run that does not.
+	patience = 5 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = testsite.RemoveBinaries() // what is left is in the temporary directory of the machine
+	os.Exit(code)
+}
+
+// variant is a sort of storm.
+type variant struct {
+	flushall bool // Redis forgets everything now and then
+	snapshot bool // Redis starts from what it was a while ago now and then
+	standby  bool // two supervisors share a journal on PostgreSQL, and are stopped and continued, too
+}
+
+var variants = map[string]variant{
+	"plain":    {},
+	"flushall": {flushall: true},
+	"snapshot": {snapshot: true},
+	"standby":  {standby: true},
+}
+
+// TestStorm kills processes at random while runs go through. Every submission that was accepted has its run, every run ends as it must,
+// with a summary that the client verifies, and each effect is there once.
+func TestStorm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	if os.Getenv("WRIT_TEST_LONG") == "" {
+		newStorm(t, variant{flushall: true, snapshot: true}, gateKills, gateRuns).rage()
+		return
+	}
+	for _, name := range strings.Split(*variantFlag, ",") {
+		v, ok := variants[name]
+		if !ok {
+			t.Fatalf("there is no variant %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(variants)), ", "))
+		}
+		t.Run(name, func(t *testing.T) {
+			s := newStorm(t, v, *killsFlag, *runsFlag)
+			s.long = true
+			s.rage()
+		})
+	}
+}
+
+// storm is one of them.
+type storm struct {
+	t       *testing.T
+	site    *testsite.Site
+	broker  *testenv.RedisServer
+	journal string // of the supervisor
+	nodes   []string
+	variant variant
+	long    bool
+	kills   int
+	seed    uint64
+	luck    *rand.Rand
+	begun   time.Time
+
+	person     *client.Person
+	roster     *identity.Roster
+	datacenter writ.DatacenterID
+
+	work     []*errand
+	handedIn chan struct{} // closed when all are handed in
+	all      sync.WaitGroup
+	ctx      context.Context // of those who wait for runs
+	stop     context.CancelFunc
+
+	weather  []*victim
+	redis    *victim
+	struck   map[string]int // by what was done
+	lastKill time.Time
+	records  *journal.Journal // read afterwards
+}
+
+const datacenter = "dc1"
+
+// newStorm starts the processes.
+func newStorm(t *testing.T, v variant, kills, runs int) *storm {
+	t.Helper()
+	s := &storm{t: t, variant: v, kills: kills, seed: *seedFlag, handedIn: make(chan struct{}), struck: map[string]int{}}
+	for s.seed == 0 {
+		s.seed = rand.Uint64()
+	}
+	s.luck = rand.New(rand.NewPCG(s.seed, 0))
+	dir, err := os.MkdirTemp("", "writ-storm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d; what the processes left is in %s", s.seed, dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.begin(dir)
+	if s.roster, err = s.site.Client.Roster(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.person, err = s.site.Client.Person(s.roster); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.person.Close() })
+	s.datacenter = s.roster.Datacenters[0].ID
+	for i := range runs {
+		s.work = append(s.work, newErrand(s.seed, i))
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	t.Cleanup(s.stop)
+	return s
+}
+
+// begin starts everything in a directory.
+func (s *storm) begin(dir string) {
+	s.t.Helper()
+	s.broker = testenv.RedisWithPassword(s.t)
+	d := testsite.Datacenter{Name: datacenter, Redis: s.broker.URL, Nodes: 3, Speed: "1",
+		Node: []string{"--cpus", "100000", "--memory-mib", "10000000", "--disk-gib", "1000000", "--slots", "8"}}
+	if !s.variant.standby {
+		s.journal = filepath.Join(dir, datacenter, "journal.db")
+		s.site = testsite.NewIn(s.t, dir)
+		s.site.Add(d)
+	} else {
+		s.journal = testenv.Postgres(s.t).Store()
+		s.site = testsite.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
+		d.Listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
+		other := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
+		d.Door = oneDoor(s.t, d.Listen, other)
+		s.site.Add(d)
+		second := filepath.Join(dir, standby)
+		if err := os.CopyFS(second, os.DirFS(filepath.Join(dir, datacenter))); err != nil { // key and rosters
+			s.t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(second, "supervisor.key"), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+		s.site.Start(standby, "stands by", "supervisor", "--data", standby, "--dc", datacenter, "--coordinator", s.site.URL, "--redis", s.broker.URL,
+			"--listen", other)
+	}
+	for i := range d.Nodes {
+		s.nodes = append(s.nodes, fmt.Sprintf("%s-n%d", datacenter, i+1))
+	}
+}
+
+// rage lets the storm go on until enough was killed and everything is handed in, and looks at what is left.
+func (s *storm) rage() {
+	s.begun = time.Now()
+	s.t.Logf("seed %d, in %s", s.seed, s.site.Dir)
+	s.all.Go(s.handIn)
+	s.blow()
+	s.tell()
+	found := &findings{stuck: s.calm(), runs: map[writ.RunState]int{}}
+	if found.stuck == 0 {
+		s.check(found)
+	}
+	s.t.Logf("storm: seed %d; %s in %s; %s", s.seed, countsText(s.struck), time.Since(s.begun).Round(time.Second), found)
+	if s.long && found.last > promised {
+		s.t.Errorf("the last run ended %s after the last kill, %s are promised", found.last, promised)
+	}
+}
+
+// calm waits until every run has ended, and returns how many do not.
+func (s *storm) calm() (stuck int) {
+	done := make(chan struct{})
+	go func() {
+		s.all.Wait()
+		close(done)
+	}()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			for _, e := range s.work {
+				if e.err != nil {
+					s.t.Errorf("%s: %v", e, e.err)
+				}
+			}
+			return stuck
+		case <-tick.C:
+			s.tell()
+		case <-late.C:
+			for _, e := range s.work {
+				if e.ended.Load() {
+					continue
+				}
+				stuck++
+				why, said := "", ""
+				if e.accepted.Load() {
+					why, said, _ = s.site.Try("run", "explain", string(e.id))
+				}
+				s.t.Errorf("%s has not ended %s after the last kill\n%s%s", e, patience, why, said)
+			}
+			s.stop()
+			<-done
+			return stuck
+		}
+	}
+}
+
+// tellEvery is how often somebody who watches is told how far it is.
+const tellEvery = 10 * time.Second
+
+// tell says how far it is.
+func (s *storm) tell() {
+	ended, accepted := 0, 0
+	for _, e := range s.work {
+		if e.ended.Load() {
+			ended++
+		}
+		if e.accepted.Load() {
+			accepted++
+		}
+	}
+	s.t.Logf("%s: %s; %d of %d runs handed in, %d ended", time.Since(s.begun).Round(time.Second), countsText(s.struck), accepted, len(s.work), ended)
+}
+
+// countsText says how often what was done.
+func countsText(counts map[string]int) string {
+	total := 0
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		total += counts[name]
+		parts = append(parts, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return fmt.Sprintf("%d kills (%s)", total, strings.Join(parts, ", "))
+}

@@ -1,0 +1,280 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const standby = "dc1b"
+
+// victim is something that is killed and comes back.
+type victim struct {
+	kind   string
+	weight int           // how often it is chosen, beside the others
+	kill   func() string // and what that is counted as
+	start  func()
+	pause  time.Duration // the longest that it may be away
+	gone   func() bool   // it ended by itself
+	same   *victim       // another way to hit the same process, nil if there is none
+
+	back  func()    // start, or what makes it go on; nil while it is there
+	until time.Time // when it comes back
+}
+
+// process is one of writ.
+func (s *storm) process(kind, name string, weight int) *victim {
+	return &victim{
+		kind: kind, weight: weight, pause: 3 * time.Second,
+		kill: func() string {
+			s.site.Kill(name)
+			return kind
+		},
+		start: func() { s.site.Launch(name) },
+		gone:  func() bool { return s.site.Procs[name].Ended() },
+	}
+}
+
+// gather finds out what can be killed.
+func (s *storm) gather() {
+	s.weather = append(s.weather, s.process("coordinator", "coord", 10))
+	if s.variant.standby { // a lease takes ten seconds to end: otherwise none of them ever served
+		for _, name := range []string{datacenter, standby} {
+			killed, stopped := s.process("supervisor", name, 2), s.pausable(name, 2)
+			killed.same, stopped.same = stopped, killed
+			s.weather = append(s.weather, killed, stopped)
+		}
+	} else {
+		s.weather = append(s.weather, s.process("supervisor", datacenter, 10))
+	}
+	for _, node := range s.nodes {
+		s.weather = append(s.weather, s.process("runner", node, 5))
+	}
+	s.redis = &victim{
+		kind: "Redis", weight: 10, pause: 3 * time.Second, kill: s.killRedis, start: s.broker.Start, gone: func() bool { return false },
+	}
+	s.weather = append(s.weather, s.redis)
+}
+
+// pausable is a supervisor that stands still, for longer than its lease or not.
+func (s *storm) pausable(name string, weight int) *victim {
+	signal := func(what syscall.Signal) {
+		if err := s.site.Procs[name].Cmd.Process.Signal(what); err != nil {
+			s.t.Errorf("signal %s: %v", name, err)
+		}
+	}
+	return &victim{
+		kind: "supervisor", weight: weight, pause: 20 * time.Second,
+		kill: func() string {
+			signal(syscall.SIGSTOP)
+			return "SIGSTOP of a supervisor"
+		},
+		start: func() { signal(syscall.SIGCONT) },
+		gone:  func() bool { return s.site.Procs[name].Ended() },
+	}
+}
+
+// killRedis kills Redis. Some storms keep its files, and let it start from those that they kept a while ago.
+func (s *storm) killRedis() string {
+	s.broker.Kill()
+	if !s.variant.snapshot {
+		return "Redis"
+	}
+	from, to, what := s.broker.Dir, filepath.Join(s.site.Dir, "redis-before"), "Redis"
+	if _, err := os.Stat(to); err == nil && s.luck.IntN(2) == 0 {
+		from, to, what = to, from, "Redis to an old snapshot"
+	}
+	if err := os.RemoveAll(to); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		s.t.Fatal(err)
+	}
+	return what
+}
+
+// flush lets Redis forget everything.
+func (s *storm) flush(c *redis.Client) {
+	ctx, stop := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer stop()
+	if err := c.FlushAll(ctx).Err(); err != nil {
+		s.t.Errorf("FLUSHALL: %v", err)
+	}
+	s.struck["FLUSHALL"]++
+}
+
+// blow kills, and brings back, until enough was killed and everything is handed in.
+func (s *storm) blow() {
+	s.gather()
+	options, err := redis.ParseURL(s.broker.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := redis.NewClient(options)
+	defer c.Close()
+	tell := time.NewTicker(tellEvery)
+	defer tell.Stop()
+	next := time.Now().Add(s.between(shortest, longest))
+	for killed := 0; !s.t.Failed() && (killed < s.kills || !s.allHandedIn()); {
+		timer := time.NewTimer(time.Until(s.soonest(next)))
+		select {
+		case <-timer.C:
+		case <-tell.C:
+			timer.Stop()
+			s.tell()
+			continue
+		}
+		now := time.Now()
+		s.bringBack(now)
+		if now.Before(next) {
+			continue
+		}
+		next = now.Add(s.between(shortest, longest))
+		killed++
+		s.strike(c)
+	}
+	s.lastKill = time.Now()
+	for s.anyAway() {
+		time.Sleep(time.Until(s.soonest(s.lastKill.Add(time.Minute))))
+		s.bringBack(time.Now())
+	}
+}
+
+// strike kills one of those that are there.
+func (s *storm) strike(c *redis.Client) {
+	flushes := 0
+	if s.variant.flushall && s.redis.back == nil {
+		flushes = 5
+	}
+	total := flushes
+	there := slices.DeleteFunc(slices.Clone(s.weather), func(v *victim) bool {
+		return v.back != nil || v.same != nil && v.same.back != nil
+	})
+	for _, v := range there {
+		total += v.weight
+	}
+	if total == 0 {
+		return
+	}
+	at := s.luck.IntN(total) - flushes
+	if at < 0 {
+		s.flush(c)
+		return
+	}
+	i := slices.IndexFunc(there, func(v *victim) bool {
+		at -= v.weight
+		return at < 0
+	})
+	v := there[i]
+	if v.gone() {
+		s.t.Errorf("a %s ended without being killed", v.kind)
+		return
+	}
+	s.struck[v.kill()]++
+	v.back, v.until = v.start, time.Now()
+	if s.luck.IntN(2) == 0 {
+		v.until = v.until.Add(s.between(0, v.pause))
+	}
+	s.bringBack(time.Now())
+}
+
+func (s *storm) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.luck.Int64N(int64(most-least)))
+}
+
+// soonest is when the next one comes back, or next if that is earlier.
+func (s *storm) soonest(next time.Time) time.Time {
+	for _, v := range s.weather {
+		if v.back != nil && v.until.Before(next) {
+			next = v.until
+		}
+	}
+	return next
+}
+
+func (s *storm) bringBack(now time.Time) {
+	for _, v := range s.weather {
+		if v.back != nil && !v.until.After(now) {
+			v.back()
+			v.back = nil
+		}
+	}
+}
+
+func (s *storm) anyAway() bool {
+	return slices.ContainsFunc(s.weather, func(v *victim) bool { return v.back != nil })
+}
+
+func (s *storm) allHandedIn() bool {
+	select {
+	case <-s.handedIn:
+		return true
+	default:
+		return false
+	}
+}
+
+// oneDoor stands before the doors of two supervisors, as a load balancer does, and returns its URL: whoever of them does not serve answers
+// 503.
+func oneDoor(t *testing.T, doors ...string) string {
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:   func(*httputil.ProxyRequest) {},
+		Transport: firstThatServes(doors),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	})
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+type firstThatServes []string
+
+func (doors firstThatServes) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	var body []byte
+	if r.Body != nil {
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	for i, door := range doors {
+		again := r.Clone(r.Context())
+		again.URL.Scheme, again.URL.Host = "http", door
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		short, stop := again, context.CancelFunc(func() {})
+		if i < len(doors)-1 { // one that stands still does not answer at all
+			var ctx context.Context
+			ctx, stop = context.WithTimeout(r.Context(), 2*time.Second)
+			short = again.WithContext(ctx)
+		}
+		response, err = http.DefaultTransport.RoundTrip(short)
+		if err != nil {
+			stop()
+			continue
+		}
+		if response.StatusCode == http.StatusServiceUnavailable && i < len(doors)-1 {
+			response.Body.Close()
+			stop()
+			continue
+		}
+		answer, failed := io.ReadAll(response.Body)
+		response.Body.Close()
+		stop()
+		response.Body, err = io.NopCloser(bytes.NewReader(answer)), failed
+		if err == nil {
+			return response, nil
+		}
+	}
+	return response, err
+}
