@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/failpoint"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -91,6 +92,7 @@ func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (
 		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "roster", err)
 		return nil, err
 	}
+	failpoint.RosterAnswered.Begin()
 	return api.AddRoster200JSONResponse{Version: version}, nil
 }
 
@@ -138,6 +140,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if i >= 0 {
 		in = waiting[i] // the one that was first
 	}
+	failpoint.RegistrationAnswered.Begin()
 	return api.Register202JSONResponse(registrationView(in)), nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/failpoint"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -32,6 +33,7 @@ func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.Su
 	if err != nil {
 		return nil, err
 	}
+	failpoint.SubmissionAnswered.Begin()
 	return api.Submit202JSONResponse{Body: s, Headers: api.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
 }
 
@@ -47,6 +49,7 @@ func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequ
 		return nil, err
 	}
 	answer, err := h.c.State(ctx, signed, remote(ctx))
+	failpoint.StatementAnswered.Begin()
 	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done}, err
 }
 

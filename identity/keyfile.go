@@ -13,6 +13,8 @@ import (
 
 	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
+
+	"writ/internal/failpoint"
 )
 
 // LoadOrCreateKey returns the ed25519 key of a machine (a supervisor or node) from an OpenSSH private key file without passphrase. If
@@ -79,7 +81,7 @@ func createFile(path string, content func() ([]byte, error)) error {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	_, err = temp.Write(text)
+	_, err = failpoint.OfFile(path).Write(temp, text)
 	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
@@ -91,7 +93,9 @@ func createFile(path string, content func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = errors.Join(d.Sync(), d.Close())
+	failpoint.OfFile(path).End(err)
+	return err
 }
 
 // Fingerprint returns how people compare a machine's key: "SHA256:…", as `ssh-keygen -l` prints it.

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 )
 
 // beatEvery is how often a node says that it lives; the supervisor takes five missing beats for silence.
@@ -19,7 +20,7 @@ func (n *incarnation) beat(ctx context.Context) {
 		if n.store.get() != nil {
 			_ = n.noteStore(ctx, n.journal.Probe(context.WithoutCancel(ctx))) // noted
 		}
-		_ = n.send(ctx, seal.Beat, n.state(sequence)) // noted
+		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), seal.Beat, n.state(sequence)) // noted
 		select {
 		case <-ctx.Done():
 			return

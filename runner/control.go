@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 	"writ/runner/journal"
 	"writ/runner/queue"
 )
@@ -30,7 +31,7 @@ func (n *incarnation) listen(ctx context.Context) {
 		if err := n.obey(ctx, messages); err != nil {
 			continue // they come again when the runner starts the next time; the supervisor repeats what it needs
 		}
-		n.noteTransit(ctx, n.queue.Acknowledge(ctx, messages...))
+		n.noteTransit(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
 	}
 }
 

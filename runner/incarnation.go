@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal"
@@ -104,7 +105,7 @@ func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) e
 	for i, r := range results {
 		records[i] = r
 	}
-	return n.send(ctx, seal.Result, records...)
+	return n.send(failpoint.At(ctx, failpoint.ResultsSent), seal.Result, records...)
 }
 
 // send seals records and sends them to the supervisor.

@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 	"writ/sal"
 )
 
@@ -229,7 +230,7 @@ func writeFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
+	_, err = failpoint.OfFile(path).Write(f, text)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -239,5 +240,7 @@ func writeFile(path string, text []byte) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return sal.SyncDir(filepath.Dir(path))
+	err = sal.SyncDir(filepath.Dir(path))
+	failpoint.OfFile(path).End(err)
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, else DRIVER_FAILED. Errors
@@ -50,9 +51,24 @@ func writeSynced(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
+	_, err = failpoint.OfFile(path).Write(f, text)
 	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// settle makes sure that a file stays which has just taken its place.
+func settle(path string) error {
+	err := SyncDir(filepath.Dir(path))
+	failpoint.OfFile(path).End(err)
+	return err
+}
+
+// remove removes a file.
+func remove(path string) error {
+	failpoint.RecordRemoved.Begin()
+	err := os.Remove(path)
+	failpoint.RecordRemoved.End(err)
+	return err
 }

@@ -163,13 +163,13 @@ func (s *Records[T]) put(r *Record[T]) error {
 		return err
 	}
 	s.step("sync records")
-	return SyncDir(s.Dir)
+	return settle(path)
 }
 
 // Remove forgets a resource. One that has no record is no error.
 func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	s.step("remove record")
-	err := os.Remove(s.path(resource))
+	err := remove(s.path(resource))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
 )
@@ -51,7 +52,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 			s.opened.add(p.Project, -1)
 		}
 	}()
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunAccepted), func(tx *journal.Tx) error {
 		newest, err := tx.RosterVersion()
 		if err != nil {
 			return err

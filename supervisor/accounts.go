@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/identity/secret"
+	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -85,7 +86,7 @@ func (a *accounts) settle(ctx context.Context) error {
 			delete(a.sealed, node)
 		}
 	}
-	err := a.s.Accounts.Settle(ctx, a.passwords)
+	err := a.s.Accounts.Settle(failpoint.At(ctx, failpoint.AccountsSettled), a.passwords)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
 	case err != nil && !lacking:

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -138,7 +139,7 @@ func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token
 		return nodes.Welcome{}, writ.Errorf(writ.CodeRateLimited, "%d nodes wait to be approved already", maxPending).
 			WithHint("join with a token, or have waiting ones rejected")
 	}
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeAdmitted), func(tx *journal.Tx) error {
 		n.Joined = tx.Now
 		if token.ID != "" {
 			spent, err := tx.SpendToken(token.ID, seal.IDOf(joiner.Key))

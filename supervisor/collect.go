@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 )
 
@@ -45,7 +46,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 				done = append(done, m)
 			}
 		}
-		if err := s.Queue.Acknowledge(ctx, done...); err != nil && ctx.Err() == nil {
+		if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
 			s.Log.Warn("beats cannot be removed from the queue", "err", err)
 		}
 	}
@@ -115,6 +116,6 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		s.turns.post(key.Run, mail{started: []active{{key, node}}})
 	}
 	if b.Epoch < s.epoch {
-		s.control(ctx, writ.Control{Node: node, Roster: s.roster.Load().Version})
+		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 	}
 }

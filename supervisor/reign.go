@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 )
 
@@ -54,7 +55,7 @@ func (s *Supervisor) announce(ctx context.Context) {
 	}
 	for _, n := range all {
 		if n.Admission == writ.AdmissionApproved {
-			s.control(ctx, writ.Control{Node: n.ID, Roster: s.roster.Load().Version})
+			s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: n.ID, Roster: s.roster.Load().Version})
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 )
 
@@ -87,7 +88,7 @@ func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
 
 // adopt puts a verified roster into force. Open runs whose signer lost the right are cancelled.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
@@ -97,7 +98,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 		return nil // Run does the rest
 	}
 	for _, node := range s.fleet.serving() {
-		s.control(ctx, writ.Control{Node: node, Roster: roster.Version})
+		s.control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
 	}
 	s.cancelRevoked(ctx)
 	return nil
@@ -136,7 +137,7 @@ func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier,
 			good = append(good, j.Run)
 		}
 	}
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunsJudged), func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
 	return unjudged[len(unjudged)-1], true, err
 }
 

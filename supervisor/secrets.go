@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/secret"
+	"writ/internal/failpoint"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -42,7 +43,7 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.SecretSet), func(tx *journal.Tx) error {
 		if err := isNext(tx, change); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 		return link.StatementAnswer{}, err
 	}
 	var answer link.StatementAnswer
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.SecretRemoved), func(tx *journal.Tx) error {
 		newest, err := tx.NewestSecret(change.Project, change.Name)
 		if err != nil {
 			return err

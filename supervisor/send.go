@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/cbor"
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -245,9 +246,9 @@ func (s *Supervisor) acknowledge(ctx context.Context, results []arrival) {
 		}
 	}
 	for node, acks := range keys {
-		s.control(ctx, writ.Control{Node: node, Acks: acks})
+		s.control(failpoint.At(ctx, failpoint.AcksSent), writ.Control{Node: node, Acks: acks})
 	}
-	if err := s.Queue.Acknowledge(ctx, messages...); err != nil && ctx.Err() == nil {
+	if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
 		s.Log.Warn("results cannot be removed from the queue; they come again", "err", err)
 	}
 }
@@ -259,14 +260,14 @@ func (s *Supervisor) stopWork(ctx context.Context, t *turn) {
 		if resumes > 0 {
 			stop.Resumes = map[writ.RunID]int{t.run.ID: resumes}
 		}
-		s.control(ctx, stop)
+		s.control(failpoint.At(ctx, failpoint.CancelSent), stop)
 	}
 	for node, tasks := range t.withdraw {
 		ids := make([]string, len(tasks))
 		for i, task := range tasks {
 			ids[i] = fmt.Sprintf("%s-%d", task.key, task.delivery)
 		}
-		taken, err := s.Queue.Withdraw(ctx, node, ids...)
+		taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
 		if err != nil && ctx.Err() == nil {
 			s.Log.Warn("jobs cannot be taken back", "node", node, "run", t.run.ID, "err", err)
 		}

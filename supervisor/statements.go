@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -111,7 +112,7 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits one node until %s", grant.ID, grant.Expires.Format(time.RFC3339))}
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.TokenMade), func(tx *journal.Tx) error {
 		if err := tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: v.Signer, Expires: grant.Expires}); err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 // changeNode lets change decide about a node, nil if there is none, as the journal has it.
 func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func(tx *journal.Tx, n *journal.Node) error) error {
 	var n *journal.Node
-	err := s.Journal.Write(ctx, func(tx *journal.Tx) (err error) {
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeDecided), func(tx *journal.Tx) (err error) {
 		if n, err = tx.Node(id); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
 )
@@ -71,7 +72,7 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 	}
 	written := t
 	fresh := true
-	err = s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, m.change()), func(tx *journal.Tx) error {
 		if !fresh { // the commit failed with its group and is tried alone: begin with what the journal holds
 			again, err := s.reload(ctx, tx, id, m)
 			if err != nil {
@@ -90,6 +91,20 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 	}
 	written.afterCommit(ctx, m)
 	return nil
+}
+
+// change names what a turn with this mail writes.
+func (m *mail) change() failpoint.Point {
+	switch {
+	case m.resume != nil:
+		return failpoint.RunResumed
+	case m.stop != nil:
+		return failpoint.RunStopped
+	case len(m.results) > 0:
+		return failpoint.ResultsTaken
+	default:
+		return failpoint.RunAdvanced
+	}
 }
 
 // load reads a run, nil if it is unknown.
@@ -219,7 +234,7 @@ func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
 func (t *turn) keepCrashes(ctx context.Context) error {
 	t.s.Log.Warn("the evaluator died", "run", t.run.ID, "times", t.run.Crashes)
 	crashes := t.run.Crashes
-	err := t.s.Journal.Write(ctx, func(tx *journal.Tx) error {
+	err := t.s.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		run, err := tx.Run(t.run.ID)
 		if err != nil {
 			return err

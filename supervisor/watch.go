@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 )
 
@@ -200,7 +201,7 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	if err != nil || have == mark {
 		return false, err
 	}
-	return true, w.s.Queue.SetGeneration(ctx, mark)
+	return true, w.s.Queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), mark)
 }
 
 // endOverdue ends runs past their deadline and calls past their end-by.
@@ -296,7 +297,7 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	for i := range changed {
 		events[i].Node = &changed[i]
 	}
-	err := w.s.Journal.Write(ctx, func(tx *journal.Tx) error { return tx.AddEvents(events...) })
+	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error { return tx.AddEvents(events...) })
 	if err == nil {
 		w.s.fleet.announced(changed)
 	}

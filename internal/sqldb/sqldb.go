@@ -19,6 +19,7 @@ import (
 	"modernc.org/sqlite"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // groupWindow is how long a commit waits for company when the group before it had more than one change; a lone writer never
@@ -97,7 +98,9 @@ func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migration
 		return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program knows %d", have, newest).
 			WithHint("use a newer writ for this store")
 	}
+	failpoint.StoreUpgraded.Begin()
 	_, err = provider.Up(ctx)
+	failpoint.StoreUpgraded.End(err)
 	return err
 }
 
@@ -234,6 +237,7 @@ func (db *DB) commit(group []*change) {
 		if err != nil {
 			c.done <- storeError(err)
 		} else {
+			failpoint.End(c.ctx, errs[i])
 			c.done <- errs[i]
 		}
 	}
@@ -293,7 +297,11 @@ func run(c *change, tx *Tx) (err error) {
 			err = fmt.Errorf("a change to the store panicked: %v", p)
 		}
 	}()
-	return c.do(tx)
+	failpoint.Begin(c.ctx)
+	if err := c.do(tx); err != nil {
+		return err
+	}
+	return failpoint.Amid(c.ctx)
 }
 
 // now is the time of a transaction: stores keep microseconds.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
@@ -32,7 +33,7 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 	if err := consecutive(events); err != nil || len(events) == 0 {
 		return err
 	}
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.EventsStored), func(tx *sqldb.Tx) error {
 		journal := events[0].Journal
 		last, _, err := lastEvent(tx.QueryRowContext(ctx, lastEventQuery, string(datacenter), journal))
 		if err != nil {

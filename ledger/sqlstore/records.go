@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
@@ -56,7 +57,7 @@ func (s *Store) Doubtful(ctx context.Context, datacenter writ.DatacenterID, jour
 
 // Restate records what a datacenter answered.
 func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
 		var told string
 		err := tx.QueryRowContext(ctx, `SELECT journal FROM runs WHERE id = $1`, string(run.ID)).Scan(&told)
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal { // its events know better than the answer

@@ -13,13 +13,14 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
 
 // AddRoster records a roster and replaces the rows that say what the newest one says.
 func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.LedgerRoster), func(tx *sqldb.Tx) error {
 		var newest int
 		var same []byte
 		err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&newest)
@@ -125,7 +126,7 @@ func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) 
 
 // AddRegistration records a registration unless it is there already or too many are.
 func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) error {
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.RegistrationKept), func(tx *sqldb.Tx) error {
 		added, err := affected(tx.ExecContext(ctx, `
 			INSERT INTO registrations (key_text, token, name, nonce, proof, url, received)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -178,7 +179,7 @@ func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error
 
 // RemoveRegistrations forgets old ones.
 func (s *Store) RemoveRegistrations(ctx context.Context, before time.Time) error {
-	return s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return s.db.Write(failpoint.At(ctx, failpoint.RegistrationsForgotten), func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
@@ -44,7 +45,7 @@ const probeSize = 64 << 10
 
 // Check writes one row over and over.
 func (s *Store) Check(ctx context.Context) error {
-	return s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return s.db.Write(failpoint.At(ctx, failpoint.LedgerProbed), func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO probes (name, body)
 			VALUES ('room', $1)
@@ -79,7 +80,7 @@ func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
 }
 
 func (s *Store) pruneEvents(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err = s.db.Write(failpoint.At(ctx, failpoint.EventsForgotten), func(tx *sqldb.Tx) error {
 		done, err := tx.ExecContext(ctx, `
 			DELETE FROM events
 			WHERE id IN (SELECT id FROM events ORDER BY id LIMIT $1)
@@ -94,7 +95,7 @@ func (s *Store) pruneEvents(ctx context.Context, before time.Time) (n int64, err
 }
 
 func (s *Store) pruneRuns(ctx context.Context, before time.Time) (n int, err error) {
-	err = s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err = s.db.Write(failpoint.At(ctx, failpoint.RunsForgotten), func(tx *sqldb.Tx) error {
 		old, err := column[string](tx.QueryContext(ctx, `
 			SELECT id FROM runs
 			WHERE ended > 0 AND ended < $1

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
 )
@@ -42,7 +43,7 @@ func scanSubmissionRows(rows *sql.Rows) (writ.Submission, error) { return scanSu
 func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
-	err = s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err = s.db.Write(failpoint.At(ctx, failpoint.SubmissionKept), func(tx *sqldb.Tx) error {
 		added, err = affected(tx.ExecContext(ctx, `
 			INSERT INTO submissions (`+submissionColumns+`, signed)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -153,7 +154,7 @@ func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to w
 
 // Deliver moves a submission to delivered and takes what its datacenter said of the run.
 func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
 		if err != nil {
 			return err
@@ -185,7 +186,7 @@ func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.Submiss
 	if to == writ.SubmissionDelivered {
 		return fmt.Errorf("reject submission: %q is no rejection", to)
 	}
-	err := s.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, to, reason)
 		if err != nil {
 			return err

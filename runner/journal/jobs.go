@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 )
 
@@ -45,7 +46,7 @@ func (p *Past) free(once bool) bool {
 // are between Start and the end of their driver at the same time: what this incarnation began and did not end has not acted.
 func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
 	var against *Past
-	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := j.db.Write(failpoint.At(ctx, failpoint.JobStarted), func(tx *sqldb.Tx) error {
 		past, err := pastOf(tx, job, incarnation)
 		if err != nil {
 			return err
@@ -109,7 +110,7 @@ func (j *Journal) Finish(ctx context.Context, result *writ.Result) error {
 	if err != nil {
 		return fmt.Errorf("encode the result of %s: %w", result.JobKey, err)
 	}
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.JobFinished), func(tx *sqldb.Tx) error {
 		return finish(tx, result.JobKey, encoded)
 	})
 }
@@ -118,7 +119,7 @@ func (j *Journal) Finish(ctx context.Context, result *writ.Result) error {
 // is one, else that of answer. It gets the entry of a job that was started and not ended, nil if there is none, and may be called twice.
 func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
 	var stands *writ.Result
-	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := j.db.Write(failpoint.At(ctx, failpoint.JobRefused), func(tx *sqldb.Tx) error {
 		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Try))
 		if err == nil && before == nil {
 			err = insert(tx, job, digest, incarnation, false)
@@ -148,7 +149,7 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.AcksKept), func(tx *sqldb.Tx) error {
 		for _, key := range keys {
 			_, err := tx.Exec("UPDATE jobs SET acked = TRUE WHERE run = $1 AND seq = $2 AND try = $3 AND result IS NOT NULL",
 				key.Run, key.Seq, key.Try)

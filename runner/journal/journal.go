@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 )
 
@@ -59,6 +60,7 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's journal: %w", err)
 	}
+	failpoint.OfFile(path).Begin()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -67,6 +69,7 @@ func acquire(path string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock the node's journal: %w", err)
 	}
+	failpoint.OfFile(path).End(nil)
 	return f, nil
 }
 
@@ -86,7 +89,7 @@ func (j *Journal) Close() error {
 // clock is not set back. It is unix milliseconds, or one more than the last.
 func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	var incarnation int64
-	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	err := j.db.Write(failpoint.At(ctx, failpoint.NodeBegun), func(tx *sqldb.Tx) error {
 		return tx.QueryRow("UPDATE node SET incarnation = CASE WHEN incarnation < $1 THEN $1 ELSE incarnation + 1 END RETURNING incarnation",
 			tx.Now.UnixMilli()).Scan(&incarnation)
 	})
@@ -98,7 +101,7 @@ func (j *Journal) Begin(ctx context.Context) (int64, error) {
 
 // Probe writes something without meaning, to learn whether the store can be written.
 func (j *Journal) Probe(ctx context.Context) error {
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.NodeProbed), func(tx *sqldb.Tx) error {
 		_, err := tx.Exec("UPDATE node SET probed = $1", sqldb.Micros(tx.Now))
 		return err
 	})
@@ -113,7 +116,7 @@ func (j *Journal) Epoch(ctx context.Context) (int64, error) {
 
 // RaiseEpoch keeps epoch if it is higher than the one that is kept.
 func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.EpochRaised), func(tx *sqldb.Tx) error {
 		_, err := tx.Exec("UPDATE node SET epoch = $1 WHERE epoch < $1", epoch)
 		return err
 	})
@@ -130,7 +133,7 @@ func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]Cancel) error 
 	if len(runs) == 0 {
 		return nil
 	}
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.CancelsKept), func(tx *sqldb.Tx) error {
 		for run, c := range runs {
 			_, err := tx.Exec(`INSERT INTO cancels (run, until, resumes) VALUES ($1, $2, $3) ON CONFLICT (run) DO UPDATE SET
 				until = CASE WHEN cancels.until < excluded.until THEN excluded.until ELSE cancels.until END,
@@ -167,7 +170,7 @@ func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 
 // Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
-	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {
 		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", sqldb.Micros(now.Add(-Keep))); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/sal"
 )
 
@@ -84,11 +85,13 @@ func (e *effects) add(effect Effect) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n'))
+	_, err = failpoint.OfFile(e.path).Write(f, append(line, '\n'))
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	err = errors.Join(err, f.Close())
+	failpoint.OfFile(e.path).End(err)
+	return err
 }
 
 // read returns the effects, without the failures.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // AddEvents appends events; they get their numbers and their time here, in the transaction of what they tell.
@@ -83,7 +84,7 @@ func decodeEvent(body []byte) (e writ.Event, err error) {
 
 // Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.
 func (j *Journal) Acknowledge(ctx context.Context, coordinator string, seq int64) error {
-	return j.Write(ctx, func(tx *Tx) error {
+	return j.Write(failpoint.At(ctx, failpoint.EventsConfirmed), func(tx *Tx) error {
 		return tx.exec(`INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
 			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, coordinator, seq)
 	})

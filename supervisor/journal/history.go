@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // A history is the sequence of events that a journal's id names. Coordinators rely on it never being told in two ways. A journal that came
@@ -67,7 +68,7 @@ func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
 // beginHistory gives the journal another id than the given one, and tells what stands.
 func (j *Journal) beginHistory(ctx context.Context, old string) error {
 	var id string
-	err := j.Write(ctx, func(tx *Tx) (err error) {
+	err := j.Write(failpoint.At(ctx, failpoint.HistoryBegun), func(tx *Tx) (err error) {
 		if id, err = tx.meta("journal"); err != nil || id != old {
 			return err
 		}

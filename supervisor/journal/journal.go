@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 )
 
@@ -50,7 +51,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j := &Journal{db: db, written: make(chan struct{})}
-	err = j.Write(ctx, func(tx *Tx) error {
+	err = j.Write(failpoint.At(ctx, failpoint.JournalMade), func(tx *Tx) error {
 		id, err := tx.meta("journal")
 		if err == nil && id == "" {
 			id = writ.NewUUID()

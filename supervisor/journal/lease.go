@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 )
 
@@ -29,7 +30,7 @@ var (
 // in a file has one process only, which needs to wait for nobody.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch int64
-	err := j.db.Write(ctx, func(db *sqldb.Tx) error {
+	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
 		tx := &Tx{Tx: db, ctx: ctx}
 		id, err := tx.meta("journal") // another process may have begun a new history
 		if err != nil {
@@ -65,7 +66,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 
 // Renew keeps the lease for LeaseTime from now, by the clock of the store.
 func (j *Journal) Renew(ctx context.Context) error {
-	return j.Write(ctx, func(tx *Tx) error {
+	return j.Write(failpoint.At(ctx, failpoint.LeaseRenewed), func(tx *Tx) error {
 		clock, err := tx.Clock(ctx)
 		if err != nil || !j.db.Shared() {
 			return err
@@ -76,7 +77,7 @@ func (j *Journal) Renew(ctx context.Context) error {
 
 // Release gives the lease back, so that nobody has to wait for its end.
 func (j *Journal) Release(ctx context.Context) error {
-	err := j.Write(ctx, func(tx *Tx) error { return tx.lease(time.Time{}) })
+	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error { return tx.lease(time.Time{}) })
 	if errors.Is(err, ErrFenced) {
 		return nil
 	}

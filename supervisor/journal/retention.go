@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 )
 
@@ -30,7 +31,7 @@ const (
 // these coordinators acknowledged long ago. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
 // between any two steps.
 func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []string) (more bool, err error) {
-	err = j.Write(ctx, func(tx *Tx) error {
+	err = j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
 		for _, step := range []func() (int64, error){
 			tx.clearForgotten,
 			func() (int64, error) { return tx.forgetRuns(ended) },

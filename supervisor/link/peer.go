@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // requestWithin bounds a request whose context has no deadline.
@@ -280,7 +281,10 @@ func transmit(ctx context.Context, conn *websocket.Conn, f *frame) error {
 func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the other side took nothing for %v", writeWithin))
 	defer cancel()
-	if err := conn.Write(ctx, websocket.MessageText, data); err != nil {
+	failpoint.OfFrame(data).Begin()
+	err := conn.Write(ctx, websocket.MessageText, data)
+	failpoint.OfFrame(data).End(err)
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

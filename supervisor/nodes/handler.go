@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // The routes of the door.
@@ -61,14 +62,18 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		return h.backend.Greet(r.Context(), hello)
+		proof, err := h.backend.Greet(r.Context(), hello)
+		failpoint.ProofAnswered.Begin()
+		return proof, err
 	}))
 	r.Post(pathClaim, answer(h, func(r *http.Request) (any, error) {
 		claim, err := decode[Claim](r)
 		if err != nil {
 			return nil, err
 		}
-		return h.backend.Admit(r.Context(), claim)
+		welcome, err := h.backend.Admit(r.Context(), claim)
+		failpoint.WelcomeAnswered.Begin()
+		return welcome, err
 	}))
 	r.Get(pathRosters, answer(h, h.rosters))
 	r.Get(pathPayloads+"{sha256}", h.payload)
@@ -111,6 +116,7 @@ func (h *handler) rosters(r *http.Request) (any, error) {
 	if signed == nil {
 		signed = [][]byte{}
 	}
+	failpoint.RostersAnswered.Begin()
 	return signed, err
 }
 
@@ -125,6 +131,7 @@ func (h *handler) payload(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
+	failpoint.PayloadAnswered.Begin()
 	w.Header().Set("Content-Type", contentSigned)
 	_, _ = w.Write(signed) // the client sees that it is cut off
 }
@@ -135,6 +142,7 @@ func (h *handler) account(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
+	failpoint.AccountAnswered.Begin()
 	w.Header().Set("Content-Type", contentSealed)
 	_, _ = w.Write(sealed) // the client sees that it is cut off
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 )
 
@@ -97,6 +98,7 @@ func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string)
 			have[name] = hash
 		}
 	}
+	failpoint.Begin(ctx)
 	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for node, password := range passwords {
 			name, hash := a.User(node), hashOf(password)
@@ -113,6 +115,7 @@ func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string)
 		}
 		return nil
 	})
+	failpoint.End(ctx, err)
 	return unsupported(ctx, err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 )
 
@@ -43,13 +44,19 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 		return nil
 	}
 	// The first one goes alone: with it Redis learns asynq's script, if it did not know it.
-	if err := q.push(ctx, node, tasks[0]); err != nil || len(tasks) == 1 {
+	failpoint.JobSent.Begin()
+	err := q.push(ctx, node, tasks[0])
+	failpoint.JobSent.End(err)
+	if err != nil || len(tasks) == 1 {
 		return away(ctx, err)
 	}
 	rest := tasks[1:]
-	return away(ctx, together(ctx, q.client, len(rest), func(ctx context.Context, i int) error {
+	failpoint.JobsSent.Begin()
+	err = together(ctx, q.client, len(rest), func(ctx context.Context, i int) error {
 		return q.push(ctx, node, rest[i])
-	}))
+	})
+	failpoint.JobsSent.End(err)
+	return away(ctx, err)
 }
 
 func (q *Queue) push(ctx context.Context, node writ.NodeID, t queue.Task) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // This file knows how asynq 0.26 lays out a queue: a hash per task with its state; the lists of ids `pending` (taken from the right)
@@ -71,7 +72,9 @@ func (q *Queue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	failpoint.Begin(ctx)
 	withdrawn, err := withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, ids)...).StringSlice()
+	failpoint.End(ctx, err)
 	return withdrawn, away(ctx, err)
 }
 
@@ -195,7 +198,10 @@ func (q *Queue) move(ctx context.Context, node writ.NodeID, script *redis.Script
 		return nil
 	}
 	keys := []string{key(node, "active"), key(node, "lease"), key(node, "retry"), key(node, "pending")}
-	return away(ctx, script.Run(ctx, q.client, keys, arguments(node, ids)...).Err())
+	failpoint.TasksMoved.Begin()
+	err := script.Run(ctx, q.client, keys, arguments(node, ids)...).Err()
+	failpoint.TasksMoved.End(err)
+	return away(ctx, err)
 }
 
 // forget drops the memory of tasks that are over here and gone there.

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"writ"
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 )
 
@@ -110,7 +111,10 @@ func (q *Queue) Generation(ctx context.Context) (string, error) {
 
 // SetGeneration implements queue.Queue.
 func (q *Queue) SetGeneration(ctx context.Context, mark string) error {
-	return away(ctx, q.client.Set(ctx, generationKey, mark, 0).Err())
+	failpoint.Begin(ctx)
+	err := q.client.Set(ctx, generationKey, mark, 0).Err()
+	failpoint.End(ctx, err)
+	return away(ctx, err)
 }
 
 func (q *Queue) log() *slog.Logger { return cmp.Or(q.Log, slog.New(slog.DiscardHandler)) }

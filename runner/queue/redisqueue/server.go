@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // Server says where a Redis is and how to know that it is the right one.
@@ -61,6 +62,7 @@ func (s Server) Open() (*Queue, error) {
 			return s.dial(ctx, network, address, name)
 		}
 	}
+	options.Dialer = failpoint.Dialer(options.Dialer)
 	q := &Queue{borrowed: false}
 	options.CredentialsProviderContext = q.credentials(options.Username, options.Password)
 	q.init(redis.NewClient(options))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"writ/internal/failpoint"
 	"writ/runner/queue"
 )
 
@@ -33,12 +34,15 @@ func streamKey(s queue.Stream) string { return "writ:{" + string(s.Node) + "}:" 
 
 // Send implements queue.Queue.
 func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) error {
-	return away(ctx, q.client.XAdd(ctx, &redis.XAddArgs{
+	failpoint.Begin(ctx)
+	err := q.client.XAdd(ctx, &redis.XAddArgs{
 		Stream: streamKey(stream),
 		MaxLen: maxWaiting,
 		Approx: true,
 		Values: []any{field, body},
-	}).Err())
+	}).Err()
+	failpoint.End(ctx, err)
+	return away(ctx, err)
 }
 
 // Acknowledge implements queue.Queue. A stream of which messages are not deleted grows for ever.
@@ -50,6 +54,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 	for _, m := range messages {
 		ids[m.Stream] = append(ids[m.Stream], m.ID)
 	}
+	failpoint.Begin(ctx)
 	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for stream, ids := range ids {
 			p.XAck(ctx, streamKey(stream), group, ids...)
@@ -57,6 +62,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 		}
 		return nil
 	})
+	failpoint.End(ctx, err)
 	return away(ctx, err)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/oasdiff/yaml"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // DefaultServer is where a coordinator listens that was not told otherwise.
@@ -164,7 +165,7 @@ func WriteFile(path string, text []byte) error {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	_, err = temp.Write(text)
+	_, err = failpoint.OfFile(path).Write(temp, text)
 	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
@@ -178,5 +179,7 @@ func WriteFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	err = errors.Join(dir.Sync(), dir.Close())
+	failpoint.OfFile(path).End(err)
+	return err
 }

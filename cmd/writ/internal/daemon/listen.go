@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // Listen opens a TCP address.
@@ -21,7 +22,7 @@ func Listen(address string) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return l, nil
+	return failpoint.Listener(l), nil
 }
 
 // checkDoor refuses a node door that is not on loopback unless that is meant: what goes through it is signed and sealed, but not

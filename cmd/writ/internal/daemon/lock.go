@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/failpoint"
 )
 
 // lockStore makes the data directory and takes a store in it for this process, until the result is closed; the kernel frees it when the
@@ -22,6 +23,7 @@ func lockStore(data, store string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
+	failpoint.OfFile(f.Name()).Begin()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -30,5 +32,6 @@ func lockStore(data, store string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
+	failpoint.OfFile(f.Name()).End(nil)
 	return f, nil
 }

@@ -1,0 +1,265 @@
+//go:build failpoints
+
+package failpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// armed is a place where this process ends.
+type armed struct {
+	point Point
+	mode  Mode
+	nth   int64 // time that it is reached
+	seen  atomic.Int64
+}
+
+// plan is what the environment says. A process whose plan cannot be read must not run as if it had none.
+var plan = func() []*armed {
+	all, err := parse(os.Getenv(Variable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	return all
+}()
+
+func parse(text string) ([]*armed, error) {
+	var all []*armed
+	for one := range strings.SplitSeq(text, ";") {
+		if one == "" {
+			continue
+		}
+		parts := strings.Split(one, ":")
+		if len(parts) < 2 || len(parts) > 3 {
+			return nil, fmt.Errorf("%s: %q is not NAME:MODE or NAME:MODE:TIME", Variable, one)
+		}
+		a := &armed{point: Point(parts[0]), mode: Mode(parts[1]), nth: 1}
+		if place, ok := Find(a.point); !ok && !strings.HasPrefix(parts[0], stepPrefix) {
+			return nil, fmt.Errorf("%s: there is no place %q", Variable, a.point)
+		} else if ok && !slices.Contains(place.Kind.Modes(), a.mode) || !ok && a.mode != Before {
+			return nil, fmt.Errorf("%s: %s has no mode %q", Variable, a.point, a.mode)
+		}
+		if len(parts) == 3 {
+			var err error
+			if a.nth, err = strconv.ParseInt(parts[2], 10, 64); err != nil || a.nth < 1 {
+				return nil, fmt.Errorf("%s: %q is no count", Variable, parts[2])
+			}
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// reached reports whether the plan says something about being here now.
+func (p Point) reached(m Mode) bool {
+	for _, a := range plan {
+		if a.point == p && a.mode == m && a.seen.Add(1) == a.nth {
+			return true
+		}
+	}
+	return false
+}
+
+// die ends the process as kill -9 does, and says where on the way.
+func (p Point) die(m Mode) {
+	fmt.Fprintf(os.Stderr, "failpoint %s:%s\n", p, m)
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+func (p Point) full() error {
+	fmt.Fprintf(os.Stderr, "failpoint %s:%s\n", p, Fail)
+	return fmt.Errorf("failpoint %s: %w", p, syscall.ENOSPC)
+}
+
+// mark is one write or send under way. It is used by one goroutine at a time.
+type mark struct {
+	point  Point
+	failed bool // a change that is tried again alone fails again
+}
+
+type markKey struct{}
+
+func markOf(ctx context.Context) *mark {
+	if m, ok := ctx.Value(markKey{}).(*mark); ok {
+		return m
+	}
+	return &mark{}
+}
+
+// At names the write or send that is done with a context.
+func At(ctx context.Context, p Point) context.Context {
+	return context.WithValue(ctx, markKey{}, &mark{point: p})
+}
+
+// Begin is called before the change or message that was named with At.
+func Begin(ctx context.Context) { markOf(ctx).point.Begin() }
+
+// Amid is called when a change was made and is not committed. Its error undoes the change.
+func Amid(ctx context.Context) error {
+	m := markOf(ctx)
+	if m.point.reached(Torn) {
+		m.point.die(Torn)
+	}
+	if m.failed || m.point.reached(Fail) {
+		m.failed = true
+		return m.point.full()
+	}
+	return nil
+}
+
+// End is called when the change or message is on disk or sent, or err says that it is not, and before anybody is told.
+func End(ctx context.Context, err error) { markOf(ctx).point.End(err) }
+
+// Begin is that of the package, for what has no context. What is torn, is by the next bytes that this goroutine sends.
+func (p Point) Begin() {
+	if p.reached(Before) {
+		p.die(Before)
+	}
+	if place, _ := Find(p); (place.Kind == Send || place.Kind == Answer) && p.reached(Torn) {
+		tearing.Store(&tear{p, goroutine()})
+	}
+}
+
+// End is that of the package, for what has no context.
+func (p Point) End(err error) {
+	if err == nil && p.reached(After) {
+		p.die(After)
+	}
+}
+
+// Write writes a file, or adds to it.
+func (p Point) Write(f *os.File, text []byte) (int, error) {
+	switch {
+	case p.reached(Before):
+		p.die(Before)
+	case p.reached(Torn):
+		_, _ = f.Write(text[:len(text)/2])
+		_ = f.Sync()
+		p.die(Torn)
+	case p.reached(Fail):
+		n, _ := f.Write(text[:len(text)/2])
+		return n, p.full()
+	}
+	return f.Write(text)
+}
+
+// OfFile returns the point of a file by its name.
+func OfFile(path string) Point {
+	name := filepath.Base(path)
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".new"), ".tmp") // on its way
+	for _, place := range Places {
+		if fits, _ := filepath.Match(place.files, name); fits {
+			return place.Point
+		}
+	}
+	return ""
+}
+
+// OfFrame returns the point of a message that is JSON and begins with its type.
+func OfFrame(data []byte) Point {
+	var head struct{ Type, Verb string }
+	if err := json.Unmarshal(data, &head); err != nil {
+		return ""
+	}
+	p := Point("link/" + head.Type)
+	if head.Verb != "" {
+		p += Point("-" + head.Verb)
+	}
+	if _, ok := Find(p); !ok {
+		return ""
+	}
+	return p
+}
+
+// tear is a goroutine whose next bytes to another process are cut in half.
+type tear struct {
+	point     Point
+	goroutine int
+}
+
+var tearing atomic.Pointer[tear]
+
+// goroutine returns the number of the one that asks. Whoever sends writes to the connection itself, in all that we use.
+func goroutine() int {
+	text := make([]byte, 64)
+	text = bytes.TrimPrefix(text[:runtime.Stack(text, false)], []byte("goroutine "))
+	number, _, _ := bytes.Cut(text, []byte(" "))
+	n, _ := strconv.Atoi(string(number))
+	return n
+}
+
+// conn is a connection that can be torn.
+type conn struct{ net.Conn }
+
+func (c conn) Write(b []byte) (int, error) {
+	if t := tearing.Load(); t != nil && t.goroutine == goroutine() {
+		_, _ = c.Conn.Write(b[:len(b)/2])
+		t.point.die(Torn)
+	}
+	return c.Conn.Write(b)
+}
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return conn{c}, nil
+}
+
+// Listener returns a listener whose connections can be torn.
+func Listener(l net.Listener) net.Listener { return listener{l} }
+
+// Dial makes connections; see Dialer.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Dialer returns a way to connect so that the connections can be torn. The default of whoever dials is nil.
+func Dialer(d Dial) Dial {
+	if d == nil {
+		d = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := d(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn{c}, nil
+	}
+}
+
+// The links of a supervisor are dialled by the default transport.
+func init() {
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		t.DialContext = Dialer(t.DialContext)
+	}
+}
+
+const stepPrefix = "step/"
+
+// Step returns what drivers of a module call before every single change of their host.
+func Step(module string) func(name string) {
+	return func(name string) { Point(stepPrefix + module + "/" + name).Begin() }
+}

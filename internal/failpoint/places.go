@@ -1,0 +1,188 @@
+package failpoint
+
+// What a supervisor writes into its journal.
+const (
+	JournalMade      Point = "journal/made"
+	JournalForgotten Point = "journal/forgotten"
+	HistoryBegun     Point = "journal/history"
+	EpochBegun       Point = "journal/epoch"
+	LeaseRenewed     Point = "journal/lease-renewed"
+	LeaseReleased    Point = "journal/lease-released"
+	EventsConfirmed  Point = "journal/events-confirmed"
+	RosterAdopted    Point = "journal/roster"
+	RunsJudged       Point = "journal/judged"
+	RunAccepted      Point = "journal/run"
+	ResultsTaken     Point = "journal/results"
+	RunStopped       Point = "journal/stop"
+	RunResumed       Point = "journal/resume"
+	RunAdvanced      Point = "journal/turn"
+	EvaluatorDied    Point = "journal/evaluator-died"
+	TokenMade        Point = "journal/token"
+	NodeDecided      Point = "journal/node"
+	NodeAdmitted     Point = "journal/join"
+	NodesAnnounced   Point = "journal/nodes"
+	SecretSet        Point = "journal/secret"
+	SecretRemoved    Point = "journal/secret-removed"
+)
+
+// What a node writes into its journal.
+const (
+	NodeBegun     Point = "node/incarnation"
+	JobStarted    Point = "node/started"
+	JobFinished   Point = "node/finished"
+	JobRefused    Point = "node/refused"
+	AcksKept      Point = "node/acks"
+	EpochRaised   Point = "node/epoch"
+	CancelsKept   Point = "node/cancels"
+	JobsForgotten Point = "node/forgotten"
+	NodeProbed    Point = "node/probed"
+)
+
+// What a coordinator writes into its ledger.
+const (
+	LedgerProbed           Point = "ledger/probed"
+	LedgerRoster           Point = "ledger/roster"
+	RegistrationKept       Point = "ledger/registration"
+	RegistrationsForgotten Point = "ledger/registrations-forgotten"
+	SubmissionKept         Point = "ledger/submission"
+	SubmissionDelivered    Point = "ledger/delivered"
+	SubmissionRejected     Point = "ledger/rejected"
+	EventsStored           Point = "ledger/events"
+	RunRestated            Point = "ledger/restated"
+	EventsForgotten        Point = "ledger/events-forgotten"
+	RunsForgotten          Point = "ledger/runs-forgotten"
+)
+
+// What goes to Redis.
+const (
+	JobSent         Point = "queue/job"
+	JobsSent        Point = "queue/jobs"
+	JobsWithdrawn   Point = "queue/withdrawn"
+	EpochSent       Point = "queue/epoch"
+	RosterSent      Point = "queue/roster"
+	AcksSent        Point = "queue/acks"
+	CancelSent      Point = "queue/cancel"
+	ResultsDone     Point = "queue/results-done"
+	BeatsDone       Point = "queue/beats-done"
+	AccountsSettled Point = "queue/accounts"
+	GenerationSet   Point = "queue/generation"
+	ResultsSent     Point = "queue/results"
+	BeatSent        Point = "queue/beat"
+	ControlsDone    Point = "queue/controls-done"
+	TasksMoved      Point = "queue/tasks-moved"
+)
+
+// What a coordinator and the door of a supervisor answer.
+const (
+	SubmissionAnswered   Point = "http/submission"
+	StatementAnswered    Point = "http/statement"
+	RosterAnswered       Point = "http/roster"
+	RegistrationAnswered Point = "http/registration"
+	ProofAnswered        Point = "door/proof"
+	WelcomeAnswered      Point = "door/welcome"
+	RostersAnswered      Point = "door/rosters"
+	PayloadAnswered      Point = "door/payload"
+	AccountAnswered      Point = "door/account"
+)
+
+// What is none of these.
+const (
+	StoreUpgraded Point = "store/upgraded"
+	RecordRemoved Point = "file/record-removed"
+)
+
+// Places are all that there are. A test compares them with the code, and the sweep in cmd/writ/internal/sweep ends a process at each.
+var Places = []Place{
+	{Point: StoreUpgraded, Kind: Move, Where: "internal/sqldb.upgrade", Says: "A store gets the tables that it lacks."},
+
+	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.Open", Says: "A new journal gets its id."},
+	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
+	{Point: HistoryBegun, Kind: Commit, Where: "supervisor/journal.beginHistory", Says: "A journal that came from a backup tells all that stands under a new name."},
+	{Point: EpochBegun, Kind: Commit, Where: "supervisor/journal.BeginEpoch", Says: "A supervisor takes the lease and a new epoch."},
+	{Point: LeaseRenewed, Kind: Commit, Where: "supervisor/journal.Renew", Says: "A supervisor on a shared journal keeps its lease."},
+	{Point: LeaseReleased, Kind: Commit, Where: "supervisor/journal.Release", Says: "A supervisor that is told to end gives its lease back."},
+	{Point: EventsConfirmed, Kind: Commit, Where: "supervisor/journal.Acknowledge", Says: "A coordinator has all events up to one."},
+	{Point: RosterAdopted, Kind: Commit, Where: "supervisor.adopt", Says: "A roster comes into force."},
+	{Point: RunsJudged, Kind: Commit, Where: "supervisor.judgeSome", Says: "Open runs are good by a roster."},
+	{Point: RunAccepted, Kind: Commit, Where: "supervisor.submit", Says: "A submission becomes a run."},
+	{Point: ResultsTaken, Kind: Commit, Where: "supervisor.change", Says: "A run takes results, with the calls that follow from them."},
+	{Point: RunStopped, Kind: Commit, Where: "supervisor.change", Says: "A run is cancelled or has expired."},
+	{Point: RunResumed, Kind: Commit, Where: "supervisor.change", Says: "A failed run is opened again."},
+	{Point: RunAdvanced, Kind: Commit, Where: "supervisor.change", Says: "A run has new calls, deliveries or reasons to wait."},
+	{Point: EvaluatorDied, Kind: Commit, Where: "supervisor.keepCrashes", Says: "The evaluator died over a run."},
+	{Point: TokenMade, Kind: Commit, Where: "supervisor.createToken", Says: "A token admits a node."},
+	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "Somebody has decided about a node."},
+	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},
+	{Point: NodesAnnounced, Kind: Commit, Where: "supervisor.announce", Says: "Nodes look different from what was told last."},
+	{Point: SecretSet, Kind: Commit, Where: "supervisor.setSecret", Says: "A secret has a new version."},
+	{Point: SecretRemoved, Kind: Commit, Where: "supervisor.removeSecret", Says: "Versions of a secret are gone."},
+
+	{Point: NodeBegun, Kind: Commit, Where: "runner/journal.Begin", Says: "A start of the runner has its number."},
+	{Point: JobStarted, Kind: Commit, Where: "runner/journal.Start", Says: "A job is about to be carried out."},
+	{Point: JobFinished, Kind: Commit, Where: "runner/journal.Finish", Says: "A job was carried out, with this result."},
+	{Point: JobRefused, Kind: Commit, Where: "runner/journal.Refuse", Says: "A job is answered without being carried out."},
+	{Point: AcksKept, Kind: Commit, Where: "runner/journal.Acknowledge", Says: "The supervisor has results."},
+	{Point: EpochRaised, Kind: Commit, Where: "runner/journal.RaiseEpoch", Says: "Jobs of earlier supervisors are refused from now on."},
+	{Point: CancelsKept, Kind: Commit, Where: "runner/journal.Cancel", Says: "Jobs of cancelled runs are refused from now on."},
+	{Point: JobsForgotten, Kind: Commit, Where: "runner/journal.Prune", Says: "What nobody asks for any more is forgotten."},
+	{Point: NodeProbed, Kind: Commit, Where: "runner/journal.Probe", Says: "A node looks whether its journal can be written again."},
+
+	{Point: LedgerProbed, Kind: Commit, Where: "ledger/sqlstore.Check", Says: "A coordinator looks whether its ledger can be written."},
+	{Point: LedgerRoster, Kind: Commit, Where: "ledger/sqlstore.AddRoster", Says: "A coordinator adopts a roster."},
+	{Point: RegistrationKept, Kind: Commit, Where: "ledger/sqlstore.AddRegistration", Says: "A supervisor asks for a place in the roster."},
+	{Point: RegistrationsForgotten, Kind: Commit, Where: "ledger/sqlstore.RemoveRegistrations", Says: "Supervisors that nobody took in are forgotten."},
+	{Point: SubmissionKept, Kind: Commit, Where: "ledger/sqlstore.AddSubmission", Says: "A submission waits for its datacenter."},
+	{Point: SubmissionDelivered, Kind: Commit, Where: "ledger/sqlstore.Deliver", Says: "A datacenter has a submission."},
+	{Point: SubmissionRejected, Kind: Commit, Where: "ledger/sqlstore.Reject", Says: "A datacenter refused a submission, or it has expired."},
+	{Point: EventsStored, Kind: Commit, Where: "ledger/sqlstore.StoreEvents", Says: "A coordinator keeps events of a datacenter."},
+	{Point: RunRestated, Kind: Commit, Where: "ledger/sqlstore.Restate", Says: "A datacenter says how a run stands that it has not told of."},
+	{Point: EventsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneEvents", Says: "Old events are forgotten."},
+	{Point: RunsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneRuns", Says: "Old runs are forgotten."},
+
+	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The first job of a push goes into a node's queue."},
+	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The other jobs of a push follow; torn, some of them do."},
+	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.stopWork", Says: "Jobs of a stopped run are taken back."},
+	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
+	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
+	{Point: AcksSent, Kind: Send, Where: "supervisor.acknowledge", Says: "A node is told that its results are on disk."},
+	{Point: CancelSent, Kind: Send, Where: "supervisor.stopWork", Says: "A node is told that a run is cancelled."},
+	{Point: ResultsDone, Kind: Send, Where: "supervisor.acknowledge", Says: "Messages with results are taken off."},
+	{Point: BeatsDone, Kind: Send, Where: "supervisor.collect", Says: "Beats are taken off."},
+	{Point: AccountsSettled, Kind: Send, Where: "supervisor.settle", Says: "Nodes get their accounts at Redis."},
+	{Point: GenerationSet, Kind: Send, Where: "supervisor.generation", Says: "Redis is marked, so that its loss shows."},
+	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
+	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
+	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
+	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},
+
+	{Point: "link/challenge", Kind: Send, Says: "A coordinator asks a supervisor who it is."},
+	{Point: "link/hello", Kind: Send, Says: "A supervisor proves who it is."},
+	{Point: "link/welcome", Kind: Send, Says: "A coordinator takes a supervisor in."},
+	{Point: "link/event", Kind: Send, Says: "A supervisor tells events."},
+	{Point: "link/ack", Kind: Send, Says: "A coordinator has stored events."},
+	{Point: "link/req-submit", Kind: Send, Says: "A coordinator hands a submission on."},
+	{Point: "link/req-statement", Kind: Send, Says: "A coordinator hands a statement on."},
+	{Point: "link/req-roster", Kind: Send, Says: "Rosters are handed on."},
+	{Point: "link/res", Kind: Send, Says: "A request is answered."},
+
+	{Point: SubmissionAnswered, Kind: Answer, Where: "coord.Submit", Says: "A client learns that its submission is kept."},
+	{Point: StatementAnswered, Kind: Answer, Where: "coord.SubmitStatement", Says: "A client learns what its statement did."},
+	{Point: RosterAnswered, Kind: Answer, Where: "coord.AddRoster", Says: "A client learns that its roster is in force."},
+	{Point: RegistrationAnswered, Kind: Answer, Where: "coord.Register", Says: "A supervisor learns that it is on the list."},
+	{Point: ProofAnswered, Kind: Answer, Where: "supervisor/nodes.Handler", Says: "A supervisor proves itself to a node that wants to join."},
+	{Point: WelcomeAnswered, Kind: Answer, Where: "supervisor/nodes.Handler", Says: "A node learns that it is one."},
+	{Point: RostersAnswered, Kind: Answer, Where: "supervisor/nodes.rosters", Says: "A node gets rosters."},
+	{Point: PayloadAnswered, Kind: Answer, Where: "supervisor/nodes.payload", Says: "A node gets what a person signed."},
+	{Point: AccountAnswered, Kind: Answer, Where: "supervisor/nodes.account", Says: "A node gets its password for Redis."},
+
+	{Point: "file/node.key", Kind: File, files: "node.key", Says: "A node's key, made once."},
+	{Point: "file/age.key", Kind: File, files: "age.key", Says: "The key for secrets of a node, made once."},
+	{Point: "file/member.json", Kind: File, files: "member.json", Says: "What a node belongs to, with the rosters that it believes."},
+	{Point: "file/supervisor.key", Kind: File, files: "supervisor.key", Says: "A supervisor's key, made once."},
+	{Point: "file/supervisor.pub", Kind: File, files: "supervisor.pub", Says: "Its public half, for people."},
+	{Point: "file/roster", Kind: File, files: "*.roster", Says: "A roster that a supervisor joined by."},
+	{Point: "file/lock", Kind: Move, files: "*.lock", Says: "A process takes a store for itself."},
+	{Point: "file/effects.log", Kind: File, files: "effects.log", Says: "A simulated driver has done something."},
+	{Point: "file/record", Kind: File, files: "*.json", Says: "What a driver must know after a crash."},
+	{Point: RecordRemoved, Kind: Move, Where: "sal.remove", Says: "A driver forgets what it made."},
+}
