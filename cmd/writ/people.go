@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) userCommand() *cobra.Command {
-	return family("user", "Say who may do what", a.userListCommand(), a.userAddCommand())
+	return family("user", "Say who may do what", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
 }
 
 // userView is a principal as the roster has it.
@@ -184,6 +184,45 @@ all projects: --project '*'.`,
 	return c
 }
 
+func (a *app) userRemoveCommand() *cobra.Command {
+	var fingerprint string
+	var revoke bool
+	c := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a person or a machine, or one of their keys, out of the roster",
+		Long: `Signs the next version of the roster with you as a root operator. Nothing that they sign is accepted any more; what was
+accepted before goes on. With --revoke it does not: every open run that they signed is cancelled. Use that for a key that somebody else
+may have.
+
+Names are never given again, so that an old signature is never taken for that of somebody else.`,
+		Example: `  writ user remove bob
+  writ user remove ci-web --revoke
+  writ user remove alice --only SHA256:… --revoke`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			state := identity.Removed
+			if revoke {
+				state = identity.Revoked
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+				return client.RemovePrincipal(next, args[0], fingerprint, state)
+			})
+			if err != nil {
+				return err
+			}
+			return a.showUser(roster, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&fingerprint, "only", "", "fingerprint of the one key that is meant, instead of all")
+	f.BoolVar(&revoke, "revoke", false, "also cancel what they have open: the key may be in wrong hands")
+	return c
+}
+
 // publicKey reads a key from a file or from the words themselves, nil for none.
 func publicKey(s string) (ssh.PublicKey, error) {
 	if s == "" {
@@ -246,12 +285,16 @@ func (a *app) showUser(r *identity.Roster, name string) error {
 	}
 	u := users[i]
 	a.Done("%s is in version %d of the roster", name, r.Version)
-	if len(u.Roles) == 0 {
+	switch {
+	case u.State != identity.Active:
+		a.Note("%s is %s: nothing that %s signs is accepted any more", name, u.State, name)
+	case len(u.Roles) == 0:
 		a.Note("%s may do nothing yet; give a role with --role", name)
 	}
 	return a.Print(terminal.Record(u, u.Name,
 		terminal.Field{Title: "user", Value: u.Name},
 		terminal.Field{Title: "kind", Value: string(u.Kind)},
+		terminal.Field{Title: "state", Value: string(u.State)},
 		terminal.Field{Title: "keys", Value: keyList(u.Keys)},
 		terminal.Field{Title: "roles", Value: joined(u.Roles)}))
 }

@@ -78,3 +78,19 @@ func sqliteDuplicate(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
+
+// Copy writes what the SQLite file at from holds at this moment into a new file, also while other processes work with it.
+func Copy(ctx context.Context, from, to string) (err error) {
+	if err := reserve(to); err != nil {
+		return fmt.Errorf("make %s: %w", to, storeError(err))
+	}
+	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: from}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", from, err)
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	if _, err := pool.ExecContext(ctx, "VACUUM INTO $1", to); err != nil {
+		return fmt.Errorf("copy %s: %w", from, storeError(err))
+	}
+	return nil
+}

@@ -148,3 +148,6 @@ func anys[T any](list []T) []any {
 func conflict(format string, args ...any) error {
 	return writ.Errorf(writ.CodeConflict, format, args...)
 }
+
+// Copy writes what the ledger in a file holds at this moment into a new file, also while a coordinator works with it.
+func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }

@@ -174,3 +174,6 @@ func decode[T any](body []byte) (*T, error) {
 	}
 	return record, nil
 }
+
+// Copy writes what the journal in a file holds at this moment into a new file, also while a supervisor works with it.
+func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }

@@ -106,6 +106,37 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	return nil
 }
 
+// RemovePrincipal takes somebody, or one of their keys, out of use: Removed ends nothing that was accepted, Revoked cancels it. fingerprint
+// names the key, "" all of them. What is revoked stays so.
+func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identity.State) error {
+	p := r.Principal(name)
+	if p == nil {
+		return writ.Errorf(writ.CodeNotFound, "the roster has nobody named %q", name).WithHint("`writ user list` shows them")
+	}
+	if fingerprint == "" {
+		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {
+			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name, len(r.Operators))
+		}
+		r.Operators = slices.DeleteFunc(r.Operators, func(o string) bool { return o == name })
+		p.State = later(p.State, state)
+		return nil
+	}
+	i := slices.IndexFunc(p.Keys, func(k identity.PrincipalKey) bool { return ssh.FingerprintSHA256(k.Key) == fingerprint })
+	if i < 0 {
+		return writ.Errorf(writ.CodeNotFound, "%s has no key %s", name, fingerprint).WithHint("`writ user list -o wide` shows them")
+	}
+	p.Keys[i].State = later(p.Keys[i].State, state)
+	return nil
+}
+
+// later returns the state after which less is trusted.
+func later(have, asked identity.State) identity.State {
+	if have == identity.Revoked {
+		return have
+	}
+	return asked
+}
+
 // bind adds a binding, or changes the one for the same role and project.
 func bind(r *identity.Roster, b identity.Binding) {
 	for i, have := range r.Bindings {

@@ -17,6 +17,10 @@ const (
 	reconnectMost  = 5 * time.Second
 )
 
+// comesBack is how long a run that was known may be unknown: a coordinator whose ledger came from a backup learns of it again from its
+// datacenter, which connects again within seconds.
+const comesBack = time.Minute
+
 // Watcher is told what happens to a run.
 type Watcher struct {
 	// Event is told each event in order; what it knows already it may be told again.
@@ -29,9 +33,13 @@ type Watcher struct {
 // then. Streams that break off are opened again where they ended. What a coordinator says of a run is only news; Outcome proves it.
 func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
+	var known time.Time // the run was, last
 	pause := reconnectFirst
 	for {
 		run, err := c.Run(ctx, id)
+		if err == nil {
+			known = time.Now()
+		}
 		if err == nil && run.State.Ended() {
 			return run, c.replay(ctx, run, w)
 		}
@@ -48,7 +56,8 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 		if ctx.Err() != nil {
 			return run, ctx.Err()
 		}
-		if !writ.AsError(err).Retryable() {
+		forgotten := writ.CodeOf(err) == writ.CodeNotFound && time.Since(known) < comesBack
+		if !writ.AsError(err).Retryable() && !forgotten {
 			return run, err
 		}
 		if w.Lost != nil && pause == reconnectFirst {
@@ -185,8 +194,8 @@ func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watch
 			return err
 		}
 		*last = m.ID
-		if m.Reset {
-			continue
+		if m.Reset { // what happened before it must be asked for
+			return writ.Errorf(writ.CodeUnreachable, "the coordinator has forgotten what came after the last event")
 		}
 		w.Event(m.Event)
 		if m.Event.Run != nil && m.Event.Run.State.Ended() || m.Event.Submission != nil && rejected(m.Event.Submission.State) {

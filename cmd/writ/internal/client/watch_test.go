@@ -68,6 +68,50 @@ func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
+// A coordinator whose ledger came from a backup does not know a run, and not the events that were told, until the datacenter has told it.
+func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
+	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateRunning}
+	asked := 0
+	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/calls"):
+			_ = json.NewEncoder(w).Encode(api.CallPage{})
+			return
+		case strings.HasSuffix(r.URL.Path, "/logs"):
+			_ = json.NewEncoder(w).Encode(api.LogPage{})
+			return
+		case strings.HasSuffix(r.URL.Path, "/events"): // it ended before this: no event will say so
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = (&api.Message{ID: 1, Reset: true}).WriteTo(w)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		switch asked++; asked {
+		case 2:
+			w.Header().Set("Content-Type", api.ProblemType)
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(api.ProblemOf(writ.Errorf(writ.CodeNotFound, "there is no run"), "1"))
+			return
+		case 3:
+			run.State = api.RunStateSucceeded
+		}
+		_ = json.NewEncoder(w).Encode(run)
+	}))
+	defer coordinator.Close()
+	c, err := New(config.Context{Servers: []string{coordinator.URL}}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); err != nil || got.State != api.RunStateSucceeded {
+		t.Errorf("%s, %v", got.State, err)
+	}
+	asked = 1
+	if _, err := c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) {}}); writ.CodeOf(err) != writ.CodeNotFound {
+		t.Errorf("a run that nobody ever knew: %v", err)
+	}
+}
+
 func callNumber(c *writ.Call) string { return string(rune('0' + c.Seq)) }
 
 func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {

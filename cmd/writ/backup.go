@@ -1,0 +1,68 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/backup"
+	"writ/cmd/writ/internal/terminal"
+)
+
+func (a *app) backupCommand() *cobra.Command {
+	var data string
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the data directory of a coordinator or supervisor into one file, while it works",
+		Long: `Copies the data directory of a coordinator or of a supervisor into one file: its store as it is at one moment, its
+keys and its rosters. The daemon goes on meanwhile. Keep the file as you keep a private key.
+
+A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup; one that was lost joins anew.`,
+		Example: `  writ backup --data ./dc1 dc1.tar`,
+		Args:    exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := backup.Save(cmd.Context(), data, args[0], version())
+			if err != nil {
+				return err
+			}
+			a.Done("%s holds the %s of %s, with its keys", args[0], m.Role, data)
+			return a.showManifest(m)
+		},
+	}
+	dataFlag(c, &data)
+	return c
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var data string
+	c := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a data directory of a backup",
+		Long: `Makes the data directory of a coordinator or of a supervisor of what "writ backup" has written. The directory must be
+empty, or not exist.
+
+Stop the daemon whose backup it is for good before you start the restored one. A supervisor takes a higher epoch than every one before it,
+so that nodes obey no other, repeats nothing that nodes have done, and tells its coordinators anew what there is. Runs that were accepted
+after the backup begin again under their ids if their submissions have not expired; the others end as RUN_LOST.`,
+		Example: `  writ restore --data ./dc1 dc1.tar`,
+		Args:    exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := backup.Restore(cmd.Context(), args[0], data)
+			if err != nil {
+				return err
+			}
+			a.Done("%s is the %s as it was then; start it as before, and never again the one whose backup it is", data, m.Role)
+			return a.showManifest(m)
+		},
+	}
+	dataFlag(c, &data)
+	return c
+}
+
+func (a *app) showManifest(m backup.Manifest) error {
+	return a.Print(terminal.Record(m, string(m.Role),
+		terminal.Field{Title: "role", Value: string(m.Role)},
+		terminal.Field{Title: "made", Value: m.Made.Format(time.RFC3339)},
+		terminal.Field{Title: "version", Value: m.Version},
+	))
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+// TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, and then that of the coordinator, and brings back
+// older ones. Nothing takes effect twice, no run is shown as open for ever, and what happens next is told.
+func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s.Script("steps.tengo", steps)
+	lose := func(daemon, data, copied string) {
+		s.Kill(daemon)
+		if err := os.Rename(filepath.Join(s.Dir, data), filepath.Join(s.Dir, data+"-lost")); err != nil {
+			t.Fatal(err)
+		}
+		if out, said, code := s.Try("restore", "--data", data, copied); code != 0 || !strings.Contains(said, "start it as before") {
+			t.Fatalf("restore: exit %d\n%s%s", code, out, said)
+		}
+		s.Restart(daemon)
+	}
+
+	done := s.Submit("steps.tengo", "-p", "name=done")
+	s.Writ("run", "watch", string(done))
+	before := s.Submit("steps.tengo", "-p", "name=before")
+	s.Follow(before, 3, func() { s.Writ("backup", "--data", "dc1", "dc1.tar") })
+	ended := s.Submit("steps.tengo", "-p", "name=ended")
+	s.Writ("run", "watch", string(ended))
+	after := s.Submit("steps.tengo", "-p", "name=after")
+	run := s.Follow(after, 3, func() { lose("dc1", "dc1", "dc1.tar") })
+	s.Succeeded(run)
+	for _, id := range []writ.RunID{done, before, ended, after} {
+		s.Writ("run", "watch", string(id))
+		s.OnceEach(id, stepCount, "dc1-n1")
+	}
+
+	s.Writ("backup", "--data", "cluster", "coord.tar")
+	last := s.Submit("steps.tengo", "-p", "name=last")
+	run = s.Follow(last, 3, func() { lose("coord", "cluster", "coord.tar") })
+	s.Succeeded(run)
+	s.OnceEach(last, stepCount, "dc1-n1")
+	if open := s.Writ("run", "list", "--state", "accepted", "--state", "running", "--state", "waiting", "-o", "name"); open != "" {
+		t.Errorf("still open:\n%s", open)
+	}
+
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"backup", "--data", "dc1-n1", "n1.tar"}, writ.ExitUsage, "a node that was lost joins anew"},
+		{[]string{"backup", "--data", ".", "x.tar"}, writ.ExitUsage, "not the data directory"},
+		{[]string{"backup", "--data", "dc1", "dc1.tar"}, writ.ExitUsage, "file exists"},
+		{[]string{"restore", "--data", "dc1", "dc1.tar"}, writ.ExitConflict, "is not empty"},
+		{[]string{"restore", "--data", "new", "steps.tengo"}, writ.ExitUsage, "not a backup of writ"},
+		{[]string{"restore", "--data", "new", "nothing.tar"}, writ.ExitUsage, "no such file"},
+	} {
+		if _, said, code := s.Try(tt.args...); code != tt.code || !strings.Contains(said, tt.want) {
+			t.Errorf("writ %s: exit %d, want %d\n%s", strings.Join(tt.args, " "), code, tt.code, said)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(s.Dir, "dc1.tar")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup: %v, %v", info.Mode(), err)
+	}
+}
