@@ -17,7 +17,7 @@ const (
 	pageOfWaiting = 100              // submissions that are read from the ledger at once
 	deliverWithin = 30 * time.Second // for the answer to one submission
 	firstPause    = time.Second      // after a datacenter could not take something, doubling
-	lastPause     = 30 * time.Second // up to this
+	lastPause     = 5 * time.Second  // up to this: whoever ended the trouble looks whether that helped
 	retryOne      = 5 * time.Second  // for what only time or a newer roster helps
 	lookAgain     = time.Second
 )
@@ -171,8 +171,12 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		k.done(s.Payload)
 		log.WarnContext(ctx, "submission "+result+" too late", "err", err)
 	case ctx.Err() == nil:
+		level := slog.LevelWarn
+		if before := k.c.outbox.trouble(s.Payload); before != nil && before.Code == writ.CodeOf(err) {
+			level = slog.LevelDebug // said before, and maybe for thousands
+		}
 		k.later(s.Payload, err)
-		log.WarnContext(ctx, "submission cannot be delivered yet", "code", writ.CodeOf(err), "err", err)
+		log.Log(ctx, level, "submission cannot be delivered yet", "code", writ.CodeOf(err), "err", err)
 	}
 }
 

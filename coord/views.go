@@ -80,11 +80,14 @@ func (c *Coordinator) Datacenters(ctx context.Context) ([]api.Datacenter, error)
 		}
 		if s, connected := c.links.Session(d.ID); connected {
 			v.Health, v.Version, v.Roster, v.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()
+			v.Fault = s.Fault()
 		}
-		v.Placeable = v.Enabled && v.Health == api.DatacenterHealthHealthy
+		v.Placeable = v.Enabled && v.Health == api.DatacenterHealthHealthy && v.Fault == ""
 		switch {
 		case !v.Enabled:
 			v.Reason = "it is disabled in the roster"
+		case v.Fault != "":
+			v.Reason = v.Fault
 		case !v.Placeable:
 			v.Reason = "its supervisor is not connected"
 		}

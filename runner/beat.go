@@ -17,9 +17,7 @@ func (n *incarnation) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for sequence := int64(1); ; sequence++ {
-		if n.store.get() != nil {
-			_ = n.noteStore(ctx, n.journal.Probe(context.WithoutCancel(ctx))) // noted
-		}
+		n.probeStore(ctx)
 		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), seal.Beat, n.state(sequence)) // noted
 		select {
 		case <-ctx.Done():

@@ -131,19 +131,26 @@ func (n *incarnation) noteTransit(ctx context.Context, err error) {
 	}
 }
 
-// noteStore keeps whether the journal can be written, logs changes, and returns err as NODE_STORE_UNAVAILABLE.
+// noteStore keeps that the journal cannot be written, and returns err as NODE_STORE_UNAVAILABLE. Only a probe tells that it can again: what
+// is small may find room on a disk that is full.
 func (n *incarnation) noteStore(ctx context.Context, err error) error {
-	changed := n.store.set(err)
-	switch {
-	case changed && err != nil:
-		n.log.ErrorContext(ctx, "the node's journal cannot be written; jobs are refused", "err", err)
-	case changed:
-		n.log.InfoContext(ctx, "the node's journal can be written again")
-	}
 	if err == nil {
 		return nil
 	}
+	if n.store.set(err) {
+		n.log.ErrorContext(ctx, "the node's journal cannot be written; jobs are refused", "err", err)
+	}
 	return &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
+}
+
+// probeStore tries a journal that could not be written.
+func (n *incarnation) probeStore(ctx context.Context) {
+	if n.store.get() == nil {
+		return
+	}
+	if err := n.noteStore(ctx, n.journal.Probe(context.WithoutCancel(ctx))); err == nil && n.store.set(nil) {
+		n.log.InfoContext(ctx, "the node's journal can be written again")
+	}
 }
 
 // drop counts and logs what is ignored.
@@ -160,8 +167,8 @@ func (n *incarnation) faultText(now time.Time) string {
 	if _, err := n.member.trusted(now); err != nil {
 		return err.Error()
 	}
-	if n.store.get() != nil {
-		return "the node's journal cannot be written"
+	if err := n.store.get(); err != nil {
+		return "the node's journal cannot be written: " + err.Error()
 	}
 	if strays := n.desk.strays(); len(strays) >= n.slots {
 		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])

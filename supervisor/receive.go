@@ -107,7 +107,10 @@ func (t *turn) answer(a arrival) error {
 		return err
 	}
 	c.Ready = false
-	if t.run.Stop == nil && r.Error.Retryable() && c.Try-c.Before <= retries(c) {
+	if r.Error.Code == writ.CodeNodeStore { // nothing was tried
+		c.Spared++
+	}
+	if t.run.Stop == nil && r.Error.Retryable() && c.Try-c.Before-c.Spared <= retries(c) {
 		return t.tryAgain(c)
 	}
 	return nil
@@ -158,7 +161,7 @@ func retries(c *journal.Call) int {
 
 // tryAgain plans the next try of a call after a retryable failure.
 func (t *turn) tryAgain(c *journal.Call) error {
-	c.RetryAt = t.now.Add(t.s.Backoff(c.Try - c.Before))
+	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Try-c.Before-c.Spared, 1)))
 	c.Try++
 	c.Delivery = 0
 	c.Reason = fmt.Sprintf("is tried again at %s UTC, after %s: %s", c.RetryAt.UTC().Format(time.TimeOnly), c.Error.Code, c.Error.Message)

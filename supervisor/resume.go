@@ -191,7 +191,7 @@ func (t *turn) reopen(c *journal.Call) error {
 	if c.Try == 1 || t.movable(c) {
 		t.release(c)
 	}
-	c.Before, c.Delivery = c.Try-1, 0
+	c.Before, c.Spared, c.Delivery = c.Try-1, 0, 0
 	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}
 	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
 	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}

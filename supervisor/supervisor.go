@@ -62,6 +62,7 @@ type Supervisor struct {
 	greeted  *greetings
 	secrets  *keyring
 	accounts *accounts
+	faults   *faults
 	previews chan struct{} // holds one for each preview under way
 }
 
@@ -69,7 +70,7 @@ type Supervisor struct {
 // needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
 // Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
-	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews)}
+	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews), faults: &faults{log: config.Log}}
 	if s.Backoff == nil {
 		s.Backoff = backoff
 	}

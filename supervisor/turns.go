@@ -228,7 +228,7 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 	b := t.boxes[run]
 	b.busy = false
 	if failed != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && writ.CodeOf(failed) != writ.CodeStoreUnavailable { // that is said once, not for each run
 			t.log.Warn("a run cannot advance; it is tried again", "run", run, "err", failed)
 		}
 		all.compact()

@@ -18,7 +18,7 @@ const maxLogLines = 1000
 func (s *Supervisor) dialers() []*link.Dialer {
 	var links []*link.Dialer
 	for _, url := range s.Coordinators {
-		d := &link.Dialer{URL: url, Hello: s.hello, Sign: s.signHello, Events: s.Journal, Handle: s.handle, Log: s.Log}
+		d := &link.Dialer{URL: url, Hello: s.hello, Sign: s.signHello, Events: s.Journal, Handle: s.handle, Fault: s.faults.text, Log: s.Log}
 		d.Welcomed = func(ctx context.Context, w link.Welcome) { s.catchUp(ctx, d, w.Roster) }
 		links = append(links, d)
 	}

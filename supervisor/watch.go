@@ -49,7 +49,7 @@ func (s *Supervisor) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			if err := w.look(ctx); err != nil && ctx.Err() == nil && s.Journal.Fault() == nil {
 				s.Log.Warn("the watch cannot look", "err", err)
 			}
 		}
@@ -61,9 +61,10 @@ func (w *watcher) look(ctx context.Context) error {
 	now := time.Now()
 	passed := now.Sub(w.last) // monotonic
 	w.last = now
-	s.turns.retry()
 
 	flushed, queueErr := w.generation(ctx)
+	s.faults.look(ctx, s.Journal, queueErr, now)
+	s.turns.retry()
 	w.lost = append(w.lost, s.fleet.tick(now, passed, queueErr == nil)...)
 	var sent []*journal.Call
 	var due []journal.Due
@@ -198,10 +199,10 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	defer cancel()
 	mark := fmt.Sprint(w.s.epoch)
 	have, err := w.s.Queue.Generation(ctx)
-	if err != nil || have == mark {
-		return false, err
+	if err == nil {
+		err = w.s.Queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), mark) // each time: a Redis whose disk is full can be read, and takes no beats
 	}
-	return true, w.s.Queue.SetGeneration(failpoint.At(ctx, failpoint.GenerationSet), mark)
+	return err == nil && have != mark, err
 }
 
 // endOverdue ends runs past their deadline and calls past their end-by.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -114,7 +116,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		found = append(found, examineServer(ctx, c)...)
 		var f finding
 		roster, f = examineRoster(ctx, c)
-		found = append(found, f)
+		found = append(append(found, f), examineDatacenters(ctx, c)...)
 	}
 	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData())
 	for _, t := range tools {
@@ -158,12 +160,12 @@ func examineServer(ctx context.Context, c *client.Client) []finding {
 			found = append(found, f)
 			continue
 		}
-		ready, rerr := api.Answer[api.Readiness](response, nil)
+		ready, rerr := readiness(response)
 		switch {
 		case rerr != nil:
 			f.Detail = rerr.Error()
 		case !ready.Ready:
-			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), "look at its log"
+			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), "what the message names; it goes on by itself"
 		default:
 			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+shortDuration(took), ""
 		}
@@ -179,6 +181,39 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 		return nil, err
 	}
 	return http.DefaultClient.Do(r)
+}
+
+// readiness reads the answer of a coordinator that is ready, or says why it is not.
+func readiness(r *http.Response) (ready api.Readiness, err error) {
+	if r.StatusCode == http.StatusServiceUnavailable && strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		defer r.Body.Close()
+		return ready, json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ready)
+	}
+	return api.Answer[api.Readiness](r, nil)
+}
+
+// examineDatacenters looks how each datacenter is, as far as the coordinator knows.
+func examineDatacenters(ctx context.Context, c *client.Client) []finding {
+	ctx, stop := context.WithTimeout(ctx, doctorPatience)
+	defer stop()
+	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	if err != nil {
+		return nil // the coordinator has a finding of its own
+	}
+	var found []finding
+	for _, d := range list.Items {
+		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
+		switch {
+		case !d.Enabled:
+			f.State, f.Detail = doubtful, d.Reason
+		case d.Fault != "":
+			f.State, f.Detail, f.Fix = ill, d.Fault, "what the message names; it goes on by itself"
+		case !d.Placeable:
+			f.State, f.Detail, f.Fix = ill, d.Reason, "writ supervisor --data DIR, and see what it logs"
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 func failedChecks(r api.Readiness) string {

@@ -138,6 +138,8 @@ func (s *situation) whyRun() reason {
 		return reason{why, "writ dc list"}
 	case s.datacenter.Health != api.DatacenterHealthHealthy:
 		return reason{fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name), "writ dc list"}
+	case s.datacenter.Fault != "":
+		return reason{fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), "writ dc list"}
 	}
 	return reason{s.whyOpen() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
 }

@@ -120,6 +120,9 @@ type Datacenter struct {
 	// Enabled as the roster says
 	Enabled bool `json:"enabled"`
 
+	// Fault what keeps it from going on while it is connected, in the words of its supervisor
+	Fault string `json:"fault,omitempty,omitzero"`
+
 	// Health derived, never stored
 	Health DatacenterHealth  `json:"health"`
 	ID     writ.DatacenterID `json:"id"`
@@ -129,7 +132,7 @@ type Datacenter struct {
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 	Name   string            `json:"name"`
 
-	// Placeable enabled and healthy
+	// Placeable enabled, healthy and without a fault
 	Placeable bool `json:"placeable"`
 
 	// Reason why it is not placeable

@@ -5,6 +5,7 @@ const (
 	JournalMade      Point = "journal/made"
 	JournalForgotten Point = "journal/forgotten"
 	HistoryBegun     Point = "journal/history"
+	JournalProbed    Point = "journal/probed"
 	EpochBegun       Point = "journal/epoch"
 	LeaseRenewed     Point = "journal/lease-renewed"
 	LeaseReleased    Point = "journal/lease-released"
@@ -97,6 +98,7 @@ var Places = []Place{
 
 	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.Open", Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
+	{Point: JournalProbed, Kind: Commit, Where: "supervisor/journal.Probe", Says: "A supervisor looks whether its journal can be written again."},
 	{Point: HistoryBegun, Kind: Commit, Where: "supervisor/journal.beginHistory", Says: "A journal that came from a backup tells all that stands under a new name."},
 	{Point: EpochBegun, Kind: Commit, Where: "supervisor/journal.BeginEpoch", Says: "A supervisor takes the lease and a new epoch."},
 	{Point: LeaseRenewed, Kind: Commit, Where: "supervisor/journal.Renew", Says: "A supervisor on a shared journal keeps its lease."},

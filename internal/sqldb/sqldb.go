@@ -314,6 +314,7 @@ func storeError(err error) error {
 	}
 	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
+		e.Message += ": " + err.Error() // an engine's or the system's words, which say which of the two it is
 		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
 	}
 	e.Message = "PostgreSQL does not answer, or cannot write"

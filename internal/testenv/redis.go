@@ -45,6 +45,16 @@ func RedisWithPassword(t testing.TB) *RedisServer {
 	})
 }
 
+// RedisIn starts one with a password that keeps its files in dir.
+func RedisIn(t testing.TB, dir string) *RedisServer {
+	t.Helper()
+	return startRedis(t, func(r *RedisServer) {
+		r.Dir = dir
+		r.URL = "redis://:password@" + r.Addr + "/0"
+		r.args = []string{"--requirepass", "password"}
+	})
+}
+
 // RedisWithTLS starts one that speaks TLS only.
 func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 	t.Helper()

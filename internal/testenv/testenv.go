@@ -30,6 +30,7 @@ var Tools = []Tool{
 	{Name: "ssh-keygen", Package: "openssh-client"},
 	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
 	{Name: "curl", Package: "curl"},
+	{Name: "mkfs.ext4", Dirs: "/usr/sbin", Package: "e2fsprogs"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
 	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},
 	{Name: "mycelium", Missing: "it is published as a binary of a release only"},

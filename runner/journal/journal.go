@@ -99,10 +99,20 @@ func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	return incarnation, nil
 }
 
-// Probe writes something without meaning, to learn whether the store can be written.
+// probeSize is more than what jobs that begin together mostly write: that there is room for a few bytes promises nothing.
+const probeSize = 64 << 10
+
+// Probe writes something without meaning, and takes it away again, to learn whether the store can be written.
 func (j *Journal) Probe(ctx context.Context) error {
+	err := j.db.Write(failpoint.At(ctx, failpoint.NodeProbed), func(tx *sqldb.Tx) error {
+		_, err := tx.Exec("UPDATE node SET probed = $1, probe = $2", sqldb.Micros(tx.Now), make([]byte, probeSize))
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	return j.db.Write(failpoint.At(ctx, failpoint.NodeProbed), func(tx *sqldb.Tx) error {
-		_, err := tx.Exec("UPDATE node SET probed = $1", sqldb.Micros(tx.Now))
+		_, err := tx.Exec("UPDATE node SET probe = NULL")
 		return err
 	})
 }

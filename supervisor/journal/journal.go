@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,7 @@ type Journal struct {
 
 	mu      sync.Mutex
 	written chan struct{} // closed and replaced when events were committed
+	fault   error         // of a write; gone with the next probe that succeeds
 }
 
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
@@ -95,13 +97,39 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 		wrote = t.events > 0
 		return t.settleLoads()
 	})
-	if err == nil && wrote {
-		j.mu.Lock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case err == nil && wrote:
 		close(j.written)
 		j.written = make(chan struct{})
-		j.mu.Unlock()
+	case writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced):
+		j.fault = err
 	}
 	return err
+}
+
+// Fault returns why something could not be written since the last probe that succeeded, nil if everything could.
+func (j *Journal) Fault() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fault
+}
+
+// probeSize is more than what a turn or a submission mostly writes: that there is room for a few bytes promises nothing.
+const probeSize = 64 << 10
+
+// Probe writes something without meaning, and takes it away again, to learn whether the journal can be written again.
+func (j *Journal) Probe(ctx context.Context) error {
+	for _, text := range []string{strings.Repeat("-", probeSize), ""} {
+		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed), func(tx *Tx) error { return tx.setMeta("probe", text) }); err != nil {
+			return err
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault = nil
+	return nil
 }
 
 func (tx *Tx) meta(name string) (string, error) {

@@ -33,6 +33,8 @@ type Dialer struct {
 	Events EventSource
 	// Handle answers the requests whose verbs hello names. Its context ends with Run, not with the session.
 	Handle Handler
+	// Fault says in words what keeps the datacenter from going on, "" if nothing does. It may be nil.
+	Fault func() string
 	// Welcomed is told of each handshake that succeeded, in a goroutine of its own; its context ends with the session. It may be nil.
 	Welcomed func(ctx context.Context, welcome Welcome)
 	HTTP     *http.Client // dials; http.DefaultClient if nil
@@ -132,12 +134,37 @@ func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (wel
 			return nil
 		})
 	}
+	if d.Fault != nil {
+		works = append(works, func(ctx context.Context) error { return d.tellFaults(ctx, p) })
+	}
 	return true, p.run(ctx, ctx, func(f *frame) error {
 		if f.Type == typeAck {
 			return out.acked(f.Seq)
 		}
 		return nil // pongs, and types of later versions
 	}, works...)
+}
+
+// faultsEvery is how often a dialer looks whether something else keeps its datacenter from going on.
+const faultsEvery = time.Second
+
+// tellFaults tells the coordinator what keeps the datacenter from going on, whenever that changes.
+func (d *Dialer) tellFaults(ctx context.Context, p *peer) error {
+	tick := time.NewTicker(faultsEvery)
+	defer tick.Stop()
+	for told := ""; ; {
+		if fault := d.Fault(); fault != told {
+			if err := p.send(ctx, &frame{Type: typeFault, Detail: fault}); err != nil {
+				return err
+			}
+			told = fault
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // dial connects, without a handshake of the link.

@@ -44,6 +44,7 @@ const (
 	typeResponse  = "res"       // both: id, ok, result or error
 	typeEvent     = "event"     // supervisor: consecutive events
 	typeAck       = "ack"       // coordinator: seq of the last event that it stored
+	typeFault     = "fault"     // supervisor: detail, what keeps the datacenter from going on; nothing when that is over
 	typePing      = "ping"
 	typePong      = "pong"
 )

@@ -76,17 +76,28 @@ func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 	}
 }
 
+// storeAgain is the pause after events could not be stored. It does not grow: a store is near, and whoever made room for it looks whether
+// that helped.
+const storeAgain = time.Second
+
 // insist stores events, again and again while the sink fails: nothing may be passed over, and requests go on meanwhile.
 func (in *inflow) insist(ctx context.Context, events []writ.Event, log *slog.Logger) error {
-	for attempt := 0; ; attempt++ {
+	for told := false; ; {
 		err := in.sink.StoreEvents(ctx, in.hello.Datacenter, events)
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case err == nil && told:
+			log.InfoContext(ctx, "events can be stored again", "from", events[0].Seq)
+			return nil
+		case err == nil:
+			return nil
+		case !told:
+			log.WarnContext(ctx, "cannot store events; they wait in the datacenter", "err", err, "from", events[0].Seq)
+			told = true
 		}
-		wait := retryAfter(attempt)
-		log.WarnContext(ctx, "cannot store events", "err", err, "from", events[0].Seq, "retry_in", wait.Round(time.Millisecond))
 		select {
-		case <-time.After(wait):
+		case <-time.After(storeAgain):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

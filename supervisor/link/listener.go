@@ -161,7 +161,13 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 	}
 	l.announce(s)
 	log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch, "after", in.received)
-	err = s.peer.run(session, ctx, in.on, l.works(s, in, log)...)
+	err = s.peer.run(session, ctx, func(f *frame) error {
+		if f.Type == typeFault {
+			s.fault.Store(&f.Detail)
+			return nil
+		}
+		return in.on(f)
+	}, l.works(s, in, log)...)
 	return cmp.Or(context.Cause(session), err)
 }
 

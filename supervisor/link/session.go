@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"writ"
@@ -21,6 +22,7 @@ type Session struct {
 	Remote string // address of the supervisor, or of a proxy before it
 	Since  time.Time
 
+	fault atomic.Pointer[string]
 	peer  *peer
 	ready bool // the handshake is done; guarded by Listener.mu
 	end   context.CancelCauseFunc
@@ -29,6 +31,14 @@ type Session struct {
 
 // End ends the session, for a reason that only the log shows. The supervisor dials again and is judged anew.
 func (s *Session) End(reason error) { s.end(reason) }
+
+// Fault returns what keeps the datacenter from going on, in the words of its supervisor, "" if nothing does.
+func (s *Session) Fault() string {
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return ""
+}
 
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ended }

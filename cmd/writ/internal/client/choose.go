@@ -41,8 +41,8 @@ func (c Choice) Explain() []string {
 	return lines
 }
 
-// Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled
-// and connected the one with the fewest open calls. Which datacenters there are says the roster; the coordinator is only asked how
+// Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled,
+// connected and without a fault the one with the fewest open calls. Which datacenters there are says the roster; the coordinator is only asked how
 // they are, so the worst that it can do is to make a worse choice.
 func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
@@ -101,6 +101,8 @@ func against(d identity.Datacenter, labels map[string]string, known api.Datacent
 		return "it is disabled in the roster"
 	case known.Health != api.DatacenterHealthHealthy:
 		return cmp.Or(known.Reason, "it is not connected")
+	case known.Fault != "":
+		return known.Fault
 	}
 	return ""
 }

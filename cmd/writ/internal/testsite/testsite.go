@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,7 +55,7 @@ func Empty(t testing.TB, env ...string) *Site {
 func New(t testing.TB, env ...string) *Site {
 	t.Helper()
 	s := Empty(t, env...)
-	s.found()
+	s.Found()
 	return s
 }
 
@@ -63,11 +64,12 @@ func NewIn(t testing.TB, dir string, env ...string) *Site {
 	t.Helper()
 	s := Empty(t, env...)
 	s.Dir, s.kept = dir, true
-	s.found()
+	s.Found()
 	return s
 }
 
-func (s *Site) found() {
+// Found founds the cluster of an empty site, and starts its coordinator.
+func (s *Site) Found() {
 	t := s.T
 	t.Helper()
 	s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
@@ -84,6 +86,13 @@ func (s *Site) found() {
 	if s.Client, err = client.New(one, filepath.Join(s.Dir, "cluster"), client.Keys{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// In is the same site in a subtest, which must not start processes: they would end with it.
+func (s *Site) In(t testing.TB) *Site {
+	in := *s
+	in.T = t
+	return &in
 }
 
 // Datacenter is a datacenter to add to a site.
@@ -276,6 +285,25 @@ func (s *Site) Restart(name string) {
 	s.Await(s.Launch(name), s.lines[name][0])
 }
 
+// RestartFails starts a process again that ends by itself, and returns what it says and its exit code.
+func (s *Site) RestartFails(name string) (said string, code int) {
+	s.T.Helper()
+	_, said, code = s.Try(s.lines[name][1:]...)
+	return said, code
+}
+
+// Runs fails the test if a process has ended.
+func (s *Site) Runs(names ...string) {
+	s.T.Helper()
+	for _, name := range names {
+		select {
+		case <-s.Procs[name].ended:
+			s.T.Errorf("%s has ended: %v", name, s.Procs[name].Err)
+		default:
+		}
+	}
+}
+
 // Command is a command of writ in the site, not yet started.
 func (s *Site) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
@@ -309,6 +337,26 @@ func (s *Site) Try(args ...string) (out, said string, code int) {
 		s.T.Fatal(err)
 	}
 	return stdout.String(), stderr.String(), 0
+}
+
+// Says waits until a command says all of some texts, on whatever output, with an exit code.
+func (s *Site) Says(exit int, texts []string, args ...string) {
+	s.T.Helper()
+	var said string
+	var code int
+	is := func(context.Context) bool {
+		var out string
+		out, said, code = s.Try(args...)
+		said = out + said
+		return code == exit && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(said, text) })
+	}
+	late := time.Now().Add(Patience)
+	for !is(s.T.Context()) {
+		if time.Now().After(late) {
+			s.T.Fatalf("writ %s: exit %d, want %d and %q\n%s", strings.Join(args, " "), code, exit, texts, said)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // Script writes a script into the site's directory.
@@ -389,6 +437,17 @@ func (s *Site) Effects(nodes ...string) map[string]int {
 		}
 	}
 	return counts
+}
+
+// Done counts the jobs of a run that took effect on some nodes.
+func (s *Site) Done(id writ.RunID, nodes ...string) (n int) {
+	s.T.Helper()
+	for key := range s.Effects(nodes...) {
+		if strings.HasPrefix(key, string(id)) {
+			n++
+		}
+	}
+	return n
 }
 
 // OnceEach fails the test unless there were so many effects of a run, each once.

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+// asked is a command, and what it must come to say while something is wrong.
+type asked struct {
+	line []string
+	exit int
+	says []string
+}
+
+// sick is a part of a cluster whose disk gives trouble.
+type sick struct {
+	name  string // of the process, and of the directory that is its disk
+	store string // its database, "" if it has none
+	// refuses is whether submissions are: where it is not the coordinator's disk, they wait.
+	refuses bool
+	asked   []asked // RUN is a run under way, WAITS one that was handed in meanwhile
+}
+
+var parts = []sick{
+	{"cluster", "ledger.db", true, []asked{
+		{[]string{"doctor"}, writ.ExitFailed, []string{"it is not ready", "disk is full"}},
+	}},
+	{"dc1", "journal.db", false, []asked{
+		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot go on", "journal", "disk is full", "writ dc list"}},
+		{[]string{"run", "explain", "WAITS"}, 0, []string{"the datacenter dc1 cannot take it yet", "disk is full"}},
+		{[]string{"dc", "list"}, 0, []string{"its journal cannot be written", "disk is full"}},
+		{[]string{"doctor"}, writ.ExitFailed, []string{"datacenter dc1", "its journal cannot be written"}},
+		{[]string{"submit", "--detach", "--dc", "any", "steps.tengo", "-p", "name=any"}, writ.ExitUnreachable, []string{"its journal cannot be written"}},
+	}},
+	{"dc1-n1", "journal.db", false, []asked{
+		{[]string{"node", "list"}, 0, []string{"the node's journal cannot be written", "disk is full"}},
+		{[]string{"run", "explain", "RUN"}, 0, []string{"the node's journal cannot be written", "writ node list"}},
+	}},
+	{"redis", "", false, []asked{
+		{[]string{"dc", "list"}, 0, []string{"its queue is away", "MISCONF", "No space left"}},
+		{[]string{"run", "explain", "RUN"}, 0, []string{"its datacenter dc1 cannot go on", "MISCONF"}},
+	}},
+}
+
+// diskSite is a site with one node, whose parts have each a disk of their own.
+func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	s := testsite.Empty(t)
+	disks := map[string]*testenv.Disk{}
+	for _, p := range parts {
+		disks[p.name] = testenv.NewDisk(t, filepath.Join(s.Dir, p.name), 48)
+	}
+	broker := testenv.RedisIn(t, disks["redis"].Dir)
+	s.Found()
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	s.Script("steps.tengo", steps)
+	return s, disks
+}
+
+// TestFullDisks fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
+// why, and with room again everything goes on by itself.
+func TestFullDisks(t *testing.T) {
+	site, disks := diskSite(t)
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			s := site.In(t)
+			runs := []writ.RunID{s.Submit("steps.tengo", "-p", "name=a-"+p.name), s.Submit("steps.tengo", "-p", "name=b-"+p.name)}
+			s.Until("the first calls are done", func(context.Context) bool { return s.Done(runs[0], "dc1-n1") > 1 })
+			disks[p.name].Fill()
+			t.Cleanup(disks[p.name].Free)
+			if p.refuses {
+				s.Says(writ.ExitUnreachable, []string{string(writ.CodeStoreUnavailable), "disk is full", "hint: free disk space"}, "submit", "steps.tengo", "-p", "name=refused")
+			} else {
+				runs = append(runs, s.Submit("steps.tengo", "-p", "name=c-"+p.name))
+			}
+			p.told(s, runs)
+			disks[p.name].Free()
+			freed := time.Now()
+			for _, id := range runs {
+				s.Succeeded(s.Follow(id, 0, func() {}))
+				s.OnceEach(id, stepCount, "dc1-n1")
+			}
+			t.Logf("all runs ended %v after there was room again", time.Since(freed).Round(time.Millisecond))
+			s.Runs("coord", "dc1", "dc1-n1")
+			s.Says(0, []string{"healthy"}, "dc", "list")
+			if out := s.Writ("dc", "list") + s.Writ("node", "list"); strings.Contains(out, "written") || strings.Contains(out, "away") {
+				t.Errorf("with room again:\n%s", out)
+			}
+			p.isWhole(t, s.Dir)
+		})
+	}
+}
+
+// told waits until everybody who asks is told what is wrong.
+func (p *sick) told(s *testsite.Site, runs []writ.RunID) {
+	s.T.Helper()
+	for _, a := range p.asked {
+		line := make([]string, len(a.line))
+		for i, word := range a.line {
+			line[i] = strings.NewReplacer("RUN", string(runs[0]), "WAITS", string(runs[len(runs)-1])).Replace(word)
+		}
+		s.Says(a.exit, a.says, line...)
+	}
+}
+
+// isWhole lets SQLite look at every page of the part's store.
+func (p *sick) isWhole(t *testing.T, dir string) {
+	t.Helper()
+	if p.store == "" {
+		return
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, p.name, p.store)+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var verdict string
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("%s of %s: %s, %v", p.store, p.name, verdict, err)
+	}
+}
