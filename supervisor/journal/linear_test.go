@@ -1,0 +1,332 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/linear"
+	"writ/supervisor/journal"
+)
+
+// What several clients ask of a journal at once, while it is closed and opened again under them, must be what they could have been answered
+// one after the other. Each history has a twin, on a journal that lacks what makes it so, and the twin must be found out.
+
+const (
+	linearClients = 4
+	linearKeys    = 12
+	linearSeed    = 20261121
+)
+
+// want fails the test unless a history is, or is not, explained by the model.
+func want[S comparable, In, Out any](t *testing.T, m linear.Model[S, In, Out], h *linear.History[In, Out], legal bool) {
+	t.Helper()
+	known, lost := h.Len()
+	t.Logf("%d answers, %d lost", known, lost)
+	if got, err := linear.Legal(m, h); err != nil || got != legal {
+		t.Errorf("legal = %v, %v; want %v", got, err, legal)
+	}
+}
+
+// stored is one of several values that clients want to keep under a key.
+type stored struct{ key, value string }
+
+// kept is the answer: whether it was the first, and what stands.
+type kept struct {
+	first  bool
+	stands string
+}
+
+// firstWins is a place that keeps the first value.
+var firstWins = linear.Model[string, stored, kept]{
+	Step: func(stands string, in stored, out kept) (string, bool) {
+		if stands == "" {
+			return in.value, out == kept{true, in.value}
+		}
+		return stands, out == kept{false, stands}
+	},
+	Maybe: func(stands string, in stored) string {
+		if stands == "" {
+			return in.value
+		}
+		return stands
+	},
+	Key: func(in stored) string { return in.key },
+}
+
+// keeper is a way to keep a value in a journal.
+type keeper func(ctx context.Context, j *journal.Journal, in stored) (kept, error)
+
+// keepAll lets clients keep different values under the same keys, each twice, on journals that die if there are any deaths.
+func keepAll(t *testing.T, path string, deaths int, keep keeper) *linear.History[stored, kept] {
+	t.Helper()
+	h := new(linear.History[stored, kept])
+	store := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
+	together := linear.Meeting{Of: linearClients}
+	linear.Clients(linearClients, linearSeed, func(id int, random *rand.Rand) {
+		for key := range linearKeys {
+			together.Wait(fmt.Sprint(key))
+			for try := range 2 {
+				in := stored{fmt.Sprint("key ", key), fmt.Sprintf("of %d, %d", id, try)}
+				j, err := store.Now()
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				ask := func() {
+					_, err := h.Ask(id, in, func() (kept, error) { return keep(t.Context(), j, in) })
+					if err != nil && writ.CodeOf(err) != writ.CodeStoreUnavailable {
+						t.Error(err)
+					}
+				}
+				if random.IntN(linearClients*linearKeys) >= deaths {
+					ask()
+				} else if err := store.Dying(ask); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if err := store.Die(); err != nil {
+		t.Error(err)
+	}
+	return h
+}
+
+// submit accepts a submission: the value is its signature, the key its text.
+func submit(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
+	err = j.Write(ctx, func(tx *journal.Tx) error {
+		run := aRun(in.key)
+		if out.first, err = tx.AddRun(run, 1, []byte(in.value)); err != nil {
+			return err
+		}
+		signed, err := tx.Payload(run.Payload)
+		out.stands = string(signed)
+		return err
+	})
+	return out, err
+}
+
+func TestConcurrentSubmissionsAreOneRun(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		want(t, firstWins, keepAll(t, path, 12, submit), true)
+	})
+}
+
+// Who looks first and then writes, without a key that only one can have, accepts the same payload twice.
+func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		looked := linear.Meeting{Of: linearClients}
+		want(t, firstWins, keepAll(t, path, 0, func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
+			digest := aRun(in.key).Payload
+			err = j.Read(ctx, func(tx *journal.Tx) error {
+				signed, err := tx.Payload(digest)
+				out.stands = string(signed)
+				return err
+			})
+			looked.Wait(in.key)
+			if err != nil || out.stands != "" {
+				return out, err
+			}
+			return kept{true, in.value}, j.ExecForTest(ctx, `INSERT INTO payloads (digest, signed, run) VALUES ($1, $2, $3)
+				ON CONFLICT (digest) DO UPDATE SET signed = excluded.signed`, digest.String(), []byte(in.value), "run")
+		}), false)
+	})
+}
+
+// answered keeps the first result of a try and says which one stands.
+func answered(insert func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error)) keeper {
+	return func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
+		key := writ.JobKey{Run: writ.RunID(in.key), Seq: 1, Try: 1}
+		err = j.Write(ctx, func(tx *journal.Tx) error {
+			if out.first, err = insert(tx, key, writ.DigestOf([]byte(in.value))); err != nil {
+				return err
+			}
+			var digest string
+			err := tx.QueryRowContext(ctx, `SELECT digest FROM results WHERE run = $1`, in.key).Scan(&digest)
+			out.stands = digest
+			return err
+		})
+		return out, err
+	}
+}
+
+// byDigest is firstWins where the digest of a value stands for it.
+var byDigest = linear.Model[string, stored, kept]{
+	Step: func(stands string, in stored, out kept) (string, bool) {
+		return firstWins.Step(stands, stored{in.key, writ.DigestOf([]byte(in.value)).String()}, out)
+	},
+	Maybe: func(stands string, in stored) string {
+		return firstWins.Maybe(stands, stored{in.key, writ.DigestOf([]byte(in.value)).String()})
+	},
+	Key: firstWins.Key,
+}
+
+func TestTheFirstResultOfATryWins(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		add := func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error) {
+			return tx.AddResult(key, frame, []byte("sealed"))
+		}
+		want(t, byDigest, keepAll(t, path, 12, answered(add)), true)
+	})
+}
+
+func TestResultsThatReplaceEachOtherAreFoundOut(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		replace := func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error) {
+			_, err := tx.ExecContext(context.Background(), `INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4)
+				ON CONFLICT (run, seq, try) DO UPDATE SET digest = excluded.digest`, string(key.Run), key.Seq, key.Try, frame.String())
+			return true, err
+		}
+		want(t, byDigest, keepAll(t, path, 0, answered(replace)), false)
+	})
+}
+
+// The lease. A supervisor takes it, writes under its epoch, stands still for longer than the lease lasts, and goes on.
+
+type leaseAct string
+
+const (
+	takes  leaseAct = "takes"
+	writes leaseAct = "writes"
+	looks  leaseAct = "looks"
+	pauses leaseAct = "pauses" // all of them, until the lease is over
+)
+
+type leaseAsk struct {
+	act   leaseAct
+	epoch int64 // of who asks, 0 for none
+	value int   // to write
+	at    time.Time
+}
+
+type leaseAnswer struct {
+	refused bool // held by another, or fenced off
+	epoch   int64
+	value   int
+	at      time.Time
+}
+
+type leaseState struct {
+	epoch int64
+	value int
+	held  bool
+	since time.Time // when it was taken, at the earliest
+}
+
+// leases is the model of a lease that several processes share, or that nobody has to wait for.
+func leases(shared bool) linear.Model[leaseState, leaseAsk, leaseAnswer] {
+	return linear.Model[leaseState, leaseAsk, leaseAnswer]{
+		Step: func(s leaseState, in leaseAsk, out leaseAnswer) (leaseState, bool) {
+			switch in.act {
+			case takes:
+				over := !shared || !s.held || in.epoch == s.epoch
+				if out.refused {
+					return s, !over
+				}
+				over = over || !out.at.Before(s.since.Add(journal.LeaseTime)) // a slow machine
+				return leaseState{out.epoch, s.value, true, in.at}, over && out.epoch > s.epoch
+			case writes:
+				if out.refused {
+					return s, in.epoch != s.epoch
+				}
+				s.value = in.value
+				return s, in.epoch == s.epoch
+			case looks:
+				return s, out.value == s.value
+			default:
+				s.held = false
+				return s, true
+			}
+		},
+		Maybe: func(s leaseState, in leaseAsk) leaseState {
+			if in.act == writes && in.epoch == s.epoch {
+				s.value = in.value
+			}
+			return s
+		},
+	}
+}
+
+// reigns lets supervisors compete for a lease and write, each through write and with its own connection to the journal, and die.
+func reigns(t *testing.T, path string, write func(j *journal.Journal, value int) error) *linear.History[leaseAsk, leaseAnswer] {
+	t.Helper()
+	h := new(linear.History[leaseAsk, leaseAnswer])
+	open(t, path) // one makes the journal
+	together := linear.Meeting{Of: linearClients}
+	linear.Clients(linearClients, linearSeed, func(id int, random *rand.Rand) {
+		mine := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
+		defer mine.Die()
+		epoch := int64(0)
+		for step := range 16 {
+			together.Wait(fmt.Sprint(step))
+			j, err := mine.Now()
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			in := leaseAsk{act: []leaseAct{takes, writes, writes, looks, pauses}[random.IntN(5)], epoch: epoch, value: 100*(id+1) + step, at: time.Now()}
+			if epoch == 0 && in.act == writes {
+				in.act = takes
+			}
+			ask := func() (out leaseAnswer, err error) {
+				switch in.act {
+				case takes:
+					out.epoch, err = j.BeginEpoch(t.Context(), time.Now())
+				case writes:
+					err = write(j, in.value)
+				case looks:
+					out.value, err = j.NumberForTest(t.Context(), `SELECT CAST(COALESCE((SELECT value FROM meta WHERE name = 'test'), '0') AS BIGINT)`)
+				case pauses:
+					err = j.ExpireLeaseForTest(t.Context())
+				}
+				out.at = time.Now()
+				if errors.Is(err, journal.ErrHeld) || errors.Is(err, journal.ErrFenced) {
+					out.refused, err = true, nil
+				}
+				return out, err
+			}
+			if in.act == writes && random.IntN(4) == 0 {
+				if err := mine.Dying(func() { h.Ask(id, in, ask) }); err != nil {
+					t.Error(err)
+				}
+				epoch = 0 // who comes back has none
+				continue
+			}
+			out, err := h.Ask(id, in, ask)
+			if err != nil {
+				t.Error(err)
+			}
+			if in.act == takes && !out.refused {
+				epoch = out.epoch
+			}
+		}
+	})
+	return h
+}
+
+func writeValue(j *journal.Journal, value int) error {
+	return j.Write(context.Background(), func(tx *journal.Tx) error {
+		_, err := tx.ExecContext(context.Background(), `INSERT INTO meta (name, value) VALUES ('test', $1)
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, fmt.Sprint(value))
+		return err
+	})
+}
+
+func TestOnlyWhoHasTheLeaseWrites(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		want(t, leases(open(t, path).Shared()), reigns(t, path, writeValue), true)
+	})
+}
+
+// A journal that never began an epoch writes without comparing it.
+func TestAnOldHolderThatIsNotFencedOffIsFoundOut(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		bare := open(t, path)
+		want(t, leases(bare.Shared()), reigns(t, path, func(_ *journal.Journal, value int) error { return writeValue(bare, value) }), false)
+	})
+}
