@@ -33,10 +33,10 @@ type attempt struct {
 // act calls the driver and records what came of it. A driver that ignores the end of its context does not hold the node up: the job is
 // answered without it, and only its resource waits until it is done.
 func (n *incarnation) act(w *work) *writ.Result {
-	ctx, stop := context.WithDeadlineCause(w.ctx, time.UnixMilli(w.job.EndBy), errEndBy)
+	ctx, stop := n.until(w.ctx, w.job.EndBy, errEndBy)
 	defer stop()
 	n.counts.acted.Add(1)
-	started := time.Now()
+	started := n.now()
 	done := make(chan attempt, 1)
 	go func() { done <- n.do(ctx, w) }()
 
@@ -163,7 +163,7 @@ func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) 
 func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Result {
 	result := &writ.Result{
 		JobKey: w.job.JobKey, Job: w.digest, Node: n.node, Driver: w.about.Name, Simulated: w.about.Simulated,
-		Started: started.UnixMilli(), Ended: time.Now().UnixMilli(), Boot: n.boot, Incarnation: n.number,
+		Started: started.UnixMilli(), Ended: n.now().UnixMilli(), Boot: n.boot, Incarnation: n.number,
 	}
 	if got.err == nil {
 		got.err = checkValues(got.Values)

@@ -29,7 +29,7 @@ func (n *incarnation) beat(ctx context.Context) {
 
 // state is what the node says of itself.
 func (n *incarnation) state(sequence int64) *writ.Beat {
-	now := time.Now()
+	now := n.now()
 	return &writ.Beat{
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
 		Active: n.desk.keys(func(*work) bool { return true }), Slots: n.slots, Capacity: n.capacity, Drivers: n.about,

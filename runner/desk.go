@@ -54,13 +54,13 @@ type desk struct {
 }
 
 // enter registers a job, whose context ends with parent. It returns nil if the same job is there already.
-func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest) *work {
+func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest, now time.Time) *work {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.active[job.JobKey] != nil {
 		return nil
 	}
-	w := &work{job: job, digest: digest, taken: time.Now()}
+	w := &work{job: job, digest: digest, taken: now}
 	w.ctx, w.cancel = context.WithCancelCause(parent)
 	if c, ok := d.cancelled[job.Run]; ok && w.taken.Before(c.Until) && job.Resumes <= c.Resumes {
 		w.cancel(errCancelled)

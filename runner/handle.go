@@ -24,12 +24,13 @@ var (
 // handle takes a delivery from the queue. It returns when the answer is recorded and the transport has it; a later beat, in which
 // the job is not active any more, then comes behind its result.
 func (n *incarnation) handle(taking context.Context, task queue.Task) {
-	job, digest, err := n.open(task.Body, time.Now())
+	now := n.now()
+	job, digest, err := n.open(task.Body, now)
 	if err != nil {
 		n.drop(taking, "delivery", task.ID, err)
 		return
 	}
-	w := n.desk.enter(n.working, job, digest)
+	w := n.desk.enter(n.working, job, digest, now)
 	if w == nil {
 		n.counts.repeated.Add(1)
 		return // it is being worked on; that answers this delivery too
@@ -128,7 +129,7 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	if err := n.decode(w); err != nil {
 		return nil, err
 	}
-	early, stop := context.WithDeadlineCause(w.ctx, time.UnixMilli(w.job.StartBy), errStartBy)
+	early, stop := n.until(w.ctx, w.job.StartBy, errStartBy)
 	defer stop()
 	early, cut := context.WithCancelCause(early)
 	defer cut(nil)
@@ -158,6 +159,12 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	}
 	past, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number, !w.repeatable())
 	return past, n.noteStore(taking, err)
+}
+
+// until returns a context that ends at a time, in unix milliseconds, as far away as it is now by the node's clock: setting the clock later
+// does not move it.
+func (n *incarnation) until(parent context.Context, end int64, cause error) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(parent, time.UnixMilli(end).Sub(n.now()), cause)
 }
 
 // raiseEpoch keeps the epoch of an authentic message if it is higher than all before.

@@ -34,6 +34,7 @@ type incarnation struct {
 	about   []writ.NodeDriver
 	slots   int
 	grace   time.Duration
+	now     func() time.Time // wall clock
 	log     *slog.Logger
 	counts  *counts
 
@@ -64,10 +65,13 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
 		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door),
 	}
+	if n.now = r.Now; n.now == nil {
+		n.now = time.Now
+	}
 	n.log = log.With("dc", r.Member.Datacenter(), "node", n.node)
 	n.opener = &seal.Opener{Keys: n.supervisorKey}
 	n.outbox = newOutbox(n.sendResults)
-	n.permits = &permits{member: r.Member, door: r.Door, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
+	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
 	for _, d := range drivers {
 		n.about = append(n.about, d.Describe())
 	}
@@ -179,7 +183,7 @@ func (n *incarnation) faultText(now time.Time) string {
 // prune forgets what nobody will ask for, now and then.
 func (n *incarnation) prune(ctx context.Context) {
 	for {
-		now := time.Now()
+		now := n.now()
 		n.desk.forget(now)
 		_ = n.noteStore(ctx, n.journal.Prune(context.WithoutCancel(ctx), now)) // tried again; noted
 		if !sleep(ctx, pruneEvery) {

@@ -21,6 +21,7 @@ const maxPermits = 64
 type permits struct {
 	member  *Member
 	door    nodes.Backend
+	now     func() time.Time
 	refresh func(ctx context.Context) error // fetches newer rosters
 
 	mu   sync.Mutex
@@ -50,7 +51,7 @@ func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.O
 	case payload.Project != job.Project:
 		return writ.Errorf(writ.CodeRoleMissing, "the script was signed for the project %s, the job is about %s", payload.Project, job.Project)
 	}
-	if end := time.UnixMilli(job.Accepted).Add(payload.Deadline); time.Now().After(end.Add(identity.Skew)) {
+	if end := time.UnixMilli(job.Accepted).Add(payload.Deadline); p.now().After(end.Add(identity.Skew)) {
 		return writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", end.UTC().Format(time.RFC3339))
 	}
 	return nil

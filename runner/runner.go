@@ -44,8 +44,10 @@ type Runner struct {
 	// that holds the data directory.
 	Capacity writ.Capacity
 	Grace    time.Duration // DefaultGrace if 0
-	Version  string        // of the program
-	Log      *slog.Logger  // nothing is logged if nil
+	// Now is the node's wall clock, time.Now if nil: seals are judged by it. It may be set at any time, forward and back.
+	Now     func() time.Time
+	Version string       // of the program
+	Log     *slog.Logger // nothing is logged if nil
 
 	counts counts
 }

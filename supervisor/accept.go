@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"writ"
 	"writ/identity"
@@ -185,7 +184,7 @@ func orEmpty(params map[string]any) map[string]any {
 
 // verifier judges signed texts by the newest roster.
 func (s *Supervisor) verifier() *identity.Verifier {
-	return &identity.Verifier{Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: time.Now, ProjectOf: s.projectOf}
+	return &identity.Verifier{Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf}
 }
 
 // projectOf returns the project of a run, for statements about runs.

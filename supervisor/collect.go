@@ -108,7 +108,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
 		return
 	}
-	started, fresh := s.fleet.beat(b, time.Now())
+	started, fresh := s.fleet.beat(b, s.Now(), time.Now())
 	if !fresh {
 		return
 	}

@@ -36,6 +36,7 @@ type member struct {
 	journal.Node
 	beat   writ.Beat
 	beats  int           // since this supervisor began
+	heard  time.Time     // when beat came, by the monotonic clock
 	silent time.Duration // since the last beat, while the queue worked
 	active map[writ.JobKey]bool
 	told   writ.Node // as the last event had it
@@ -195,8 +196,9 @@ func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error
 	}
 }
 
-// beat takes a node's beat. It returns the keys that the node did not name before, and false if the beat is an old one.
-func (f *fleet) beat(b writ.Beat, now time.Time) (started []writ.JobKey, fresh bool) {
+// beat takes a node's beat, that came now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
+// before, and false if the beat is an old one.
+func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[b.Node]
@@ -211,7 +213,7 @@ func (f *fleet) beat(b writ.Beat, now time.Time) (started []writ.JobKey, fresh b
 			started = append(started, key)
 		}
 	}
-	m.beat, m.active, m.silent = b, active, 0
+	m.beat, m.heard, m.active, m.silent = b, heard, active, 0
 	m.beats++
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault
@@ -226,13 +228,13 @@ func newer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
 
-// tick lets time pass for all nodes, as far as the queue works. It returns the nodes that are lost since.
+// tick lets time pass for all nodes, until now by the monotonic clock, as far as the queue works. It returns the nodes that are lost since.
 func (f *fleet) tick(now time.Time, passed time.Duration, queueWorks bool) (lost []writ.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
 		if queueWorks {
-			m.silent += min(passed, now.Sub(m.LastBeat)) // monotonic; a late look is no node's silence
+			m.silent += min(passed, now.Sub(m.heard)) // a late look is no node's silence
 		}
 		switch {
 		case m.silent >= lostAfter:

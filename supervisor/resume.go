@@ -42,7 +42,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
 	}
 	if err == nil {
-		err = mayResume(run, time.Now())
+		err = mayResume(run, s.Now())
 	}
 	if err == nil {
 		_, err = verifier.SubmissionAt(signed, run.Accepted)

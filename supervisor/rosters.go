@@ -162,7 +162,7 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-		s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)}})
+		s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)}})
 		return false
 	}
 	return true

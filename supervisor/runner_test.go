@@ -24,6 +24,7 @@ type realNode struct {
 	token   string
 	way     queue.Queue  // to the site's queue; straight there if nil
 	drivers []sal.Driver // simulated ones if nil
+	clock   *clock       // that of the site if nil
 	runner  *runner.Runner
 	stop    context.CancelFunc
 	ended   chan error
@@ -68,7 +69,7 @@ func (n *realNode) start() {
 	}
 	n.runner = &runner.Runner{
 		Member: member, Door: n.site, Queue: cmp.Or[queue.Queue](n.way, n.site.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
-		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000},
+		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.site.clock).now,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop, n.ended = stop, make(chan error, 1)

@@ -305,7 +305,7 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, most fu
 		if load.Planned == 0 || n <= 0 {
 			return nil
 		}
-		keys, err = tx.SendableKeys(node, time.Now(), n)
+		keys, err = tx.SendableKeys(node, tx.Now, n)
 		return err
 	})
 	if err != nil {

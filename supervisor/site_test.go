@@ -46,6 +46,7 @@ type site struct {
 	maxOpen   int               // runs of a project, of the next supervisor that starts
 	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
+	clock     *clock // of everybody, unless a node has its own
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -114,7 +115,7 @@ func found(t testing.TB) *site {
 	dir := t.TempDir()
 	s := &site{
 		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(),
-		evaluator: inProcess{},
+		evaluator: inProcess{}, clock: new(clock),
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.adopt(&identity.Roster{
@@ -160,7 +161,8 @@ func (s *site) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
-		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, KeepRuns: s.keep, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, KeepRuns: s.keep, Now: s.clock.now,
+		Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)
@@ -191,7 +193,7 @@ func (s *site) halt() {
 func (s *site) token() identity.Token {
 	s.t.Helper()
 	token := identity.NewToken(s.Pin)
-	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second)}
+	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(5 * time.Minute).UTC().Truncate(time.Second)}
 	statement := s.statement("", "")
 	grant.Statement(statement)
 	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {
@@ -201,7 +203,7 @@ func (s *site) token() identity.Token {
 }
 
 func (s *site) statement(subject, decision string) *identity.Statement {
-	now := time.Now().UTC().Truncate(time.Second)
+	now := s.clock.now().UTC().Truncate(time.Second)
 	return &identity.Statement{
 		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Subject: subject, Decision: decision, Signer: "alice",
 		Created: now, Expires: now.Add(15 * time.Minute), Nonce: identity.NewNonce(),
@@ -224,7 +226,7 @@ func (s *site) sign(statement *identity.Statement) []byte {
 // payload is a submission of a script, to be changed and signed.
 func (s *site) payload(script string) *identity.Payload {
 	s.t.Helper()
-	now := time.Now().UTC().Truncate(time.Second)
+	now := s.clock.now().UTC().Truncate(time.Second)
 	bundle, err := scripts.Resolve(scripts.Source{Name: "test.tengo", Text: []byte(script)}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 	if err != nil {
 		s.t.Fatal(err)
@@ -466,7 +468,7 @@ func (n *testNode) handle(ctx context.Context, task queue.Task) {
 		started := time.Now()
 		r := n.act(ctx, job)
 		r.JobKey, r.Job, r.Node = job.JobKey, digest, n.id
-		r.Started, r.Ended, r.Incarnation = started.UnixMilli(), time.Now().UnixMilli(), 1
+		r.Started, r.Ended, r.Incarnation = started.UnixMilli(), n.site.clock.now().UnixMilli(), 1
 		again = &r
 	}
 	n.mu.Lock()
@@ -494,7 +496,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: time.Now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			b.Drivers = append(b.Drivers, writ.NodeDriver{Module: module, Name: "test", Simulated: true})

@@ -94,7 +94,7 @@ func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) 
 	}
 	done := make(chan error, 1)
 	s.turns.post(id, mail{
-		stop: &stop{state: writ.RunCancelled, err: why, by: time.Now().Add(stopWithin)},
+		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)},
 		also: func(tx *journal.Tx) error { return record(tx, v, answer) },
 		done: done,
 	})

@@ -44,7 +44,11 @@ type Config struct {
 	// KeepRuns is how long a run is kept after its end; DefaultKeepRuns if 0. One whose submission or resume could still come is kept in any case.
 	KeepRuns time.Duration
 	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
+	// A minute is the most that is possible.
 	Backoff func(try int) time.Duration
+	// Now is the wall clock, time.Now if nil: it may be set at any time, forward and back. What is measured from one moment to another is
+	// not read from it.
+	Now     func() time.Time
 	Version string // of the program
 	Log     *slog.Logger
 }
@@ -77,12 +81,16 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.KeepRuns <= 0 {
 		s.KeepRuns = DefaultKeepRuns
 	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	s.Journal.SetClock(s.Now)
 	s.turns = newTurns(s.turn, config.Log)
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
 	var err error
-	if s.epoch, err = s.Journal.BeginEpoch(ctx, time.Now()); err != nil {
+	if s.epoch, err = s.Journal.BeginEpoch(ctx, s.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
 	}
 	if err = s.loadRosters(ctx, rosters); err == nil {
@@ -142,6 +150,11 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 		if pending, err = tx.PendingRuns(); err != nil {
 			return err
 		}
+		ahead, err := tx.RunsStampedAfter(tx.Now.Add(backoffMost)) // by a clock that was set back since
+		if err != nil {
+			return err
+		}
+		pending = append(pending, ahead...)
 		sent, err = tx.SentCalls()
 		return err
 	})

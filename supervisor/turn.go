@@ -125,6 +125,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 	if t.calls, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
+	t.rebase()
 	if run.State == writ.RunAccepted {
 		if t.blocked, err = tx.EarlierRun(run); err != nil {
 			return nil, err
@@ -144,6 +145,16 @@ func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
+	}
+}
+
+// rebase lets no call wait longer than one ever does: the clock was set back since it began to wait.
+func (t *turn) rebase() {
+	for _, c := range t.calls {
+		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(backoffMost)) {
+			c.RetryAt = t.now
+			t.touch(c)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	f := &fleet{nodes: make(map[writ.NodeID]*member)}
 	f.put(journal.Node{Node: writ.Node{ID: "n"}})
 	now := time.Now()
-	f.beat(writ.Beat{Node: "n", Sequence: 1}, now)
+	f.beat(writ.Beat{Node: "n", Sequence: 1}, now, now)
 	if lost := f.tick(now.Add(time.Second), 2*time.Minute, true); len(lost) > 0 {
 		t.Error("a node that has just sent a beat is lost because nobody looked for two minutes")
 	}

@@ -15,6 +15,8 @@ import (
 const (
 	// watchEvery is how often the supervisor looks for what does not happen.
 	watchEvery = time.Second
+	// clockStep is how far the wall clock must go back at once for the watch to look for times that are far away now.
+	clockStep = 5 * time.Second
 	// endGrace is how long after its end-by a call is given up: the node reports by then if it lives.
 	endGrace = 5 * time.Second
 	// missedLooks is how many looks in a row must find that nobody has a job before it is delivered again: its result may be on
@@ -30,9 +32,11 @@ const (
 // watcher remembers, between two looks, which jobs nobody seemed to have.
 type watcher struct {
 	s       *Supervisor
-	last    time.Time
+	last    time.Time     // of the last look, by the monotonic clock
+	wall    time.Time     // and by the wall clock
 	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
+	left    map[sending]time.Duration // until the end-by of what is out
 	fleet   map[writ.NodeID]writ.Node // as it was then
 	due     journal.Due               // how far the calls have been looked at that wait for a time or a node
 	again   journal.Due               // and once more
@@ -41,7 +45,7 @@ type watcher struct {
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
 func (s *Supervisor) watch(ctx context.Context) error {
-	w := &watcher{s: s, last: time.Now(), missing: make(map[sending]int)}
+	w := &watcher{s: s, last: time.Now(), wall: s.Now(), missing: make(map[sending]int)}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -58,17 +62,18 @@ func (s *Supervisor) watch(ctx context.Context) error {
 
 func (w *watcher) look(ctx context.Context) error {
 	s := w.s
-	now := time.Now()
-	passed := now.Sub(w.last) // monotonic
-	w.last = now
+	at, now := time.Now(), s.Now()
+	passed := at.Sub(w.last)
+	setBack := now.Round(0).Sub(w.wall.Round(0)) < passed-clockStep
+	w.last, w.wall = at, now
 
 	flushed, queueErr := w.generation(ctx)
-	s.faults.look(ctx, s.Journal, queueErr, now)
+	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.turns.retry()
-	w.lost = append(w.lost, s.fleet.tick(now, passed, queueErr == nil)...)
+	w.lost = append(w.lost, s.fleet.tick(at, passed, queueErr == nil)...)
 	var sent []*journal.Call
 	var due []journal.Due
-	var overdue []writ.RunID
+	var overdue, ahead []writ.RunID
 	var loads map[writ.NodeID]journal.Load
 	var empty []writ.NodeID // that are being drained
 	changed := w.changedNodes()
@@ -85,6 +90,12 @@ func (w *watcher) look(ctx context.Context) error {
 		if loads, err = tx.Loads(); err != nil {
 			return err
 		}
+		if setBack {
+			w.due, w.again, w.held = journal.Due{}, journal.Due{}, journal.Due{}
+			if ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
+				return err
+			}
+		}
 		for _, node := range s.fleet.draining() {
 			if loads[node].Open() == 0 {
 				empty = append(empty, node)
@@ -98,7 +109,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.finishDrain(ctx, empty); err != nil {
 		return err
 	}
-	w.endOverdue(overdue, sent, now)
+	w.endOverdue(overdue, sent, now, passed)
 	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
@@ -109,6 +120,9 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	for _, call := range due {
 		s.turns.post(call.Run, mail{})
+	}
+	for _, id := range ahead {
+		s.turns.post(id, mail{})
 	}
 	w.offerRoom(ctx, loads, changed)
 	return w.announce(ctx, loads)
@@ -205,17 +219,25 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	return err == nil && have != mark, err
 }
 
-// endOverdue ends runs past their deadline and calls past their end-by.
-func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time) {
+// endOverdue ends runs past their deadline and calls past their end-by. A deadline is a time of day; how long a call may still be out is
+// measured, because its node does so too: a clock that is set meanwhile ends nothing early.
+func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, passed time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
 		w.s.turns.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
 	}
+	left := make(map[sending]time.Duration, len(sent))
 	for _, c := range sent {
-		if now.After(c.EndBy.Add(endGrace)) && c.Reason != waitsForNode {
+		job := sendingOf(c)
+		rest, known := w.left[job]
+		if rest -= passed; !known {
+			rest = c.EndBy.Sub(now)
+		}
+		if left[job] = rest; rest < -endGrace && c.Reason != waitsForNode {
 			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
 		}
 	}
+	w.left = left
 }
 
 // giveUp tells every run with open calls on a lost node.
@@ -257,7 +279,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed
 	for node, calls := range unseen {
 		gone := make([]string, 0, len(calls))
 		for id, c := range calls {
-			if c.State == writ.CallRunning || c.StartBy.Before(w.last) {
+			if c.State == writ.CallRunning || c.StartBy.Before(w.wall) {
 				w.miss(missing, c, flushed) // it began and is not worked on any more, or waited too long to be begun
 			} else {
 				gone = append(gone, id)

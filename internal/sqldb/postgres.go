@@ -180,7 +180,7 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 }
 
 // attempt is that of DB. A commit whose answer was lost is looked for until it is known whether it took place, or stop is closed.
-func (p *postgres) attempt(group []*change, stop <-chan struct{}) (errs []error, begun bool, err error) {
+func (p *postgres) attempt(group []*change, at time.Time, stop <-chan struct{}) (errs []error, begun bool, err error) {
 	ctx := context.Background()
 	tx, err := p.begin(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p *postgres) attempt(group []*change, stop <-chan struct{}) (errs []error,
 	if err != nil {
 		return nil, false, err
 	}
-	if errs, err = transact(&Tx{Tx: tx, Now: now(), server: p}, group); err != nil {
+	if errs, err = transact(&Tx{Tx: tx, Now: at, server: p}, group); err != nil {
 		return nil, true, err
 	}
 	err = tx.Commit()

@@ -42,6 +42,9 @@ type Tx struct {
 
 // DB is an open store with one writer. Close it.
 type DB struct {
+	// Clock is what Tx.Now is read from; time.Now if nil. Set it before anything is written.
+	Clock func() time.Time
+
 	sql      *sql.DB
 	server   *postgres // nil on SQLite
 	prepared *prepared
@@ -143,7 +146,7 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 		return storeError(err)
 	}
 	defer tx.Rollback()
-	return storeError(do(&Tx{Tx: tx, Now: now(), prepared: db.prepared, server: db.server}))
+	return storeError(do(&Tx{Tx: tx, Now: db.now(), prepared: db.prepared, server: db.server}))
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
@@ -247,14 +250,14 @@ func (db *DB) commit(group []*change) {
 // transaction had begun.
 func (db *DB) attempt(group []*change) (errs []error, begun bool, err error) {
 	if db.server != nil {
-		return db.server.attempt(group, db.stop)
+		return db.server.attempt(group, db.now(), db.stop)
 	}
 	tx, err := db.sql.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, false, err
 	}
 	defer tx.Rollback()
-	if errs, err = transact(&Tx{Tx: tx, Now: now(), prepared: db.prepared}, group); err != nil {
+	if errs, err = transact(&Tx{Tx: tx, Now: db.now(), prepared: db.prepared}, group); err != nil {
 		return nil, true, err
 	}
 	return errs, true, tx.Commit()
@@ -305,6 +308,13 @@ func run(c *change, tx *Tx) (err error) {
 }
 
 // now is the time of a transaction: stores keep microseconds.
+func (db *DB) now() time.Time {
+	if db.Clock == nil {
+		return now()
+	}
+	return db.Clock().UTC().Truncate(time.Microsecond)
+}
+
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // storeError turns errors that mean "not now" into STORE_UNAVAILABLE and leaves others as they are.

@@ -178,10 +178,17 @@ func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	return cancels, rows.Err()
 }
 
-// Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over.
+// Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over. Because the
+// clock of a node may be wrong, by years after its battery died, the end-by of the newest job counts, if it is before now: that was set by
+// a supervisor.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 	return j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {
-		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", sqldb.Micros(now.Add(-Keep))); err != nil {
+		var newest int64
+		if err := tx.QueryRow("SELECT COALESCE(MAX(end_by), 0) FROM jobs").Scan(&newest); err != nil {
+			return err
+		}
+		last := min(newest, sqldb.Micros(now))
+		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", last-Keep.Microseconds()); err != nil {
 			return err
 		}
 		_, err := tx.Exec("DELETE FROM cancels WHERE until < $1", sqldb.Micros(now))

@@ -284,3 +284,14 @@ func TestATryThatWasRefusedKeepsNoOtherFromActing(t *testing.T) {
 		t.Errorf("the second try is held up by %+v, %v", past, err)
 	}
 }
+
+func TestPruneForgetsNothingBecauseTheClockIsAhead(t *testing.T) {
+	j := open(t, ":memory:")
+	now := time.Now()
+	_, err := j.Start(t.Context(), job(1, now), writ.Digest{}, 1, true)
+	must(t, err)
+	must(t, j.Prune(t.Context(), now.Add(20*365*24*time.Hour)))
+	if entry, err := j.Find(t.Context(), job(1, now).JobKey); entry == nil || err != nil {
+		t.Errorf("the job is forgotten, and would be done again: %v, %v", entry, err)
+	}
+}

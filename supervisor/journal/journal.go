@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"writ"
 	"writ/internal/cbor"
@@ -72,6 +73,9 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 // ID returns the journal's id. With an event's sequence number it names the event for ever; a journal that came from a backup takes
 // another one.
 func (j *Journal) ID() string { return *j.id.Load() }
+
+// SetClock says what the times of transactions are read from, time.Now if nothing else is said. Call it before anything is written.
+func (j *Journal) SetClock(now func() time.Time) { j.db.Clock = now }
 
 // Close closes the journal; writes under way are finished.
 func (j *Journal) Close() error { return j.db.Close() }

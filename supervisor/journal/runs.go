@@ -375,6 +375,11 @@ func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.Job
 const sendableKeys = `SELECT run, seq FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND retry_at <= $2
 	ORDER BY planned, run, seq LIMIT $3`
 
+// RunsStampedAfter returns the runs of which a call is to be looked at only after a time.
+func (tx *Tx) RunsStampedAfter(at time.Time) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE open AND state = 'planned' AND retry_at > $1`, sqldb.Micros(at))
+}
+
 // Due is a place in the order of DueCalls, and in that of HeldCalls.
 type Due struct {
 	At  time.Time

@@ -1,0 +1,199 @@
+package supervisor_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+// clock is a wall clock that can be set. Time that passes is another matter.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.ahead.Load())) }
+
+// set puts the clock so far ahead of what is right.
+func (c *clock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
+func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(2*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.clock.set(50 * time.Minute) // past the end-by of the call, before the deadline of the run
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].Delivery != 1 {
+			t.Errorf("the call was delivered %d times", calls[0].Delivery)
+		}
+	})
+}
+
+func TestAClockThatIsSetBackMakesNobodyWait(t *testing.T) {
+	const script = "volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 9})\n"
+	for _, tt := range []struct{ name, reason string }{
+		{"ForTheNextTry", "is tried again"},
+		{"ForANode", "no node is ready"},
+		{"ForAResource", "another run"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				s.clock.set(24 * time.Hour) // so that there is a way back
+				var broken atomic.Bool
+				n := s.join("n1", func(n *testNode) {
+					n.act = func(ctx context.Context, job writ.Job) writ.Result {
+						if broken.Load() {
+							return writ.Result{Error: writ.Errorf(writ.CodeInjected, "told to fail for now")}
+						}
+						time.Sleep(20 * time.Second)
+						return succeed(ctx, job)
+					}
+				})
+				time.Sleep(2 * time.Second)
+				switch tt.name {
+				case "ForTheNextTry":
+					broken.Store(true)
+				case "ForANode":
+					s.decide(n.id, "cordon")
+				case "ForAResource":
+					first := s.submit(script)
+					s.awaitCall(first, 1, writ.CallRunning)
+				}
+				id := s.submit(script)
+				waits := func() bool {
+					_, calls := s.look(id)
+					return len(calls) > 0 && strings.Contains(calls[0].Reason, tt.reason)
+				}
+				for began := time.Now(); !waits(); time.Sleep(100 * time.Millisecond) {
+					if run, calls := s.look(id); time.Since(began) > time.Minute {
+						t.Fatalf("the run is %s, its call %s in try %d: %q %v", run.State, calls[0].State, calls[0].Try, calls[0].Reason, calls[0].Error)
+					}
+				}
+				s.clock.set(18 * time.Hour)
+				time.Sleep(2 * time.Second)
+				broken.Store(false)
+				if tt.name == "ForANode" {
+					s.decide(n.id, "uncordon")
+				}
+				began := time.Now()
+				s.wantState(id, writ.RunSucceeded)
+				if took := time.Since(began); took > 90*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		for _, ahead := range []time.Duration{24 * time.Hour, -24 * time.Hour, 0} {
+			time.Sleep(3 * time.Second)
+			s.clock.set(ahead)
+		}
+		time.Sleep(3 * time.Second)
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := false
+		for _, e := range events {
+			if e.Node == nil || e.Node.ID != n.id {
+				continue
+			}
+			if ready && e.Node.Liveness != writ.LivenessReady {
+				t.Errorf("the node was %s", e.Node.Liveness)
+			}
+			ready = ready || e.Node.Liveness == writ.LivenessReady
+		}
+		if !ready {
+			t.Error("the node was never ready")
+		}
+	})
+}
+
+func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
+	for _, ahead := range []time.Duration{31 * time.Second, -31 * time.Second, 48 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				off := new(clock)
+				n := s.realNode("n1", func(n *realNode) { n.clock = off })
+				time.Sleep(2 * time.Second)
+				off.set(ahead)
+				time.Sleep(2 * time.Second)
+				id := s.submit(oneVolume)
+				time.Sleep(20 * time.Second)
+				if _, calls := s.look(id); calls[0].Delivery != 0 || !strings.Contains(calls[0].Reason, "CLOCK_SKEW: its clock is off by") {
+					t.Errorf("the call is %s: %q", calls[0].State, calls[0].Reason)
+				}
+				off.set(0)
+				s.wantState(id, writ.RunSucceeded)
+				n.wantEffectsOnce(1)
+			})
+		})
+	}
+}
+
+func TestAJobIsJudgedByTheClockOfItsNode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		ahead := new(clock)
+		n := s.realNode("n1", func(n *realNode) { n.clock = ahead })
+		ahead.set(25 * time.Second)
+		time.Sleep(2 * time.Second)
+		q.keep(true)
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		first := q.jobs()[:1]
+		time.Sleep(40 * time.Second) // its start-by is in 20 s, and was 5 s ago at the node
+		before := n.runner.Counts()
+		if err := s.queue.Push(t.Context(), n.id(), first...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if after := n.runner.Counts(); after.Acted != before.Acted || after.Dropped != before.Dropped+1 {
+			t.Errorf("the node counted %+v, and %+v before the job, %s after it was made", after, before, time.Since(began))
+		}
+		q.keep(false)
+		s.wantState(id, writ.RunSucceeded)
+		n.wantEffectsOnce(1)
+	})
+}
+
+// patient is a driver of volumes that takes two minutes, if nobody tells it to stop.
+type patient struct{ simDriver }
+
+func (d patient) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	select {
+	case <-ctx.Done():
+		return sal.Outcome{}, ctx.Err()
+	case <-time.After(2 * time.Minute):
+	}
+	change, err := d.host.effect(r, keyOf(r.Key))
+	return sal.Outcome{Change: change, Values: answerOf(r)}, err
+}
+
+func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		set := new(clock)
+		s.realNode("n1", func(n *realNode) {
+			n.clock, n.drivers = set, []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}}
+		})
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		for _, ahead := range []time.Duration{5 * time.Hour, time.Minute, 0} {
+			set.set(ahead)
+			time.Sleep(10 * time.Second)
+		}
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].Try != 1 {
+			t.Errorf("it took %d tries", calls[0].Try)
+		}
+	})
+}
