@@ -65,6 +65,7 @@ type Coordinator struct {
 	links    *link.Listener
 	rosters  rosters
 	news     broadcast // something was stored: whoever streams looks again
+	followed int64     // the newest event of the ledger at the last look; of the follower alone
 	outbox   outbox
 	metrics  *metrics
 	streams  chan struct{} // a token for each open stream
@@ -118,6 +119,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
+	if c.sharesLedger() {
+		group.Go(func() error { return every(ctx, followEvery, c.follow) })
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		close(c.stopping)

@@ -36,6 +36,18 @@ func (o *outbox) wake(datacenter writ.DatacenterID) {
 	}
 }
 
+// wakeAll rings every bell.
+func (o *outbox) wakeAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, bell := range o.bells {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // hold makes the caller the only one who is busy with a submission, until release.
 func (o *outbox) hold(payload writ.Digest) (release func(), ok bool) {
 	o.mu.Lock()

@@ -40,6 +40,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 // Close waits for the write in progress and closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
+// Shared reports whether other coordinators can work with the ledger at the same time.
+func (s *Store) Shared() bool { return s.db.Shared() }
+
 // probeSize is what Check writes: as much as a large submission and its events, so that there is room for the next one too.
 const probeSize = 64 << 10
 

@@ -1,0 +1,61 @@
+package coord
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/ledger/sqlstore"
+)
+
+// People are at one coordinator, the datacenter is linked to the other. await looks only when it is woken.
+func TestCoordinatorsThatShareALedgerWakeEachOther(t *testing.T) {
+	database := testenv.Postgres(t).Store()
+	onIt := func(c *Coordinator) {
+		store, err := sqlstore.Open(t.Context(), database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		c.Ledger = store
+	}
+	near, far := start(t, onIt), start(t, onIt)
+	datacenter := connect(far, vienna, nil)
+
+	submission, err := near.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	far.await("what is handed in at one is brought by the other", func() bool { return len(datacenter.took()) == 1 })
+	if got := datacenter.took()[0]; got != submission.Run {
+		t.Errorf("the datacenter took %s, want %s", got, submission.Run)
+	}
+
+	datacenter.tell(writ.Event{Log: &writ.LogLine{Run: submission.Run, Ordinal: 1, Text: "told at the other one"}})
+	near.await("what is told to one is heard at the other", func() bool {
+		seq, _, err := near.Ledger.LastEvent(t.Context(), vienna, datacenter.journal)
+		return err == nil && seq > 0
+	})
+
+	roster, err := far.rosters.newest(t.Context(), far.Coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := roster.Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := near.rosters.changed.next()
+	if _, err := far.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-time.After(hang):
+		t.Fatal("a roster of the other coordinator is not noticed")
+	}
+	if got, err := near.rosters.newest(t.Context(), near.Coordinator); err != nil || got.Version != next.Version {
+		t.Errorf("the newest roster is %+v, %v", got, err)
+	}
+}
