@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,12 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 		if err != nil {
 			return err
 		}
-		if err := serve(cmd.Context(), log); !isInterrupt(cmd.Context(), err) {
+		ctx, stop := context.WithCancel(cmd.Context())
+		var reports sync.WaitGroup
+		reports.Go(func() { daemon.ReportOnSignal(ctx, log) })
+		defer reports.Wait()
+		defer stop()
+		if err := serve(ctx, log); !isInterrupt(cmd.Context(), err) {
 			return err
 		}
 		log.Info("stopped")

@@ -1,0 +1,309 @@
+//go:build linux
+
+package soak
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+var howLong = flag.Duration("for", 30*time.Minute, "how long the load lasts")
+
+const (
+	calibration = 20 * time.Second // under full load, to learn what half of it is
+	inFlight    = 50
+	samples     = 60 // of each process, evenly over the time
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := testsite.RemoveBinaries(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// script makes ten calls, and leaves nothing behind.
+const script = `
+node := import("node")
+herodb := import("herodb")
+run := import("run")
+params := {name: {type: "string"}}
+for i := 0; i < 8; i++ {
+	node.ping().err // waits for the end
+}
+db := herodb.create(run.params.name, {memory_mib: 16})
+run.log(db.address)
+herodb.delete(db)
+run.output({done: true})
+`
+
+// TestSoak watches every process under half load. With a short time (-for) it shows that everything is measured; the slopes mean something
+// after half an hour.
+func TestSoak(t *testing.T) {
+	long := os.Getenv("WRIT_TEST_LONG") == "1"
+	if testing.Short() || !long {
+		*howLong = min(*howLong, 8*time.Second)
+	}
+	s := newSoak(t)
+	full := calibration
+	if !long {
+		full = 3 * time.Second
+	}
+	ran := s.load(full, 0)
+	rate := float64(ran) / full.Seconds() / 2
+	t.Logf("full load: %.0f runs/s; from now on %.0f", 2*rate, rate)
+
+	watching, stop := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(watching, *howLong/samples) })
+	ran = s.load(*howLong, rate)
+	stop()
+	watch.Wait()
+	t.Logf("%d runs of ten calls in %s", ran, *howLong)
+	if ran == 0 {
+		t.Error("nothing ran")
+	}
+	s.judge(long && *howLong >= 10*time.Minute)
+}
+
+type soak struct {
+	*testsite.Site
+	t          *testing.T
+	roster     *identity.Roster
+	person     *client.Person
+	datacenter writ.DatacenterID
+	number     atomic.Int64
+	series     map[string]*series // by process
+}
+
+func newSoak(t *testing.T) *soak {
+	site := testsite.New(t)
+	site.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s := &soak{Site: site, t: t, series: map[string]*series{}}
+	var err error
+	if s.roster, err = site.Client.Roster(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.person, err = site.Client.Person(s.roster); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.person.Close() })
+	s.datacenter = s.roster.Datacenters[0].ID
+	return s
+}
+
+// load hands in runs for a time, at a rate each second, or as fast as they end if rate is 0, and returns how many ended.
+func (s *soak) load(lasts time.Duration, rate float64) int64 {
+	ctx, stop := context.WithTimeout(s.t.Context(), lasts)
+	defer stop()
+	var all sync.WaitGroup
+	var ended atomic.Int64
+	room := make(chan struct{}, inFlight)
+	due := time.Now()
+	for ctx.Err() == nil {
+		if rate > 0 {
+			due = due.Add(time.Duration(float64(time.Second) / rate))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case room <- struct{}{}:
+			all.Go(func() {
+				if err := s.one(); err != nil {
+					s.t.Error(err)
+					stop()
+				}
+				ended.Add(1)
+				<-room
+			})
+		case <-ctx.Done():
+		}
+	}
+	all.Wait()
+	return ended.Load()
+}
+
+// one carries out one run and verifies its end.
+func (s *soak) one() error {
+	order := client.Order{
+		Script: client.NewScript("soak.tengo", []byte(script)), Params: map[string]any{"name": fmt.Sprintf("db-%d", s.number.Add(1))},
+		Datacenter: s.datacenter, Project: s.roster.Projects[0],
+		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Destructive: true,
+	}
+	text, err := order.Payload(s.roster, s.person.Name, time.Now())
+	if err != nil {
+		return err
+	}
+	armored, err := s.person.Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		return err
+	}
+	submission, err := s.Client.Submit(s.t.Context(), identity.Join(text, armored))
+	if err != nil {
+		return err
+	}
+	run, err := s.Client.Watch(s.t.Context(), submission.Run, client.Watcher{Event: func(api.Event) {}})
+	if err != nil {
+		return err
+	}
+	summary, err := client.Outcome(s.roster, run)
+	if err == nil && summary.State != writ.RunSucceeded {
+		err = fmt.Errorf("run %s is %s: %+v", run.ID, summary.State, summary.Failure)
+	}
+	return err
+}
+
+// watch looks at every process again and again.
+func (s *soak) watch(ctx context.Context, every time.Duration) {
+	began := time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for name, p := range s.Procs {
+			if strings.HasPrefix(name, "add ") {
+				continue
+			}
+			if s.series[name] == nil {
+				s.series[name] = &series{}
+			}
+			if err := s.series[name].look(p, time.Since(began)); err != nil {
+				s.t.Errorf("look at %s: %v", name, err)
+				return
+			}
+		}
+	}
+}
+
+// series are the looks at one process.
+type series struct {
+	report      string    // the last line of the process
+	at          []float64 // hours
+	heap        []float64 // MiB that are reachable
+	resident    []float64 // MiB
+	goroutines  []float64
+	descriptors []float64
+}
+
+var reported = regexp.MustCompile(`(?m)^time=\S+ .*msg="this process holds" .*heap_bytes=(\d+) goroutines=(\d+)`)
+
+// look takes the numbers of a process: by its own word, and from the kernel.
+func (l *series) look(p *testsite.Proc, since time.Duration) error {
+	if err := p.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return err
+	}
+	var last []string
+	for late := time.Now().Add(testsite.Patience); last == nil || last[0] == l.report; last = lastReport(p) {
+		if time.Now().After(late) {
+			return fmt.Errorf("it does not answer")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.report = last[0]
+	heap, _ := strconv.ParseFloat(last[1], 64)
+	goroutines, _ := strconv.ParseFloat(last[2], 64)
+	proc := filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid))
+	open, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		return err
+	}
+	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.ParseFloat(strings.Fields(string(statm))[1], 64)
+	if err != nil {
+		return err
+	}
+	l.at = append(l.at, since.Hours())
+	l.heap = append(l.heap, heap/(1<<20))
+	l.resident = append(l.resident, pages*float64(os.Getpagesize())/(1<<20))
+	l.goroutines = append(l.goroutines, goroutines)
+	l.descriptors = append(l.descriptors, float64(len(open)))
+	return nil
+}
+
+// lastReport returns the newest line of a process about itself with its numbers, nil if there is none.
+func lastReport(p *testsite.Proc) []string {
+	if all := reported.FindAllStringSubmatch(p.Said(), -1); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return nil
+}
+
+// judge prints how everything grew, and fails the test if it did. The first third is left out: caches fill.
+func (s *soak) judge(strict bool) {
+	for _, name := range slices.Sorted(maps.Keys(s.series)) {
+		l := s.series[name]
+		for _, of := range []struct {
+			what   string
+			values []float64
+			slack  float64 // how much it may have more in the last third than in the second: noise
+		}{
+			{"heap MiB", l.heap, 4}, {"resident MiB", l.resident, -1}, {"goroutines", l.goroutines, 10}, {"descriptors", l.descriptors, 5},
+		} {
+			n := len(of.values)
+			if n < 3 {
+				s.t.Fatalf("%s was looked at %d times", name, n)
+			}
+			second, last := median(of.values[n/3:2*n/3]), median(of.values[2*n/3:])
+			s.t.Logf("%-8s %-12s median %8.1f then %8.1f, slope %+.2f an hour", name, of.what, second, last, slope(l.at[n/3:], of.values[n/3:]))
+			if strict && of.slack >= 0 && last > second+max(of.slack, second/10) {
+				s.t.Errorf("%s: %s grow from %.1f to %.1f", name, of.what, second, last)
+			}
+		}
+	}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// slope is that of the line which lies closest, by least squares.
+func slope(x, y []float64) float64 {
+	var mx, my, xy, xx float64
+	for i := range x {
+		mx, my = mx+x[i]/float64(len(x)), my+y[i]/float64(len(y))
+	}
+	for i := range x {
+		xy, xx = xy+(x[i]-mx)*(y[i]-my), xx+(x[i]-mx)*(x[i]-mx)
+	}
+	if xx == 0 {
+		return 0
+	}
+	return xy / xx
+}
+
+func TestSlopeIsThatOfALine(t *testing.T) {
+	if got := slope([]float64{0, 1, 2, 3}, []float64{5, 7, 9, 11}); got != 2 {
+		t.Errorf("slope %v, want 2", got)
+	}
+}
