@@ -6,10 +6,12 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -18,6 +20,13 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+)
+
+// How long a coordinator may take. An answer may need one from a datacenter, which coordinators wait for up to half a minute; a submission
+// is only to be written down.
+const (
+	answerTime = 65 * time.Second
+	submitTime = 15 * time.Second
 )
 
 // dialTime bounds how long one coordinator may take to answer before the next one is tried.
@@ -59,7 +68,7 @@ type servers struct {
 
 func newServers(addresses []string) (*servers, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.ResponseHeaderTimeout = 0 // a statement may take as long as its datacenter needs
+	transport.ResponseHeaderTimeout = answerTime // a connection may stand on which nothing comes through any more
 	s := &servers{http: &http.Client{Transport: transport}}
 	for _, a := range addresses {
 		u, err := url.Parse(strings.TrimSuffix(a, "/"))
@@ -203,9 +212,23 @@ func unknownKey(key *Key) error {
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
 }
 
-// Submit hands in a submission.
+// Submit hands in a submission. When no answer comes its error says how to learn whether it was taken.
 func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, error) {
-	return api.Answer[writ.Submission](c.API.SubmitWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	waiting, stop := context.WithTimeout(ctx, submitTime)
+	defer stop()
+	s, err := api.Answer[writ.Submission](c.API.SubmitWithBody(waiting, api.SignedType, bytes.NewReader(signed)))
+	if err == nil || ctx.Err() != nil || writ.CodeOf(err) != writ.CodeUnreachable || errors.Is(err, syscall.ECONNREFUSED) {
+		return s, err
+	}
+	text, _, cut := identity.Split(signed)
+	if cut != nil {
+		return s, err
+	}
+	run := writ.RunIDOf(writ.DigestOf(text))
+	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer; whether it took run %s is not known", run).
+		WithHint("`writ run show %s` says whether it did, as soon as one answers; the same signed text is never two runs", run)
+	e.Err = err
+	return s, e
 }
 
 // Decide signs a statement and hands it in; see Person.SignStatement for what must be set.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"slices"
 	"time"
 
@@ -178,18 +179,37 @@ func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	return nil
 }
 
+// silenceMost is how long nothing may come on an event stream before it is given up: coordinators say every 15 s that they are still there.
+const silenceMost = 40 * time.Second
+
+// heard is a stream on which something comes now and then.
+type heard struct {
+	io.Reader
+	silence *time.Timer
+}
+
+func (h heard) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	h.silence.Reset(silenceMost)
+	return n, err
+}
+
 // stream tells events until one says that the run has ended; then it returns nil.
 func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watcher) error {
 	params := &api.WatchRunParams{}
 	if *last > 0 {
 		params.LastEventID = last
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	response, err := c.API.WatchRun(ctx, id, params)
 	if err := api.ErrorOf(response, err); err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	for m, err := range api.Messages(response.Body) {
+	silence := time.AfterFunc(silenceMost, stop)
+	defer silence.Stop()
+	for m, err := range api.Messages(heard{response.Body, silence}) {
 		if err != nil {
 			return err
 		}

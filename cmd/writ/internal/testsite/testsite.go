@@ -5,6 +5,7 @@ package testsite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ const Patience = 2 * time.Minute
 type Site struct {
 	Dir    string // where every command is carried out; each process has a directory of its own name here
 	URL    string // of the coordinator
+	Public string // how supervisors reach the coordinator, set before it is founded; the same if ""
 	Client *client.Client
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
@@ -72,9 +74,12 @@ func NewIn(t testing.TB, dir string, env ...string) *Site {
 func (s *Site) Found() {
 	t := s.T
 	t.Helper()
-	s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
+	if s.URL == "" {
+		s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
+	}
 	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
-	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"))
+	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
+		"--public-url", cmp.Or(s.Public, s.URL))
 	file, err := config.Load(filepath.Join(s.Dir, "cluster", "client.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +104,7 @@ func (s *Site) In(t testing.TB) *Site {
 type Datacenter struct {
 	Name   string
 	Redis  string   // URL
+	Redis2 string   // URL by which nodes find it; the same if ""
 	Listen string   // address of the supervisor's door; a free port if ""
 	Door   string   // URL by which nodes find it; where it listens if ""
 	Nodes  int      // named NAME-n1, NAME-n2, ...
@@ -118,7 +124,7 @@ func (s *Site) Add(d Datacenter) {
 		door = "http://" + listen
 	}
 	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
-	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", s.URL, "--redis", d.Redis, "--listen", listen,
+	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", cmp.Or(s.Public, s.URL), "--redis", d.Redis, "--listen", listen,
 		"--join", "@"+d.Name+".token")
 	if err := add.Wait(); err != nil {
 		s.T.Fatalf("dc add %s: %v\n%s", d.Name, err, add.Said())
@@ -133,7 +139,7 @@ func (s *Site) Add(d Datacenter) {
 		return false
 	})
 	// Nodes have no login but the accounts that their supervisor makes.
-	ours := redisqueue.Server{URL: d.Redis}.WithoutLogin().URL
+	ours := redisqueue.Server{URL: cmp.Or(d.Redis2, d.Redis)}.WithoutLogin().URL
 	for i := range d.Nodes {
 		node := fmt.Sprintf("%s-n%d", d.Name, i+1)
 		token := s.Writ("token", "create", "--dc", d.Name)

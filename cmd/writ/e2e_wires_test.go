@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+// makeAndDelete has a node fetch what was signed, because it destroys: that goes through its supervisor's door.
+const makeAndDelete = `
+herodb := import("herodb")
+run := import("run")
+params := {name: {type: "string"}}
+for i := 0; i < 4; i++ {
+	db := herodb.create(run.params.name + "-" + i, {memory_mib: 64})
+	run.log("made", db.address)
+	herodb.delete(run.params.name + "-" + i)
+}
+run.output({steps: 8})
+`
+
+// wireSite is a cluster in which each kind of wire can be spoiled, each in a datacenter of its own, so that all can be at once.
+type wireSite struct {
+	*testsite.Site
+	wires map[string]*testsite.Wire // by the datacenter that is at its end; "client" is that of people
+	long  bool
+}
+
+// hold is how long a wire stays spoiled. A long time is longer than the other end of a link is believed in that says nothing, which is a
+// minute; but a node that cannot be heard for so long is lost, as promised.
+func (s *wireSite) hold(wire string) time.Duration {
+	switch {
+	case !s.long:
+		return 2 * time.Second
+	case wire == "node":
+		return 45 * time.Second
+	}
+	return 75 * time.Second
+}
+
+// ways are those in which a wire is spoiled. Without much time those are left out that find less: what is slow is to people like what is
+// half open, and few things go through a door.
+func (s *wireSite) ways(wire string) []testsite.Spoil {
+	return slices.DeleteFunc(slices.Clone(testsite.Spoils), func(how testsite.Spoil) bool {
+		little := wire == "client" && (how == testsite.Slow || how == testsite.Flapping) || wire == "door" && (how == testsite.Late || how == testsite.Slow)
+		return little && !s.long
+	})
+}
+
+func newWireSite(t *testing.T) *wireSite {
+	s := &wireSite{Site: testsite.Empty(t), wires: map[string]*testsite.Wire{}, long: os.Getenv("WRIT_TEST_LONG") != ""}
+	coord := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	s.URL = "http://" + coord
+	lay := func(name, to string) string {
+		s.wires[name] = testsite.NewWire(t, to)
+		return s.wires[name].Addr
+	}
+	lay("client", coord)
+	s.Public = "http://" + lay("link", coord)
+	s.Found()
+	for _, name := range []string{"door", "redis", "node"} {
+		s.add(t, name, lay)
+	}
+	return s
+}
+
+// add adds a datacenter whose supervisor reaches the coordinator by the wire that is called link, and that has one more wire.
+func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) string) {
+	broker := testenv.RedisWithPassword(t)
+	d := testsite.Datacenter{Name: name, Redis: broker.URL, Redis2: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
+	through := func() string { return strings.Replace(broker.URL, broker.Addr, lay(name, broker.Addr), 1) }
+	switch name {
+	case "door":
+		d.Door = "http://" + lay(name, d.Listen)
+	case "redis":
+		d.Redis = through()
+	case "node":
+		d.Redis2 = through()
+	}
+	s.Add(d)
+}
+
+// told is what people are told while a wire is spoiled, "" if nothing: what is late comes, and what flaps is mended before anybody asks.
+func told(wire string, how testsite.Spoil) (line []string, says string) {
+	if how == testsite.Late || how == testsite.Flapping {
+		return nil, ""
+	}
+	switch wire {
+	case "redis":
+		return []string{"dc", "list"}, "its queue is away"
+	case "node":
+		return []string{"node", "list", "--dc", "node"}, "silent"
+	}
+	return nil, ""
+}
+
+// TestSpoiledWires spoils every wire in every way while runs are under way: all runs end well, each job done once, no node is lost, and the
+// ledger has every event once and in order.
+func TestSpoiledWires(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	s := newWireSite(t)
+	s.Script("steps.tengo", makeAndDelete)
+	t.Run("at once", func(t *testing.T) {
+		for _, name := range []string{"client", "node", "redis", "door"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for _, how := range s.ways(name) {
+					t.Run(string(how), func(t *testing.T) {
+						if name == "client" {
+							s.people(t, how)
+						} else {
+							s.spoil(t, name, name, how)
+						}
+					})
+				}
+			})
+		}
+	})
+	for _, how := range s.ways("link") { // of all datacenters
+		t.Run("link/"+string(how), func(t *testing.T) { s.spoil(t, "link", "door", how) })
+	}
+	s.Runs("coord", "door", "redis", "node", "door-n1", "redis-n1", "node-n1")
+	for _, name := range []string{"door", "redis", "node"} {
+		if strings.Contains(s.Procs[name].Said(), "node is lost") {
+			t.Errorf("%s has lost its node", name)
+		}
+	}
+	s.eventsAreWhole(t)
+}
+
+// spoil spoils a wire while runs of a datacenter are under way.
+func (s *wireSite) spoil(t *testing.T, wire, datacenter string, how testsite.Spoil) {
+	in, node := s.In(t), datacenter+"-n1"
+	submit := func(name string) writ.RunID {
+		return in.Submit("steps.tengo", "--destructive", "--dc", datacenter, "-p", "name="+name+"-"+wire+"-"+string(how))
+	}
+	runs := []writ.RunID{submit("a")}
+	in.Until("the first call is done", func(context.Context) bool { return in.Done(runs[0], node) > 0 })
+	s.wires[wire].Spoil(t, how)
+	began := time.Now()
+	runs = append(runs, submit("b"))
+	if line, says := told(wire, how); line != nil {
+		in.Says(0, []string{says}, line...)
+	}
+	time.Sleep(s.hold(wire) - time.Since(began))
+	s.wires[wire].Heal()
+	healed := time.Now()
+	for _, id := range runs {
+		in.Succeeded(in.Follow(id, 0, func() {}))
+		in.OnceEach(id, stepCount, node)
+	}
+	t.Logf("spoiled for %v; all runs ended %v after", healed.Sub(began).Round(100*time.Millisecond), time.Since(healed).Round(100*time.Millisecond))
+	in.Until("nothing is wrong any more", func(context.Context) bool {
+		out := in.Writ("dc", "list") + in.Writ("node", "list")
+		return !strings.Contains(out, "away") && !strings.Contains(out, "silent")
+	})
+}
+
+// people spoils the way between a person and the coordinator: who watches sees the end all the same, and who hands in gets an answer in time
+// that is true.
+func (s *wireSite) people(t *testing.T, how testsite.Spoil) {
+	in, wire := s.In(t), s.wires["client"]
+	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "door"}
+	watch := in.Command(append([]string{"submit", "steps.tengo", "-p", "name=watched-" + string(how)}, there...)...)
+	var said bytes.Buffer
+	watch.Stdout, watch.Stderr = &said, &said
+	before := len(in.Effects("door-n1"))
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Until("the first call is done", func(context.Context) bool { return len(in.Effects("door-n1")) > before })
+	wire.Spoil(t, how)
+	began := time.Now()
+	_, refused, code := in.Try(append([]string{"submit", "--detach", "steps.tengo", "-p", "name=detached-" + string(how)}, there...)...)
+	took := time.Since(began)
+	time.Sleep(s.hold("client") - took)
+	wire.Heal()
+	switch {
+	case took > time.Minute:
+		t.Errorf("handing in took %v", took)
+	case code != 0 && code != writ.ExitUnreachable:
+		t.Errorf("handing in: exit %d\n%s", code, refused)
+	case code != 0 && !strings.Contains(refused, "hint:"):
+		t.Errorf("nobody says what to do:\n%s", refused)
+	}
+	if err := watch.Wait(); err != nil || !strings.Contains(said.String(), "succeeded") {
+		t.Errorf("who watched: %v\n%s", err, said.String())
+	}
+	t.Logf("handing in took %v: exit %d\n%s", took.Round(100*time.Millisecond), code, refused)
+}
+
+// eventsAreWhole looks whether the ledger has the events of each journal from the first to the last, each once and in order.
+func (s *wireSite) eventsAreWhole(t *testing.T) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "cluster", "ledger.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query("SELECT journal, seq FROM events WHERE journal <> '' ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	last := map[string]int64{}
+	for rows.Next() {
+		var journal string
+		var seq int64
+		if err := rows.Scan(&journal, &seq); err != nil {
+			t.Fatal(err)
+		}
+		if seq != last[journal]+1 {
+			t.Errorf("event %d of %s came after %d", seq, journal, last[journal])
+		}
+		last[journal] = seq
+	}
+	if len(last) != 3 || rows.Err() != nil {
+		t.Errorf("events of %d journals, %v", len(last), rows.Err())
+	}
+}
