@@ -70,6 +70,14 @@ func NewIn(t testing.TB, dir string, env ...string) *Site {
 	return s
 }
 
+// NewTagged is New of the program that is built with tags.
+func NewTagged(t testing.TB, tags ...string) *Site {
+	t.Helper()
+	s := &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: Binary(t, tags...), lines: map[string][]string{}}
+	s.Found()
+	return s
+}
+
 // Found founds the cluster of an empty site, and starts its coordinator.
 func (s *Site) Found() {
 	t := s.T
@@ -211,17 +219,23 @@ func (p *Proc) Wait() error {
 // Start starts a process and returns when it has said something.
 func (s *Site) Start(name, until string, args ...string) *Proc {
 	s.T.Helper()
-	s.lines[name] = append([]string{until}, args...)
+	s.Prepare(name, until, args...)
 	p := s.Launch(name)
 	s.Await(p, until)
 	return p
 }
 
+// Prepare says how a process will be started, and what it says then.
+func (s *Site) Prepare(name, until string, args ...string) {
+	s.lines[name] = append([]string{until}, args...)
+}
+
 // Launch starts a process as it was started first, and does not wait for anything. It must not run any more. What it says is added to the
-// file NAME.log of the site, too.
-func (s *Site) Launch(name string) *Proc {
+// file NAME.log of the site, too. env is what it has in its environment besides.
+func (s *Site) Launch(name string, env ...string) *Proc {
 	s.T.Helper()
 	p := &Proc{Cmd: s.Command(s.lines[name][1:]...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	p.Cmd.Env = append(p.Cmd.Env, env...)
 	log, err := os.OpenFile(filepath.Join(s.Dir, name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		s.T.Fatal(err)

@@ -1,0 +1,446 @@
+package sweep
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/failpoint"
+)
+
+var (
+	seed = flag.Uint64("seed", 1, "which places the short sweep takes")
+	only = flag.String("only", "", "pattern of the ends to sweep, each NAME:MODE; those of the short form if empty, or all")
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = testsite.RemoveBinaries() // what is left is in the temporary directory of the machine
+	os.Exit(code)
+}
+
+// shortSweep is how many ends the short form takes.
+const shortSweep = 12
+
+// scene says how a place is reached: whose end it is, and what somebody does that leads there.
+type scene struct {
+	victim string // newNode for one that joins
+	before func(w *world)
+	during func(w *world)
+	nth    int    // time that it is reached; the first if 0
+	also   string // places besides, on the way to this one
+	only   []failpoint.Mode
+	late   bool // it takes more than a minute: not in the short form
+}
+
+// What was not there before.
+const (
+	newNode       = "a new node"
+	newDatacenter = "a new datacenter"
+)
+
+// end is one end of one process.
+type end struct {
+	place failpoint.Place
+	mode  failpoint.Mode
+	scene scene
+}
+
+func (e end) String() string { return fmt.Sprintf("%s:%s", e.place.Point, e.mode) }
+
+// plan is what the process is told.
+func (e end) plan() string {
+	plan := e.String()
+	if e.scene.nth > 1 {
+		plan += fmt.Sprintf(":%d", e.scene.nth)
+	}
+	if e.scene.also != "" {
+		plan = e.scene.also + ";" + plan
+	}
+	return failpoint.Variable + "=" + plan
+}
+
+// ends are all of the sweep.
+func ends(t *testing.T) (all []end) {
+	t.Helper()
+	for _, place := range failpoint.Places {
+		s, ok := scenes[place.Point]
+		if !ok {
+			if notSwept[place.Point] == "" {
+				t.Errorf("nothing leads to %s", place.Point)
+			}
+			continue
+		}
+		for _, mode := range place.Kind.Modes() {
+			if s.only == nil || slices.Contains(s.only, mode) {
+				all = append(all, end{place, mode, s})
+			}
+		}
+	}
+	return all
+}
+
+// TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each way, starts it again, and looks at what came of the work that
+// went on meanwhile. A place that is not reached fails the test. The short form takes some ends by its seed.
+func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	all := ends(t)
+	long := os.Getenv("WRIT_TEST_LONG") != ""
+	if *only != "" {
+		wanted := regexp.MustCompile(*only)
+		all = slices.DeleteFunc(all, func(e end) bool { return !wanted.MatchString(e.String()) })
+	} else if !long {
+		all = slices.DeleteFunc(all, func(e end) bool { return e.scene.late })
+		random := rand.New(rand.NewPCG(*seed, 0))
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:shortSweep]
+	}
+	w := newWorld(t)
+	var table strings.Builder
+	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(rows, "place\tmode\twho\treached\toutcome")
+	reached := 0
+	for _, e := range all {
+		outcome := w.end(e)
+		if outcome == "" {
+			reached++
+			outcome = "well"
+		}
+		fmt.Fprintf(rows, "%s\t%s\t%s\t%v\t%s\n", e.place.Point, e.mode, e.scene.victim, outcome != unreached, outcome)
+	}
+	w.once()
+	w.whole()
+	rows.Flush()
+	t.Logf("%d of %d ends were reached\n%s", reached, len(all), table.String())
+}
+
+const unreached = "NOT REACHED"
+
+// end lets a process come to one end, and returns what is wrong then.
+func (w *world) end(e end) (outcome string) {
+	w.t.Helper()
+	failed := w.t.Failed()
+	begun := time.Now()
+	if e.scene.before != nil {
+		e.scene.before(w)
+	}
+	victim := e.scene.victim
+	switch {
+	case victim == newNode:
+		victim = w.newNode()
+	case victim == newDatacenter:
+		victim = w.newDatacenter()
+	case !w.Procs[victim].Ended():
+		w.Kill(victim)
+	}
+	w.Launch(victim, e.plan())
+	w.victim, w.due, w.reached = victim, e, false
+	w.work()
+	if e.scene.during != nil {
+		e.scene.during(w)
+	}
+	within := reachWithin
+	if e.scene.late {
+		within *= 5
+	}
+	for late := time.Now().Add(within); w.victim != "" && time.Now().Before(late); w.tend() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !w.reached {
+		w.t.Errorf("%s: %s was not reached:\n%s", e, victim, tail(w.Procs[victim].Said()))
+		outcome = unreached
+	}
+	if w.victim != "" {
+		w.victim = ""
+		w.restart(victim)
+	}
+	if e.scene.victim == newDatacenter {
+		w.founded(victim)
+	}
+	w.settle()
+	if outcome == "" && !failed && w.t.Failed() {
+		outcome = "FAILED"
+	}
+	w.t.Logf("%s on %s: %v", e, victim, time.Since(begun).Round(time.Millisecond))
+	return outcome
+}
+
+func tail(text string) string { return text[max(0, len(text)-2000):] }
+
+// whole checks the stores that the processes leave.
+func (w *world) whole() {
+	w.t.Helper()
+	for _, name := range append([]string{coordinator, supervisor}, w.nodes...) {
+		if p := w.Procs[name]; p != nil && !p.Ended() {
+			w.Kill(name)
+		}
+	}
+	paths := append([]string{"cluster/ledger.db", supervisor + "/journal.db"}, w.stores...)
+	for _, n := range w.nodes {
+		paths = append(paths, n+"/journal.db")
+	}
+	for _, path := range paths {
+		db, err := sql.Open("sqlite", filepath.Join(w.Dir, path))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer db.Close()
+		var verdict string
+		if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+			w.t.Errorf("%s is %s: %v", path, verdict, err)
+		}
+		if path == paths[0] {
+			w.contiguous(db)
+		}
+	}
+}
+
+// contiguous checks that the ledger has the events of each journal once and without a gap.
+func (w *world) contiguous(db *sql.DB) {
+	w.t.Helper()
+	rows, err := db.Query(`SELECT journal, COUNT(*), COUNT(DISTINCT seq), MIN(seq), MAX(seq) FROM events WHERE seq > 0 GROUP BY datacenter, journal`)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var journal string
+		var n, distinct, first, last int
+		if err := rows.Scan(&journal, &n, &distinct, &first, &last); err != nil {
+			w.t.Fatal(err)
+		}
+		if n != distinct || n != last-first+1 {
+			w.t.Errorf("the ledger has %d events of journal %s, %d of them different, from %d to %d", n, journal, distinct, first, last)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What somebody does.
+var (
+	cancelled = func(w *world) {
+		id := w.submit("slow.tengo", 3, 0, writ.RunCancelled, writ.RunSucceeded)
+		w.busy(id, 1)
+		w.cancel(id)
+	}
+	resumed = func(w *world) {
+		id := w.submit("failing.tengo", 0, 0, writ.RunFailed)
+		w.settle()
+		w.insist("run", "resume", "--detach", string(id))
+		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
+	}
+	tokenMade = func(w *world) { w.insist("token", "create", "--dc", supervisor) }
+	cordoned  = func(w *world) {
+		w.insist("node", "cordon", node)
+		w.insist("node", "uncordon", node)
+	}
+	secretSet = func(w *world) {
+		if err := os.WriteFile(filepath.Join(w.Dir, "value"), []byte("a value"), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		w.insist("secret", "set", "password", "--dc", supervisor, "--file", "value")
+		w.insist("secret", "remove", "password", "--dc", supervisor)
+	}
+	rosterMade = func(w *world) {
+		w.submit("slow.tengo", 3, 2, writ.RunSucceeded)
+		w.insist("project", "add", w.next())
+	}
+	founded = func(w *world) {
+		name := w.newDatacenter()
+		w.begin(name)
+		w.founded(name)
+	}
+	joined = func(w *world) {
+		w.begin(w.newNode())
+	}
+	refusedRun = func(w *world) {
+		name := w.next()
+		w.insist("sign", "work.tengo", "--dc", supervisor, "-p", "name="+name, "--destructive", "--deployment", "shop@7", "--output", name+".writ")
+		w.Until("a submission is refused", func(ctx context.Context) bool {
+			out, said, _ := w.try("submit", name+".writ")
+			return strings.Contains(out+said, "CONFLICT")
+		})
+	}
+	// interrupted leaves a job that its node was doing when it was killed.
+	interrupted = func(w *world) {
+		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1)
+	}
+	// unclear leaves one that must not be done twice.
+	unclear = func(w *world) {
+		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 3)
+	}
+	restarted = func(name string) func(w *world) {
+		return func(w *world) { w.restart(name) }
+	}
+	asked = func(w *world) {
+		w.Until("the coordinator is ready", func(context.Context) bool {
+			answer, err := http.Get(w.URL + "/readyz")
+			if err != nil {
+				return false
+			}
+			answer.Body.Close()
+			return answer.StatusCode == http.StatusOK
+		})
+	}
+	emptied = func(w *world) {
+		w.redis.Kill()
+		if err := os.RemoveAll(filepath.Join(w.redis.Dir, "appendonlydir")); err != nil {
+			w.t.Fatal(err)
+		}
+		w.redis.Start()
+	}
+	toldToEnd = func(w *world) {
+		p := w.Procs[supervisor]
+		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
+	}
+)
+
+// killing is for what a process cannot begin without: it ends by itself when the disk is full.
+var (
+	killing = []failpoint.Mode{failpoint.Before, failpoint.Torn, failpoint.After}
+)
+
+// scenes lead to the places. Every one of them has a run of work, too.
+var scenes = map[failpoint.Point]scene{
+	failpoint.StoreUpgraded: {victim: supervisor},
+
+	failpoint.JournalProbed:    {victim: supervisor, also: string(failpoint.RunAdvanced) + ":fail"},
+	failpoint.EpochBegun:       {victim: supervisor, only: killing}, // one that cannot write its epoch does not begin
+	failpoint.LeaseReleased:    {victim: supervisor, during: toldToEnd, only: killing},
+	failpoint.EventsConfirmed:  {victim: supervisor},
+	failpoint.RosterAdopted:    {victim: supervisor, during: rosterMade},
+	failpoint.RunsJudged:       {victim: supervisor, during: rosterMade},
+	failpoint.JournalForgotten: {victim: supervisor, late: true},
+	failpoint.RunAccepted:      {victim: supervisor},
+	failpoint.ResultsTaken:     {victim: supervisor},
+	failpoint.RunStopped:       {victim: supervisor, during: cancelled},
+	failpoint.RunResumed:       {victim: supervisor, during: resumed},
+	failpoint.RunAdvanced:      {victim: supervisor},
+	failpoint.TokenMade:        {victim: supervisor, during: tokenMade},
+	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
+	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
+	failpoint.NodesAnnounced:   {victim: supervisor},
+	failpoint.SecretSet:        {victim: supervisor, during: secretSet},
+	failpoint.SecretRemoved:    {victim: supervisor, during: secretSet},
+
+	failpoint.NodeBegun:     {victim: node, only: killing}, // one that cannot number its start does not begin
+	failpoint.JobStarted:    {victim: node, nth: 2},
+	failpoint.JobFinished:   {victim: node, nth: 2},
+	failpoint.JobRefused:    {victim: node, before: unclear},
+	failpoint.AcksKept:      {victim: node},
+	failpoint.EpochRaised:   {victim: node, during: restarted(supervisor)},
+	failpoint.CancelsKept:   {victim: node, during: cancelled},
+	failpoint.JobsForgotten: {victim: node},
+	failpoint.NodeProbed:    {victim: node, also: strings.Repeat(string(failpoint.JobFinished)+":fail;", 3) + string(failpoint.JobFinished) + ":fail"},
+
+	failpoint.LedgerProbed:           {victim: coordinator, during: asked},
+	failpoint.LedgerRoster:           {victim: coordinator, during: rosterMade},
+	failpoint.RegistrationsForgotten: {victim: coordinator},
+	failpoint.SubmissionKept:         {victim: coordinator},
+	failpoint.SubmissionDelivered:    {victim: coordinator},
+	failpoint.SubmissionRejected:     {victim: coordinator, during: refusedRun},
+	failpoint.EventsStored:           {victim: coordinator},
+	failpoint.EventsForgotten:        {victim: coordinator},
+	failpoint.RunsForgotten:          {victim: coordinator},
+
+	failpoint.JobSent:         {victim: supervisor, nth: 2},
+	failpoint.JobsSent:        {victim: supervisor},
+	failpoint.JobsWithdrawn:   {victim: supervisor, during: cancelled},
+	failpoint.EpochSent:       {victim: supervisor},
+	failpoint.RosterSent:      {victim: supervisor, during: rosterMade},
+	failpoint.AcksSent:        {victim: supervisor},
+	failpoint.CancelSent:      {victim: supervisor, during: cancelled},
+	failpoint.ResultsDone:     {victim: supervisor},
+	failpoint.BeatsDone:       {victim: supervisor},
+	failpoint.AccountsSettled: {victim: supervisor},
+	failpoint.GenerationSet:   {victim: supervisor, during: emptied},
+	failpoint.ResultsSent:     {victim: node, nth: 2},
+	failpoint.BeatSent:        {victim: node, nth: 2},
+	failpoint.ControlsDone:    {victim: node},
+	failpoint.TasksMoved:      {victim: node, before: interrupted},
+
+	"link/challenge":     {victim: coordinator},
+	"link/hello":         {victim: supervisor},
+	"link/welcome":       {victim: coordinator},
+	"link/event":         {victim: supervisor},
+	"link/ack":           {victim: coordinator},
+	"link/req-submit":    {victim: coordinator},
+	"link/req-statement": {victim: coordinator, during: cordoned},
+	"link/req-roster":    {victim: coordinator, during: rosterMade},
+	"link/res":           {victim: supervisor},
+
+	failpoint.SubmissionAnswered: {victim: coordinator},
+	failpoint.StatementAnswered:  {victim: coordinator, during: cordoned},
+	failpoint.RosterAnswered:     {victim: coordinator, during: rosterMade},
+	failpoint.ProofAnswered:      {victim: supervisor, during: joined},
+	failpoint.WelcomeAnswered:    {victim: supervisor, during: joined},
+	failpoint.RostersAnswered:    {victim: supervisor, during: restarted(node)},
+	failpoint.PayloadAnswered:    {victim: supervisor, during: restarted(node)},
+	failpoint.AccountAnswered:    {victim: supervisor, during: restarted(node)},
+
+	failpoint.JournalMade:          {victim: newDatacenter, only: killing},
+	failpoint.RegistrationKept:     {victim: coordinator, during: founded},
+	failpoint.RegistrationAnswered: {victim: coordinator, during: founded},
+	"file/supervisor.key":          {victim: newDatacenter, only: killing},
+	"file/supervisor.pub":          {victim: newDatacenter, only: killing},
+	"file/roster":                  {victim: newDatacenter, only: killing},
+
+	"file/node.key":         {victim: newNode, only: killing},
+	"file/age.key":          {victim: newNode, only: killing},
+	"file/member.json":      {victim: newNode, only: killing},
+	"file/lock":             {victim: supervisor},
+	"file/effects.log":      {victim: node, nth: 2},
+	"file/record":           {victim: node, nth: 2},
+	failpoint.RecordRemoved: {victim: node},
+}
+
+// notSwept are places that no scene leads to, with the reason.
+var notSwept = map[failpoint.Point]string{
+	failpoint.LeaseRenewed:  "it needs a journal on PostgreSQL",
+	failpoint.EvaluatorDied: "it needs a script that kills its evaluator",
+	failpoint.HistoryBegun:  "it needs a journal from a backup",
+	failpoint.RunRestated:   "it needs a journal from a backup",
+}
+
+// TestTheProgramHasNoPlacesUnlessItIsBuiltForTests looks for them in the program that everybody gets.
+func TestTheProgramHasNoPlacesUnlessItIsBuiltForTests(t *testing.T) {
+	plain := testsite.Binary(t)
+	program, err := os.ReadFile(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trace := range []string{failpoint.Variable, string(failpoint.EvaluatorDied), string(failpoint.JobFinished)} {
+		if strings.Contains(string(program), trace) {
+			t.Errorf("there is %q in the program", trace)
+		}
+	}
+	symbols, err := exec.Command("go", "tool", "nm", plain).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(symbols), "internal/failpoint.") {
+		t.Error("there is code of package failpoint in the program")
+	}
+}

@@ -1,0 +1,377 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/internal/failpoint"
+	"writ/internal/testenv"
+	"writ/runner/queue/redisqueue"
+	"writ/sal/simulated"
+)
+
+// The processes that a site has all the time, besides Redis.
+const (
+	coordinator = "coord"
+	supervisor  = "dc1"
+	node        = "dc1-n1"
+)
+
+// work makes and destroys something of most kinds, has a failure that is tried again, and an operation that must not be done twice.
+const (
+	work = `
+run := import("run")
+container := import("container")
+herodb := import("herodb")
+image := import("image")
+volume := import("volume")
+params := {name: {type: "string"}}
+name := run.params.name
+data := volume.create(name, {size_gib: 1})
+db := herodb.create(name, {memory_mib: 16})
+flaky := herodb.create("flaky-1-" + name, {memory_mib: 16})
+run.log("made", db.address, flaky.address)
+files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"})
+app := container.create(name, {image: files, memory_mib: 16})
+once := container.exec(app, {command: ["work"]})
+if err := once.err; err != undefined {
+	run.log("exec", err.code)
+}
+herodb.delete(db)
+volume.delete(data)
+`
+	zeros       = "0000000000000000000000000000000000000000000000000000000000000000"
+	workEffects = 8 // at the most; one less if nobody knows whether the program ran
+)
+
+// slow has a job that a node works on for a while, and then one that must not be done twice.
+const slow = `
+run := import("run")
+container := import("container")
+image := import("image")
+params := {name: {type: "string"}}
+name := run.params.name
+files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"})
+app := container.create("slow-2-" + name, {image: files, memory_mib: 16})
+run.log("made", app.node)
+once := container.exec(app, {command: ["work"]})
+if err := once.err; err != undefined {
+	run.log("exec", err.code)
+}
+`
+
+// failing fails, and again when it is resumed.
+const failing = `
+run := import("run")
+herodb := import("herodb")
+params := {name: {type: "string"}}
+herodb.create("fail-" + run.params.name, {memory_mib: 16})
+`
+
+// world is a site at work.
+type world struct {
+	*testsite.Site
+	t     *testing.T
+	redis *testenv.RedisServer
+	count int
+	nodes []string
+	runs  []order // that were handed in and are not checked yet
+	ids   map[string]writ.NodeID
+
+	stores []string // to be looked at in the end, besides those of what runs all the time
+
+	victim  string // the process that is to come to an end, "" when it has
+	due     end
+	reached bool
+}
+
+// order is a run that somebody asked for.
+type order struct {
+	id     writ.RunID
+	states []writ.RunState
+	most   int // effects
+	least  int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, redis: testenv.Redis(t), ids: map[string]writ.NodeID{}}
+	w.Site = testsite.NewTagged(t, "failpoints")
+	w.Add(testsite.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}}) // for all that is left there
+	w.nodes = []string{node}
+	w.Script("work.tengo", work)
+	w.Script("slow.tengo", slow)
+	w.Script("failing.tengo", failing)
+	return w
+}
+
+// next returns a name that nothing has.
+func (w *world) next() string {
+	w.count++
+	return fmt.Sprintf("x%d", w.count)
+}
+
+// Until is that of the site; meanwhile the victim is started again when it has come to its end.
+func (w *world) Until(what string, is func(ctx context.Context) bool) {
+	w.t.Helper()
+	w.Site.Until(what, func(ctx context.Context) bool {
+		w.tend()
+		return is(ctx)
+	})
+}
+
+// tend starts the victim again when it has come to its end. One that is told that a disk is full lives on.
+func (w *world) tend() {
+	if w.victim == "" {
+		return
+	}
+	p := w.Procs[w.victim]
+	gone := p.Ended()
+	w.reached = w.reached || strings.Contains(p.Said(), "failpoint "+w.due.String()+"\n")
+	if gone {
+		w.Launch(w.victim)
+	}
+	if gone || w.reached && w.due.mode == failpoint.Fail {
+		w.victim = ""
+	}
+}
+
+// try carries out a command while the victim is tended.
+func (w *world) try(args ...string) (out, said string, code int) {
+	w.t.Helper()
+	cmd := w.Command(args...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return strings.TrimSpace(stdout.String()), strings.TrimSpace(stderr.String()), cmd.ProcessState.ExitCode()
+		case <-tick.C:
+			w.tend()
+		}
+	}
+}
+
+// insist carries out a command until it succeeds: processes end meanwhile.
+func (w *world) insist(args ...string) string {
+	w.t.Helper()
+	var out, last string
+	w.Until(strings.Join(args, " "), func(context.Context) bool {
+		var said string
+		var code int
+		out, said, code = w.try(args...)
+		if code != 0 && said != last {
+			w.t.Logf("%v: exit %d: %s", args, code, said)
+		}
+		last = said
+		return code == 0
+	})
+	return out
+}
+
+// restart kills a process that is not the victim, and starts it again.
+func (w *world) restart(name string) {
+	w.t.Helper()
+	w.Kill(name)
+	w.begin(name)
+}
+
+// begin starts a process, and waits until it says that it serves.
+func (w *world) begin(name string) {
+	w.t.Helper()
+	p := w.Launch(name)
+	says := "is listening"
+	if slices.Contains(w.nodes, name) {
+		says = "has joined"
+	}
+	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(p.Said(), says) })
+}
+
+// submit signs a script once and hands that in until it is taken.
+func (w *world) submit(script string, most, least int, states ...writ.RunState) writ.RunID {
+	w.t.Helper()
+	name := w.next()
+	w.insist("sign", script, "--dc", supervisor, "-p", "name="+name, "--destructive", "--output", name+".writ")
+	id := writ.RunID(w.insist("submit", "--detach", name+".writ"))
+	w.runs = append(w.runs, order{id, states, most, least})
+	return id
+}
+
+func (w *world) work() { w.submit("work.tengo", workEffects, workEffects-1, writ.RunSucceeded) }
+
+// ended are the states in which a run stays.
+var ended = map[string]bool{"succeeded": true, "failed": true, "cancelled": true, "expired": true, "refused": true}
+
+// run returns a run as the coordinator shows it, an empty one while nobody answers.
+func (w *world) run(ctx context.Context, id writ.RunID) api.Run {
+	run, err := api.Answer[api.Run](w.Client.API.GetRun(ctx, id))
+	if err != nil {
+		return api.Run{}
+	}
+	return run
+}
+
+// settle waits until every run has ended, and checks what they did.
+func (w *world) settle() {
+	w.t.Helper()
+	for _, o := range w.runs {
+		var state string
+		w.Until("run "+string(o.id)+" ends", func(ctx context.Context) bool {
+			state = string(w.run(ctx, o.id).State)
+			return ended[state]
+		})
+		fits := false
+		for _, s := range o.states {
+			fits = fits || string(s) == state
+		}
+		if !fits {
+			w.t.Errorf("run %s is %s, want %v", o.id, state, o.states)
+		}
+		have := 0
+		for key, n := range w.Effects(w.nodes...) {
+			if strings.HasPrefix(key, string(o.id)) {
+				have += n
+			}
+		}
+		if have > o.most || have < o.least {
+			w.t.Errorf("run %s had %d effects, want %d to %d", o.id, have, o.least, o.most)
+		}
+	}
+	w.runs = nil
+	w.sameNodes()
+}
+
+// sameNodes checks that nodes are the ones that they were.
+func (w *world) sameNodes() {
+	w.t.Helper()
+	w.Until("nodes are listed", func(ctx context.Context) bool {
+		list, err := api.Answer[api.NodePage](w.Client.API.ListNodes(ctx, nil))
+		for _, n := range list.Items {
+			if known := w.ids[n.Name]; known != "" && known != n.ID {
+				w.t.Errorf("%s is node %s, and was %s", n.Name, n.ID, known)
+			}
+			w.ids[n.Name] = n.ID
+		}
+		return err == nil
+	})
+}
+
+// once checks that no job of any node took effect twice.
+func (w *world) once() {
+	w.t.Helper()
+	type change struct {
+		uid        writ.UID
+		generation int64
+	}
+	for _, name := range w.nodes {
+		keys, changes := map[string]int{}, map[change]int{}
+		effects, err := simulated.ReadEffects(filepath.Join(w.Dir, name, "host", "simulated"))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range effects {
+			keys[e.Key]++
+			changes[change{e.UID, e.Generation}]++
+			if keys[e.Key] > 1 || changes[change{e.UID, e.Generation}] > 1 {
+				w.t.Errorf("%s on %s took effect twice: %+v", e.Key, name, e)
+			}
+		}
+	}
+}
+
+// newNode prepares a node that has never been started, and returns its name.
+func (w *world) newNode() string {
+	w.t.Helper()
+	name := w.next()
+	token := w.insist("token", "create", "--dc", supervisor)
+	if err := os.WriteFile(filepath.Join(w.Dir, name+".token"), []byte(token), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Prepare(name, "has joined", "runner", "--data", name, "--name", name, "--supervisor", w.door(), "--redis", redisqueue.Server{URL: w.redis.URL}.WithoutLogin().URL,
+		"--join", "@"+name+".token", "--drivers", "simulated", "--simulate-speed", "0", "--memory-mib", "1024", "--cpus", "1", "--disk-gib", "10")
+	w.nodes = append(w.nodes, name)
+	return name
+}
+
+// newDatacenter prepares a supervisor that has never been started, while somebody waits to take it into the roster.
+func (w *world) newDatacenter() string {
+	w.t.Helper()
+	name := w.next()
+	w.Start("add "+name, "Start the supervisor", "dc", "add", name, "--region", "here", "--token-file", name+".token")
+	w.Prepare(name, "is listening", "supervisor", "--data", name, "--dc", name, "--coordinator", w.URL, "--redis", strings.TrimSuffix(w.redis.URL, "0")+"1",
+		"--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(w.t)), "--join", "@"+name+".token")
+	return name
+}
+
+// founded waits until a new datacenter serves, and ends it: another one needs its place.
+func (w *world) founded(name string) {
+	w.t.Helper()
+	w.Until(name+" is in the roster", func(context.Context) bool { return w.Procs["add "+name].Ended() })
+	if err := w.Procs["add "+name].Err; err != nil {
+		w.t.Errorf("dc add %s: %v\n%s", name, err, w.Procs["add "+name].Said())
+		return
+	}
+	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(w.Procs[name].Said(), "is listening") })
+	w.Kill(name)
+	w.stores = append(w.stores, name+"/journal.db")
+}
+
+// door returns the address of the supervisor's door, as it was told.
+func (w *world) door() string {
+	args := w.Procs[supervisor].Cmd.Args
+	for i, a := range args {
+		if a == "--listen" {
+			return "http://" + args[i+1]
+		}
+	}
+	w.t.Fatal("the supervisor has no door")
+	return ""
+}
+
+// cancel cancels a run when it has begun.
+func (w *world) cancel(id writ.RunID) {
+	w.t.Helper()
+	w.Until("run "+string(id)+" is cancelled", func(ctx context.Context) bool {
+		if ended[string(w.run(ctx, id).State)] {
+			return true
+		}
+		_, _, code := w.try("run", "cancel", string(id))
+		return code == 0
+	})
+}
+
+// busy waits until a node works on a call of a run, at least the one with this number.
+func (w *world) busy(id writ.RunID, seq int) {
+	w.t.Helper()
+	w.Until("run "+string(id)+" works", func(ctx context.Context) bool {
+		list, err := api.Answer[api.CallPage](w.Client.API.ListCalls(ctx, id, nil))
+		if err != nil {
+			return false
+		}
+		for _, c := range list.Items {
+			if c.Seq >= seq && c.State == writ.CallRunning {
+				return true
+			}
+		}
+		return ended[string(w.run(ctx, id).State)]
+	})
+}
+
+// reachWithin is how long a place may take that the work should reach, after the work.
+const reachWithin = 20 * time.Second
