@@ -58,22 +58,19 @@ type effects struct {
 	mu   sync.Mutex // one line at a time
 }
 
-// repair cuts off a line that a power cut left unfinished: its effect was never reported as done.
+// repair cuts off a line that a power cut or a full disk left unfinished: its effect was never reported as done.
 func (e *effects) repair() error {
 	text, err := os.ReadFile(e.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && bytes.HasSuffix(text, []byte{'\n'}) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if whole := bytes.LastIndexByte(text, '\n') + 1; whole < len(text) {
-		return os.Truncate(e.path, int64(whole))
-	}
-	return nil
+	return os.Truncate(e.path, int64(bytes.LastIndexByte(text, '\n')+1))
 }
 
-// add appends a line and returns when it is on disk.
+// add appends a line and returns when it is on disk. What is left of one for which there was no room goes first.
 func (e *effects) add(effect Effect) error {
 	line, err := json.Marshal(effect)
 	if err != nil {
@@ -81,6 +78,9 @@ func (e *effects) add(effect Effect) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.repair(); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(e.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

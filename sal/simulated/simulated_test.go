@@ -278,6 +278,27 @@ func TestEffectThatAPowerCutLeftUnfinishedNeverWas(t *testing.T) {
 	}
 }
 
+// TestEffectsAreCountedAfterAFullDisk leaves half a line behind while the driver lives, as a disk does that is full in the middle of it.
+func TestEffectsAreCountedAfterAFullDisk(t *testing.T) {
+	c := Config{Module: "volume", Dir: t.TempDir()}
+	d := open(t, c)
+	must(t, d, "volume.create", "first", volumeSpec)
+	log, err := os.OpenFile(filepath.Join(c.Dir, "volume", effectsFile), os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.WriteString(`{"key":"half`); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, d, "volume.create", "second", volumeSpec)
+	if effects, err := d.Effects(); err != nil || len(effects) != 2 {
+		t.Errorf("there are %d effects, %v; two volumes were made", len(effects), err)
+	}
+}
+
 func TestNamesAskForTrouble(t *testing.T) {
 	dir := t.TempDir()
 	codes := func(name string, operations ...string) (codes []writ.Code) {
