@@ -18,6 +18,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/testsite"
 	"writ/coord/api"
 	"writ/sal/catalog"
 	"writ/sal/simulated"
@@ -66,6 +67,7 @@ func (s *storm) check(f *findings) {
 	s.checkJournal(f)
 	s.checkEffects(f)
 	s.checkLogs()
+	s.checkProcesses()
 }
 
 // settle waits until everybody knows everything: until then stores may differ.
@@ -267,7 +269,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	if err != nil {
 		return err
 	}
-	if results != e.summary.Results {
+	if results != e.summary.Results && run.State != writ.RunCancelled { // which does not wait for results that come later than half a minute
 		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
 	}
 	calls, err := tx.Calls(e.id)
@@ -413,6 +415,37 @@ func (s *storm) checkLogs() {
 			if bytes.HasPrefix(line, []byte("panic:")) || bytes.HasPrefix(line, []byte("fatal error:")) || bytes.Contains(line, []byte("level=ERROR")) {
 				s.t.Errorf("%s said: %s", name, line)
 			}
+		}
+	}
+}
+
+// checkProcesses looks for children of killed processes that are still there.
+func (s *storm) checkProcesses() {
+	known := map[int]bool{}
+	for _, p := range s.site.Procs {
+		known[p.Cmd.Process.Pid] = true
+	}
+	binary := testsite.Binary(s.t)
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, dir := range all {
+		if path, err := os.Readlink(filepath.Join(dir, "exe")); err != nil || path != binary {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue // it has ended since
+		}
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent); err != nil {
+			s.t.Fatal(err)
+		}
+		if !known[pid] && !known[parent] {
+			s.t.Errorf("process %d is left of one that was killed", pid)
 		}
 	}
 }

@@ -174,13 +174,19 @@ func (e *errand) String() string {
 	return fmt.Sprintf("run %s (%s, number %d)", e.id, e.kind.name, e.number)
 }
 
-// handIn hands in everything, so that it lasts as long as the storm.
+// handIn hands in everything, a bit more slowly than the storm kills: when the last one is on its way the storm ends.
 func (s *storm) handIn() {
 	defer close(s.handedIn)
-	tick := time.NewTicker(time.Duration(s.kills) * (shortest + longest) / 2 / time.Duration(len(s.work)))
+	pace := time.Duration(s.kills) * (shortest + longest) / 2 / time.Duration(len(s.work))
+	tick := time.NewTicker(pace + pace/20)
 	defer tick.Stop()
 	room := make(chan struct{}, inFlight)
 	for _, e := range s.work {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
 		select {
 		case room <- struct{}{}:
 		case <-s.ctx.Done():
@@ -191,11 +197,6 @@ func (s *storm) handIn() {
 			e.ended.Store(true)
 			<-room
 		})
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return
-		}
 	}
 }
 
