@@ -41,10 +41,13 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 		if err == nil {
 			known = time.Now()
 		}
-		if err == nil && run.State.Ended() {
-			return run, c.replay(ctx, run, w)
-		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case run.State.Ended():
+			if err = c.replay(ctx, run, w); err == nil {
+				return run, nil
+			}
+		default:
 			w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: time.Now(), Run: &run})
 			before := last
 			if err = c.stream(ctx, id, &last, w); err == nil {

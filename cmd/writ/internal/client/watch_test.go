@@ -112,6 +112,36 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	}
 }
 
+// A coordinator may be killed between two answers about the end of a run.
+func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
+	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateSucceeded}
+	cut := false
+	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/calls") && !cut:
+			cut = true
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("{"))
+		case strings.HasSuffix(r.URL.Path, "/calls"):
+			_ = json.NewEncoder(w).Encode(api.CallPage{})
+		case strings.HasSuffix(r.URL.Path, "/logs"):
+			_ = json.NewEncoder(w).Encode(api.LogPage{})
+		default:
+			_ = json.NewEncoder(w).Encode(run)
+		}
+	}))
+	defer coordinator.Close()
+	c, err := New(config.Context{Servers: []string{coordinator.URL}}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := 0
+	_, err = c.Watch(t.Context(), run.ID, Watcher{Event: func(api.Event) { ends++ }})
+	if err != nil || ends != 1 || !cut {
+		t.Errorf("%d ends were told, %v", ends, err)
+	}
+}
+
 func callNumber(c *writ.Call) string { return string(rune('0' + c.Seq)) }
 
 func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
