@@ -82,7 +82,7 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 		err = unfit
 		data, _ = d.encode(f, nil, err)
 	}
-	if writ.CodeOf(err) == writ.CodeInternal {
+	if writ.CodeOf(err) == writ.CodeInternal && ctx.Err() == nil { // who stops, or stands by from now on, is not at fault
 		d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "err", err)
 	}
 

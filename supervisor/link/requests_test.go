@@ -1,10 +1,12 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -211,6 +213,28 @@ func TestHandlerPanicIsAnAnswer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a supervisor cannot answer because it stops is nobody's fault.
+func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
+	var said bytes.Buffer
+	linked(t, func(_ *Listener, d *Dialer) {
+		d.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
+		d.Handle = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("write: %w", ctx.Err())
+		}
+	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Request(ctx, VerbSubmit, 1, nil, nil) }()
+		synctest.Wait()
+		stop() // nobody waits for it any more; then the supervisor ends
+		<-done
+	})
+	if said.Len() > 0 {
+		t.Errorf("it said: %s", said.String())
+	}
 }
 
 func TestTooManyRequestsAreRefused(t *testing.T) {
