@@ -175,7 +175,7 @@ func (s *storm) checkLists(f *findings) {
 			continue
 		}
 		states[string(r.State)]++
-		if string(r.State) != string(e.summary.State) {
+		if e.summary.Run != "" && string(r.State) != string(e.summary.State) {
 			s.t.Errorf("%s is listed as %s, its summary says %s", e, r.State, e.summary.State)
 		}
 	}
@@ -261,6 +261,9 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 		f.lost++
 		s.t.Errorf("%s is not in the journal", e)
 		return nil
+	}
+	if e.summary.Run == "" {
+		return nil // nobody could verify it, and that was said
 	}
 	if run.State != e.summary.State || !bytes.Equal(run.Summary, e.run.Summary) {
 		s.t.Errorf("%s is %s in the journal, the summary of the client says %s", e, run.State, e.summary.State)

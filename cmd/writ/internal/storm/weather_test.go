@@ -17,7 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const standby = "dc1b"
+const (
+	standby    = "dc1b"
+	supervisor = "supervisor" // as a kind of victim
+)
 
 // victim is something that is killed and comes back.
 type victim struct {
@@ -51,12 +54,12 @@ func (s *storm) gather() {
 	s.weather = append(s.weather, s.process("coordinator", "coord", 10))
 	if s.variant.standby { // a lease takes ten seconds to end: otherwise none of them ever served
 		for _, name := range []string{datacenter, standby} {
-			killed, stopped := s.process("supervisor", name, 2), s.pausable(name, 2)
+			killed, stopped := s.process(supervisor, name, 2), s.pausable(name, 2)
 			killed.same, stopped.same = stopped, killed
 			s.weather = append(s.weather, killed, stopped)
 		}
 	} else {
-		s.weather = append(s.weather, s.process("supervisor", datacenter, 10))
+		s.weather = append(s.weather, s.process(supervisor, datacenter, 10))
 	}
 	for _, node := range s.nodes {
 		s.weather = append(s.weather, s.process("runner", node, 5))
@@ -75,7 +78,7 @@ func (s *storm) pausable(name string, weight int) *victim {
 		}
 	}
 	return &victim{
-		kind: "supervisor", weight: weight, pause: 20 * time.Second,
+		kind: supervisor, weight: weight, pause: 20 * time.Second,
 		kill: func() string {
 			signal(syscall.SIGSTOP)
 			return "SIGSTOP of a supervisor"
@@ -142,7 +145,7 @@ func (s *storm) blow() {
 		}
 		next = now.Add(s.between(shortest, longest))
 		killed++
-		s.strike(c)
+		s.strike(c, killed > s.kills-sparing)
 	}
 	s.lastKill = time.Now()
 	for s.anyAway() {
@@ -151,15 +154,19 @@ func (s *storm) blow() {
 	}
 }
 
+// sparing is how many of the last kills are not of a supervisor: its start delivers everything again, and what gets lost must be found
+// without that, too.
+const sparing = 10
+
 // strike kills one of those that are there.
-func (s *storm) strike(c *redis.Client) {
+func (s *storm) strike(c *redis.Client, spare bool) {
 	flushes := 0
 	if s.variant.flushall && s.redis.back == nil {
 		flushes = 5
 	}
 	total := flushes
 	there := slices.DeleteFunc(slices.Clone(s.weather), func(v *victim) bool {
-		return v.back != nil || v.same != nil && v.same.back != nil
+		return v.back != nil || v.same != nil && v.same.back != nil || spare && v.kind == supervisor
 	})
 	for _, v := range there {
 		total += v.weight
