@@ -333,6 +333,9 @@ func askOne(ctx context.Context, address string, rosters config.Rosters, registr
 		}
 	}
 	_, err = api.Answer[api.Registration](client.Register(ctx, registration))
+	if writ.CodeOf(err) == writ.CodeConflict { // it was taken into the roster since: the next look finds it there
+		return nil, nil
+	}
 	return nil, err
 }
 
