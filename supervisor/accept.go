@@ -39,7 +39,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified)
-	if full := s.opened.enter(p.Project, p.ProjectName); full != nil {
+	if full := s.opened.enter(p.Project, p.ProjectName, p.MaxCalls); full != nil {
 		if known, err := s.stored(ctx, run.ID); err == nil { // it was accepted before
 			return known, nil
 		}

@@ -62,3 +62,36 @@ func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
 		}
 	})
 }
+
+// The script's own fan-out is more than the cap: whoever is in may go on, or runs would wait for each other for ever.
+func TestAProjectWithTooManyOpenCallsGetsNoNewRunAndEveryOpenOneGoesOn(t *testing.T) {
+	const fanOut = `
+volume := import("volume")
+for i := 0; i < 5; i++ { volume.create("v-" + i, {size_gib: 1}) }
+`
+	inSite(t, func(t *testing.T, s *site) {
+		s.halt()
+		s.maxCalls = 3
+		s.start()
+		signed := s.signPayload(s.payload(oneVolume))
+		refused := func(numbers string) {
+			t.Helper()
+			_, err := s.Submit(t.Context(), signed)
+			if writ.CodeOf(err) != writ.CodeRateLimited || !strings.Contains(err.Error(), numbers) {
+				t.Fatalf("Submit = %v, want %s", err, numbers)
+			}
+		}
+		id := s.submit(fanOut) // no node: its calls stay open
+		time.Sleep(time.Second)
+		refused("5 open calls in this datacenter, of 3 that it may have, and this run may make 200 more")
+		s.halt()
+		s.start()
+		refused("5 open calls")
+		s.join("n1")
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(5)
+		if _, err := s.Submit(t.Context(), signed); err != nil {
+			t.Errorf("when all have ended: %v", err)
+		}
+	})
+}

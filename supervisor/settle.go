@@ -377,6 +377,12 @@ func (t *turn) keep(tx *journal.Tx) error {
 		if err := tx.PutCall(c); err != nil {
 			return err
 		}
+		switch {
+		case c.WasOpen() && c.State.Ended():
+			t.opened--
+		case !c.WasOpen() && !c.State.Ended():
+			t.opened++
+		}
 		shown := c.Call
 		t.events = append(t.events, writ.Event{Call: &shown})
 		if err := t.handOver(tx, c); err != nil {
@@ -426,6 +432,9 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	}
 	if t.resumed {
 		s.opened.add(t.run.Project, 1)
+	}
+	if t.opened != 0 {
+		s.opened.addCalls(t.run.Project, t.opened)
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:

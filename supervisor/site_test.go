@@ -44,6 +44,7 @@ type site struct {
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
 	maxOpen   int               // runs of a project, of the next supervisor that starts
+	maxCalls  int               // open calls of a project, as well
 	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
 	clock     *clock // of everybody, unless a node has its own
@@ -161,7 +162,7 @@ func (s *site) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
-		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, KeepRuns: s.keep, Now: s.clock.now,
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
 		Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {

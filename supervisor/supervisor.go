@@ -41,6 +41,8 @@ type Config struct {
 	ApproveByHand bool
 	// MaxOpenRuns is how many runs of a project may be open at a time; DefaultMaxOpenRuns if 0.
 	MaxOpenRuns int
+	// MaxOpenCalls is how many calls of a project may be open before its next run is refused; DefaultMaxOpenCalls if 0.
+	MaxOpenCalls int
 	// KeepRuns is how long a run is kept after its end; DefaultKeepRuns if 0. One whose submission or resume could still come is kept in any case.
 	KeepRuns time.Duration
 	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.

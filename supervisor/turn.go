@@ -30,6 +30,7 @@ type turn struct {
 
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
+	opened   int          // calls of the run that are open since, less those that have ended
 	runDirty bool         // the run is to be written
 	resumed  bool         // just now: a pass has a turn of its own, that may fail by itself
 	lacking  bool         // a call that was to be sent lacks a secret

@@ -151,6 +151,7 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
+	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
 	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "journal", "listen")

@@ -94,6 +94,9 @@ type Call struct {
 	stored kept // as the journal has it
 }
 
+// WasOpen reports whether the call was open when it was read.
+func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }
+
 // Key is the call's current permission to act.
 func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
 
@@ -190,7 +193,12 @@ const openEngines = `SELECT DISTINCT engine FROM runs WHERE open ORDER BY engine
 
 // OpenRuns returns how many runs of each project are open.
 func (tx *Tx) OpenRuns() (map[writ.ProjectID]int, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT project, COUNT(*) FROM runs WHERE open GROUP BY project`)
+	return tx.byProject(`SELECT project, COUNT(*) FROM runs WHERE open GROUP BY project`)
+}
+
+// byProject returns the numbers that query finds.
+func (tx *Tx) byProject(query string) (map[writ.ProjectID]int, error) {
+	rows, err := tx.QueryContext(tx.ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +213,11 @@ func (tx *Tx) OpenRuns() (map[writ.ProjectID]int, error) {
 		open[project] = n
 	}
 	return open, rows.Err()
+}
+
+// OpenCalls returns how many calls of each project are open.
+func (tx *Tx) OpenCalls() (map[writ.ProjectID]int, error) {
+	return tx.byProject(`SELECT project, COUNT(*) FROM calls WHERE open GROUP BY project`)
 }
 
 // RunsOfEngine returns at most max of the open runs that need an engine, oldest first.

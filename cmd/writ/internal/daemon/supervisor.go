@@ -54,6 +54,7 @@ type Supervisor struct {
 	InsecureListen bool
 	ApproveByHand  bool
 	MaxOpenRuns    int           // of a project; supervisor.DefaultMaxOpenRuns if 0
+	MaxOpenCalls   int           // of a project; supervisor.DefaultMaxOpenCalls if 0
 	KeepRuns       time.Duration // after their end; supervisor.DefaultKeepRuns if 0
 	Version        string
 	Log            *slog.Logger
@@ -127,7 +128,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	log := s.Log.With("dc", datacenter.Name)
 	config := supervisor.Config{
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
-		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns, KeepRuns: s.KeepRuns, Version: s.Version, Log: log,
+		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Version: s.Version, Log: log,
 	}
 	door := &door{}
 	door.open(nodes.Standby(journal.ErrHeld, log))
