@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"writ"
 	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"

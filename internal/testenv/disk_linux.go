@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +17,6 @@ type Disk struct {
 	t     testing.TB
 	image string
 }
-
-// immutable is FS_IMMUTABLE_FL of linux/fs.h.
-const immutable = 0x10
 
 // ballast is the file that fills a disk.
 const ballast = ".ballast"
@@ -38,8 +34,8 @@ func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	if said, err := exec.Command(mkfs, "-q", "-m", "0", d.image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v\n%s", err, said)
 	}
-	if said, err := d.mount(); err != nil {
-		text := "no file system can be mounted here: " + said
+	if said, err := exec.Command("mount", "-o", "loop", d.image, d.Dir).CombinedOutput(); err != nil {
+		text := "no file system can be mounted here: " + string(said)
 		note(t, text)
 		t.Skip(text)
 	}
@@ -48,11 +44,6 @@ func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 		t.Fatal(err)
 	}
 	return d
-}
-
-func (d *Disk) mount(options ...string) (string, error) {
-	said, err := exec.Command("mount", append(options, "-o", "loop", d.image, d.Dir)...).CombinedOutput()
-	return string(said), err
 }
 
 func (d *Disk) unmount() {
@@ -91,51 +82,4 @@ func (d *Disk) Free() {
 	if err := os.Remove(filepath.Join(d.Dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		d.t.Fatal(err)
 	}
-}
-
-// ReadOnly lets nothing be written any more, or lets it again. While somebody has a file open to write, the kernel refuses.
-func (d *Disk) ReadOnly(on bool) {
-	d.t.Helper()
-	how := map[bool]string{true: "remount,ro", false: "remount,rw"}[on]
-	if said, err := exec.Command("mount", "-o", how, d.Dir).CombinedOutput(); err != nil {
-		d.t.Fatalf("mount -o %s: %v\n%s", how, err, said)
-	}
-}
-
-// Freeze takes the right to write from files that may be open: their next write fails with EPERM, as on a disk that the kernel has turned
-// read-only because of an error, and unlike there it can be given back.
-func (d *Disk) Freeze(on bool, patterns ...string) {
-	d.t.Helper()
-	for _, pattern := range patterns {
-		paths, err := filepath.Glob(filepath.Join(d.Dir, pattern))
-		if err != nil || len(paths) == 0 {
-			d.t.Fatalf("%s is not there, %v", pattern, err)
-		}
-		for _, path := range paths {
-			f, err := os.Open(path)
-			if err != nil {
-				d.t.Fatal(err)
-			}
-			flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-			if err == nil {
-				flags &^= immutable
-				if on {
-					flags |= immutable
-				}
-				err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
-			}
-			if err := errors.Join(err, f.Close()); err != nil {
-				d.t.Fatalf("change the flags of %s: %v", path, err)
-			}
-		}
-	}
-}
-
-// Room returns how many bytes are free.
-func (d *Disk) Room() string {
-	var s unix.Statfs_t
-	if err := unix.Statfs(d.Dir, &s); err != nil {
-		d.t.Fatal(err)
-	}
-	return strconv.FormatInt(int64(s.Bfree)*s.Bsize, 10)
 }

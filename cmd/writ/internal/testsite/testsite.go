@@ -305,13 +305,6 @@ func (s *Site) Restart(name string) {
 	s.Await(s.Launch(name), s.lines[name][0])
 }
 
-// RestartFails starts a process again that ends by itself, and returns what it says and its exit code.
-func (s *Site) RestartFails(name string) (said string, code int) {
-	s.T.Helper()
-	_, said, code = s.Try(s.lines[name][1:]...)
-	return said, code
-}
-
 // Runs fails the test if a process has ended.
 func (s *Site) Runs(names ...string) {
 	s.T.Helper()
