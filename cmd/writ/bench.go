@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,8 @@ call; and a run that makes many calls at once. Numbers hold for this machine and
 	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
 	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	f.DurationVar(&s.Within, "within", 20*time.Second, "how long each measurement of a round hands in runs at the most")
+	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.DurationVar(&s.Poll, "poll", queue.MinPoll, "mean pause between two looks of the node into its empty queue")
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
@@ -79,6 +82,15 @@ func checkSpeed(s bench.Speed) error {
 			return writ.Errorf(writ.CodeUsage, "--%s is %d", flag.name, flag.value).WithHint("it must be between 1 and %d", flag.to)
 		}
 	}
+	for _, program := range s.Beside {
+		if _, err := exec.LookPath(program); err != nil {
+			return writ.Errorf(writ.CodeUsage, "%s cannot be started: %v", program, err).
+				WithHint("River and Temporal: go build -C cmd/writ/internal/bench/peers -o %s .", "$PWD/bin/peers")
+		}
+	}
+	if s.Within <= 0 {
+		return writ.Errorf(writ.CodeUsage, "--within is %s", s.Within).WithHint("a few seconds for each measurement of a round are enough")
+	}
 	if s.Poll < queue.MinPoll {
 		return writ.Errorf(writ.CodeUsage, "--poll is %s", s.Poll).WithHint("it must be at least %s: a node that looks more often only burns CPU", queue.MinPoll)
 	}
@@ -94,7 +106,7 @@ func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
 		if err != nil {
 			return err
 		}
-		return a.Print(terminal.View{Data: report, Text: func(bool) string { return speedText(report) }})
+		return a.Print(terminal.View{Data: report, Text: func(wide bool) string { return speedText(report, wide) }})
 	})
 }
 

@@ -29,7 +29,7 @@ type speedRow struct {
 }
 
 // speedText is the table that `writ bench` shows, and what belongs to it.
-func speedText(r bench.SpeedReport) string {
+func speedText(r bench.SpeedReport, wideTable bool) string {
 	var rows []speedRow
 	for _, w := range []struct {
 		name func(bench.Figures) string
@@ -61,11 +61,14 @@ func speedText(r bench.SpeedReport) string {
 		column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
 		column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
 		column("WRIT/THIS", func(r speedRow) string { return fmt.Sprintf("%.2f", r.WritToThis) }),
-		column("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
-	).Text(false))
+		wide("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
+	).Text(wideTable))
 	var fields []terminal.Field
 	for _, s := range r.Systems {
 		fields = append(fields, terminal.Field{Title: s.Name, Value: s.Durability})
+	}
+	for _, why := range r.Missing {
+		fields = append(fields, terminal.Field{Title: "not measured", Value: why})
 	}
 	fields = append(fields,
 		terminal.Field{Title: "Redis", Value: r.Redis},

@@ -32,6 +32,7 @@ var Tools = []Tool{
 	{Name: "curl", Package: "curl"},
 	{Name: "mkfs.ext4", Dirs: "/usr/sbin", Package: "e2fsprogs"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
+	{Name: "temporal", Missing: "it is built with `go install github.com/temporalio/cli/cmd/temporal@v1.5.1`, in some minutes"},
 	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},
 	{Name: "mycelium", Missing: "it is published as a binary of a release only"},
 	{Name: "herodb", Missing: "it is built from source only"},

@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -59,9 +62,9 @@ func (b *beside) cpu() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// besideAll starts the systems to compare with: asynq, on a Redis of its own with the same settings. They are ended by closing the site.
-func (s *Speed) besideAll(on *site) (all []system, err error) {
-	redis, err := on.startRedis(filepath.Join(s.Data, "asynq"))
+// besideAll starts the systems to compare with, asynq first. They are ended by closing the site.
+func (s *Speed) besideAll(on *site, r *SpeedReport) (all []system, err error) {
+	redis, err := on.startRedis(filepath.Join(s.Data, "asynq")) // of its own, with the same settings
 	if err != nil {
 		return nil, fmt.Errorf("start a Redis for asynq: %w", err)
 	}
@@ -70,7 +73,45 @@ func (s *Speed) besideAll(on *site) (all []system, err error) {
 		b.process, err = startChild(on.ctx, on.logs, &b.About, AsynqName, "--redis", redis.URL, "--slots", strconv.Itoa(s.Slots), "--poll", s.Poll.String(),
 			"--journal="+strconv.FormatBool(journal))
 		if err != nil {
-			return all, err
+			return nil, err
+		}
+		on.processes = append(on.processes, b.process)
+		all = append(all, b)
+	}
+	for _, program := range s.Beside {
+		more, err := s.besideOf(on, program, r)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", program, err)
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// besideOf starts the systems that a program offers, each in a process of its own.
+func (s *Speed) besideOf(on *site, program string, r *SpeedReport) (all []system, err error) {
+	list, err := exec.CommandContext(on.ctx, program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask what it offers: %w", err)
+	}
+	var offers peer.Offers
+	if err := json.Unmarshal(list, &offers); err != nil {
+		return nil, fmt.Errorf("ask what it offers: %w", err)
+	}
+	for _, offer := range offers.Systems {
+		if offer.Missing != "" {
+			r.Missing = append(r.Missing, offer.Name+": "+offer.Missing)
+			s.Note("%s is not measured: %s", offer.Name, offer.Missing)
+			continue
+		}
+		dir := filepath.Join(s.Data, "beside-"+strconv.Itoa(len(on.processes)))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make a directory for %s: %w", offer.Name, err)
+		}
+		b := &beside{}
+		b.process, err = startProgram(on.ctx, on.logs, &b.About, offer.Name, program, offer.Name, "-dir", dir, "-slots", strconv.Itoa(s.Slots))
+		if err != nil {
+			return nil, err
 		}
 		on.processes = append(on.processes, b.process)
 		all = append(all, b)

@@ -21,9 +21,11 @@ type Speed struct {
 	Slots    int           // of the one node
 	Fan      int           // calls of a run that makes all of them at once
 	Rounds   int           // how often everything is measured
+	Within   time.Duration // how long each measurement of a round hands in runs
 	Poll     time.Duration // see daemon.Runner
 	Data     string        // directory for everything; it must be empty or not there
 	Profiles string        // directory for profiles of the CPU of supervisor and runner, "" for none
+	Beside   []string      // programs with systems to measure too; see package peer
 	Version  string
 	Errors   io.Writer // what processes log
 	Log      *slog.Logger
@@ -40,6 +42,7 @@ type SpeedReport struct {
 	Rounds   int            `json:"rounds"`
 	PollMS   float64        `json:"poll_ms"`
 	Systems  []SystemReport `json:"systems"`
+	Missing  []string       `json:"missing"` // why systems were not measured
 }
 
 // SystemReport is what was measured of one system.
@@ -54,7 +57,7 @@ type SystemReport struct {
 
 // Figures is what was measured of one workload. Rates and CPU are the medians of the rounds, times are those of the runs of all rounds.
 type Figures struct {
-	Runs           int                `json:"runs"` // of a round
+	Runs           int                `json:"runs"` // of all rounds
 	InFlight       int                `json:"in_flight"`
 	Calls          int                `json:"calls"` // of a run
 	RunsPerSecond  float64            `json:"runs_per_second"`
@@ -86,11 +89,16 @@ type workload struct {
 func (s *Speed) workloads() []workload {
 	part := func(share int) int { return max(s.Runs/share, 1) }
 	return []workload{
-		{"together", peer.Order{Runs: s.Runs, InFlight: s.InFlight, Calls: Steps}, func(r *SystemReport) *Figures { return &r.Together }},
-		{"alone", peer.Order{Runs: part(aloneShare), InFlight: 1, Calls: Steps}, func(r *SystemReport) *Figures { return &r.Alone }},
-		{"one call", peer.Order{Runs: part(oneCallShare), InFlight: 1, Calls: 1}, func(r *SystemReport) *Figures { return &r.OneCall }},
-		{"fan-out", peer.Order{Runs: part(fanOutShare), InFlight: 1, Calls: s.Fan, AtOnce: true}, func(r *SystemReport) *Figures { return &r.FanOut }},
+		{"together", s.order(s.Runs, s.InFlight, Steps), func(r *SystemReport) *Figures { return &r.Together }},
+		{"alone", s.order(part(aloneShare), 1, Steps), func(r *SystemReport) *Figures { return &r.Alone }},
+		{"one call", s.order(part(oneCallShare), 1, 1), func(r *SystemReport) *Figures { return &r.OneCall }},
+		{"fan-out", peer.Order{Runs: part(fanOutShare), InFlight: 1, Calls: s.Fan, AtOnce: true, Within: s.Within}, func(r *SystemReport) *Figures { return &r.FanOut }},
 	}
+}
+
+// order is one of calls that follow each other.
+func (s *Speed) order(runs, inFlight, calls int) peer.Order {
+	return peer.Order{Runs: runs, InFlight: inFlight, Calls: calls, Within: s.Within}
 }
 
 // system is something that carries out orders.
@@ -124,7 +132,7 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	others, err := s.besideAll(own.site)
+	others, err := s.besideAll(own.site, &r)
 	if err != nil {
 		return r, err
 	}
@@ -155,7 +163,7 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 		name, durability := one.about()
 		r.Systems = append(r.Systems, SystemReport{Name: name, Durability: durability})
 		s.Note("%s warms up", name)
-		if _, err := take(one, peer.Order{Runs: max(s.Runs/warmUpShare, 1), InFlight: s.InFlight, Calls: Steps}); err != nil {
+		if _, err := take(one, s.order(max(s.Runs/warmUpShare, 1), s.InFlight, Steps)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -177,7 +185,7 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 		}
 		for i := range systems {
 			f := figuresOf(w.order, samples[i])
-			f.WritToThis = ratio(samples[0], samples[i])
+			f.WritToThis = ratio(w.order, samples[0], samples[i])
 			*w.of(&r.Systems[i]) = f
 		}
 	}
@@ -204,32 +212,34 @@ func take(one system, o peer.Order) (sample, error) {
 	return sample{took, used}, err
 }
 
-func (s sample) callsPerSecond(o peer.Order) float64 {
-	return float64(o.AllCalls()) / s.took.All.Seconds()
-}
+// calls is how many calls were carried out.
+func (s sample) calls(o peer.Order) float64 { return float64(len(s.took.Runs) * o.Calls) }
+
+func (s sample) callsPerSecond(o peer.Order) float64 { return s.calls(o) / s.took.All.Seconds() }
 
 // ratio is how many times the rate of the second system the first one has: the median of what the rounds say, as each compares what was
 // measured next to each other.
-func ratio(first, second []sample) float64 {
+func ratio(o peer.Order, first, second []sample) float64 {
 	var all []float64
 	for round := range min(len(first), len(second)) {
-		all = append(all, second[round].took.All.Seconds()/first[round].took.All.Seconds())
+		all = append(all, first[round].callsPerSecond(o)/second[round].callsPerSecond(o))
 	}
 	return median(all)
 }
 
 // figuresOf puts the rounds of a workload together.
 func figuresOf(o peer.Order, samples []sample) Figures {
-	f := Figures{Runs: o.Runs, InFlight: o.InFlight, Calls: o.Calls, CPUOf: make(map[string]float64)}
+	f := Figures{InFlight: o.InFlight, Calls: o.Calls, CPUOf: make(map[string]float64)}
 	var rates, cpu []float64
 	var times []time.Duration
 	parts := make(map[string][]float64)
 	for _, s := range samples {
 		rates = append(rates, s.callsPerSecond(o))
 		times = append(times, s.took.Runs...)
+		f.Runs += len(s.took.Runs)
 		all := 0.0
 		for part, used := range s.cpu {
-			perCall := float64(used.Microseconds()) / float64(o.AllCalls())
+			perCall := float64(used.Microseconds()) / s.calls(o)
 			parts[part] = append(parts[part], perCall)
 			all += perCall
 		}

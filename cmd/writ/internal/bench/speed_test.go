@@ -35,6 +35,18 @@ func TestOrdersAreDrivenWithAsManyRunsInFlightAsTheySay(t *testing.T) {
 	})
 }
 
+func TestASlowSystemIsHandedInFewerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took, err := peer.Drive(t.Context(), peer.Order{Runs: 1000, InFlight: 2, Within: 2500 * time.Millisecond}, func(context.Context, int) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		if err != nil || took.All != 3*time.Second || len(took.Runs) != 6 {
+			t.Errorf("%v, %d runs in %v", err, len(took.Runs), took.All)
+		}
+	})
+}
+
 func TestAnOrderEndsWithItsFirstFailure(t *testing.T) {
 	wrong := errors.New("wrong")
 	var handedIn int
@@ -61,7 +73,7 @@ func TestFiguresAreMediansOfRounds(t *testing.T) {
 		round(10*time.Second, 90*time.Millisecond, 0),
 	})
 	want := Figures{
-		Runs: 2, InFlight: 2, Calls: 5, RunsPerSecond: 1, CallsPerSecond: 5, CPUPerCall: 4000,
+		Runs: 6, InFlight: 2, Calls: 5, RunsPerSecond: 1, CallsPerSecond: 5, CPUPerCall: 4000,
 		CPUOf: map[string]float64{"supervisor": 3000, "redis": 1000}, Time: Spread{P50: 2, P90: 10, P99: 10, Max: 10},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -72,12 +84,12 @@ func TestFiguresAreMediansOfRounds(t *testing.T) {
 func TestRatiosComparePerRound(t *testing.T) {
 	rounds := func(all ...time.Duration) (samples []sample) {
 		for _, d := range all {
-			samples = append(samples, sample{took: peer.Took{All: d}})
+			samples = append(samples, sample{took: peer.Took{All: d, Runs: make([]time.Duration, 5)}})
 		}
 		return samples
 	}
 	// The machine was ten times as slow in the second round, for both.
-	if got := ratio(rounds(2, 20, 4), rounds(1, 10, 1)); got != 0.5 {
+	if got := ratio(peer.Order{Calls: 1}, rounds(2, 20, 4), rounds(1, 10, 1)); got != 0.5 {
 		t.Errorf("%v", got)
 	}
 }

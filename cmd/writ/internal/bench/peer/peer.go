@@ -18,15 +18,14 @@ type Order struct {
 	InFlight int  `json:"in_flight"` // runs at a time
 	Calls    int  `json:"calls"`     // of each run
 	AtOnce   bool `json:"at_once"`   // no call needs another; otherwise each is made when the one before it has answered
+	// Within is how long runs are handed in: a system that is too slow carries out fewer of them. 0 is for as long as it takes.
+	Within time.Duration `json:"within"`
 }
-
-// AllCalls is how many calls an order has.
-func (o Order) AllCalls() int { return o.Runs * o.Calls }
 
 // Took is how long an order took.
 type Took struct {
 	All  time.Duration   `json:"all"`  // from the first run that is handed in until the last one has ended
-	Runs []time.Duration `json:"runs"` // each, from handing it in until its end is known
+	Runs []time.Duration `json:"runs"` // each that was handed in, from then until its end is known
 }
 
 // Drive hands in the runs of an order, as many at a time as it says, and measures. run hands one in and returns when it has ended.
@@ -34,10 +33,17 @@ func Drive(ctx context.Context, o Order, run func(ctx context.Context, i int) er
 	took := Took{Runs: make([]time.Duration, o.Runs)}
 	var handedIn atomic.Int64
 	begun := time.Now()
+	next := func() (i int, more bool) {
+		if o.Within > 0 && time.Since(begun) > o.Within {
+			return 0, false
+		}
+		i = int(handedIn.Add(1)) - 1
+		return i, i < o.Runs
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for range min(o.InFlight, o.Runs) {
 		group.Go(func() error {
-			for i := int(handedIn.Add(1)) - 1; i < o.Runs; i = int(handedIn.Add(1)) - 1 {
+			for i, more := next(); more; i, more = next() {
 				at := time.Now()
 				if err := errors.Join(context.Cause(ctx), run(ctx, i)); err != nil {
 					return fmt.Errorf("run %d of %d: %w", i+1, o.Runs, err)
@@ -49,5 +55,6 @@ func Drive(ctx context.Context, o Order, run func(ctx context.Context, i int) er
 	}
 	err := group.Wait()
 	took.All = time.Since(begun)
+	took.Runs = took.Runs[:min(int(handedIn.Load()), o.Runs)]
 	return took, err
 }
