@@ -56,6 +56,7 @@ type Result struct {
 	Change      Change         `json:"change,omitempty"`
 	Values      map[string]any `json:"values,omitempty"` // the fields of the operation's result
 	Error       *Error         `json:"error,omitempty"`  // nil if it succeeded
+	Found       UID            `json:"found,omitempty"`  // of what stands in the way under the resource's name, if that is why it failed
 	Driver      string         `json:"driver,omitempty"`
 	Simulated   bool           `json:"simulated,omitempty"`
 	Started     int64          `json:"started"` // unix milliseconds by the node's clock
@@ -73,11 +74,21 @@ type Beat struct {
 	Clock       int64        `json:"clock"` // unix milliseconds
 	Epoch       int64        `json:"epoch"` // the highest that the runner has seen
 	Active      []JobKey     `json:"active,omitempty"`
+	Wedged      []Wedged     `json:"wedged,omitempty"` // those among them whose time is over
 	Slots       int          `json:"slots"`
 	Capacity    Capacity     `json:"capacity"`
 	Drivers     []NodeDriver `json:"drivers"`
 	Version     string       `json:"version"`
 	Fault       string       `json:"fault,omitempty"` // why the node refuses work at the moment, "" if it does not
+}
+
+// Wedged is a job whose driver ignores that its time is over. Until the driver is done, other jobs wait for the resource.
+type Wedged struct {
+	JobKey
+	Operation string    `json:"operation"`
+	Project   ProjectID `json:"project"`
+	Name      string    `json:"name,omitempty"` // of the resource
+	Since     time.Time `json:"since"`          // by the node's clock
 }
 
 // Control is a sealed message of a supervisor to a node besides jobs.

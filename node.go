@@ -47,7 +47,8 @@ type Node struct {
 	Used       Capacity          `json:"used"` // reserved by what was placed there
 	Drivers    []NodeDriver      `json:"drivers,omitempty"`
 	Version    string            `json:"version,omitempty"`
-	Fault      string            `json:"fault,omitempty"` // why it gets no work, "" if it does
+	Fault      string            `json:"fault,omitempty"`  // why it gets no work, "" if it does
+	Wedged     []Wedged          `json:"wedged,omitempty"` // jobs there whose drivers ignore that their time is over
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }

@@ -30,8 +30,8 @@ type attempt struct {
 	err error
 }
 
-// act calls the driver and records what came of it. A driver that ignores the end of its context does not hold the node up: the job is
-// answered without it, and only its resource waits until it is done.
+// act calls the driver and records what came of it. A driver that ignores the end of its context does not hold the node up: its job has no
+// answer until it is done, only its resource waits, and the supervisor gives the call up meanwhile.
 func (n *incarnation) act(w *work) *writ.Result {
 	ctx, stop := n.until(w.ctx, w.job.EndBy, errEndBy)
 	defer stop()
@@ -40,19 +40,24 @@ func (n *incarnation) act(w *work) *writ.Result {
 	done := make(chan attempt, 1)
 	go func() { done <- n.do(ctx, w) }()
 
-	var got attempt
 	select {
-	case got = <-done:
+	case got := <-done:
+		return n.conclude(ctx, w, started, got)
 	case <-ctx.Done():
-		late := time.NewTimer(strayAfter)
-		defer late.Stop()
-		select {
-		case got = <-done:
-		case <-late.C:
-			n.letGo(ctx, w, done)
-			got.err = context.Cause(ctx)
-		}
 	}
+	late := time.NewTimer(strayAfter)
+	defer late.Stop()
+	select {
+	case got := <-done:
+		return n.conclude(ctx, w, started, got)
+	case <-late.C:
+		n.letGo(ctx, w, started, done)
+		return nil
+	}
+}
+
+// conclude records what came of a job, nil if the next incarnation is to go on with it.
+func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, got attempt) *writ.Result {
 	if got.err != nil && ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if errors.Is(cause, errShutdown) {
@@ -63,7 +68,13 @@ func (n *incarnation) act(w *work) *writ.Result {
 	if got.err != nil && !w.repeatable() {
 		got.err = halfDone(w, writ.AsError(got.err))
 	}
-	return n.finish(w, n.answer(w, started, got))
+	result := n.answer(w, started, got)
+	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
+		if now, err := n.look(w); err == nil && now.Exists && now.UID != w.job.UID {
+			result.Found = now.UID
+		}
+	}
+	return n.finish(w, result)
 }
 
 // do calls the driver. It is the one place where a driver's panic ends, and where a secret does that it gives away.
@@ -78,8 +89,8 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	return got
 }
 
-// letGo leaves a driver alone that does not stop. Its resource is free, and its job off the desk, when it is done after all.
-func (n *incarnation) letGo(ctx context.Context, w *work, done <-chan attempt) {
+// letGo leaves a driver alone that does not stop. When it is done after all, that is the job's answer, and its resource is free.
+func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
 	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	log.WarnContext(ctx, "a driver ignores that its time is over; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
@@ -87,6 +98,9 @@ func (n *incarnation) letGo(ctx context.Context, w *work, done <-chan attempt) {
 	go func() { // ends with the driver; nobody can wait for it
 		got := <-done
 		log.InfoContext(ctx, "the driver is done after all; its resource is free", "err", got.err)
+		if result := n.conclude(ctx, w, started, got); result != nil {
+			n.outbox.post(result, w.job.Until())
+		}
 		w.turn.leave()
 		n.desk.leave(w)
 	}()
@@ -244,34 +258,40 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	if resource == (writ.ResourceID{}) {
 		return unknown
 	}
-	ctx, stop := context.WithTimeout(w.ctx, observeFor)
-	defer stop()
-	seen := make(chan string, 1)
-	go func() { seen <- n.observe(ctx, w, resource) }() // ends with the driver
-	select {
-	case text := <-seen:
-		unknown.Message += text
-	case <-ctx.Done():
+	switch now, err := n.look(w); {
+	case err != nil:
+		n.log.WarnContext(w.ctx, "cannot look at what an interrupted job left", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", err)
+	case !now.Exists:
+		unknown.Message += "; the " + resource.String() + " does not exist now"
+	default:
+		unknown.Message += "; the " + resource.String() + " exists now and is " + now.State
 	}
 	return unknown
 }
 
-// observe describes a resource, "" if the driver cannot.
-func (n *incarnation) observe(ctx context.Context, w *work, resource writ.ResourceID) (text string) {
-	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
-	defer func() {
-		if p := recover(); p != nil {
-			log.ErrorContext(ctx, "the driver panicked", "err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
-		}
+// look asks the driver what is there now of the resource of a job.
+func (n *incarnation) look(w *work) (sal.Observation, error) {
+	ctx, stop := context.WithTimeout(w.ctx, observeFor)
+	defer stop()
+	type sight struct {
+		sal.Observation
+		err error
+	}
+	seen := make(chan sight, 1)
+	go func() { // ends with the driver
+		var s sight
+		defer func() {
+			if p := recover(); p != nil {
+				s.err = fmt.Errorf("the driver panicked: %v\n%s", p, debug.Stack())
+			}
+			seen <- s
+		}()
+		s.Observation, s.err = w.driver.Observe(ctx, w.resource())
 	}()
-	now, err := w.driver.Observe(ctx, resource)
-	switch {
-	case err != nil:
-		log.WarnContext(ctx, "cannot look at what an interrupted job left", "err", err)
-		return ""
-	case !now.Exists:
-		return "; the " + resource.String() + " does not exist now"
-	default:
-		return "; the " + resource.String() + " exists now and is " + now.State
+	select {
+	case s := <-seen:
+		return s.Observation, s.err
+	case <-ctx.Done():
+		return sal.Observation{}, context.Cause(ctx)
 	}
 }

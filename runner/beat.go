@@ -32,7 +32,7 @@ func (n *incarnation) state(sequence int64) *writ.Beat {
 	now := n.now()
 	return &writ.Beat{
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
-		Active: n.desk.keys(func(*work) bool { return true }), Slots: n.slots, Capacity: n.capacity, Drivers: n.about,
+		Active: n.desk.keys(func(*work) bool { return true }), Wedged: n.desk.wedged(), Slots: n.slots, Capacity: n.capacity, Drivers: n.about,
 		Version: n.version, Fault: n.faultText(now),
 	}
 }

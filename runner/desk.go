@@ -30,7 +30,7 @@ type work struct {
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn
 
-	stray bool // its answer is recorded, but the driver still works on it
+	stray time.Time // since then its driver ignores that its time is over; zero if it does not
 }
 
 // repeatable reports whether the job may be carried out again when nobody knows whether it was.
@@ -107,16 +107,32 @@ func (d *desk) forget(now time.Time) {
 	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
 }
 
-// markStray notes that the job's handler gave up waiting for its driver, and returns how many such jobs there are.
+// markStray notes that the job's handler gave up waiting for its driver.
 func (d *desk) markStray(w *work) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.stray = true
+	w.stray = time.Now()
 }
 
 // strays returns the jobs whose drivers ignore that their time is over.
 func (d *desk) strays() []writ.JobKey {
-	return d.keys(func(w *work) bool { return w.stray })
+	return d.keys(func(w *work) bool { return !w.stray.IsZero() })
+}
+
+// wedged describes the strays.
+func (d *desk) wedged() []writ.Wedged {
+	keys := d.strays()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []writ.Wedged
+	for _, key := range keys {
+		if w := d.active[key]; w != nil {
+			all = append(all, writ.Wedged{
+				JobKey: key, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.stray.UTC().Truncate(time.Millisecond),
+			})
+		}
+	}
+	return all
 }
 
 // keys returns the keys of the active jobs that are wanted, in order.

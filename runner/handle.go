@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -36,7 +37,7 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		return // it is being worked on; that answers this delivery too
 	}
 	defer func() {
-		if !w.stray {
+		if w.stray.IsZero() {
 			n.desk.leave(w)
 		}
 	}()
@@ -76,7 +77,7 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 // carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
 func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 	defer func() {
-		if !w.stray {
+		if w.stray.IsZero() {
 			w.turn.leave()
 		}
 	}()
@@ -138,7 +139,11 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	if resource := w.resource(); resource != (writ.ResourceID{}) {
 		w.turn = n.turns.join(resource, w.job.JobKey)
 		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
-			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", w.turn.holder(), resource)
+			holder := w.turn.holder()
+			if slices.Contains(n.desk.strays(), holder) {
+				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder, resource)
+			}
+			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", holder, resource)
 		} else if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,8 @@ const (
 	maxAmount = 1 << 40
 	// maxActive bounds the jobs that a node may say it works on: twice its slots, and as many whose drivers do not let go.
 	maxActive = 4 * maxSlots
+	// maxWedged bounds the jobs of a node that are shown as wedged.
+	maxWedged = 256
 	// maxDrivers bounds the drivers of a node.
 	maxDrivers = 64
 )
@@ -86,6 +88,10 @@ func moderate(b writ.Beat) writ.Beat {
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
 	b.Version, b.Fault = clip(b.Version, maxWord), clip(b.Fault, maxText)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
+	b.Wedged = b.Wedged[:min(len(b.Wedged), maxWedged)]
+	for i, w := range b.Wedged {
+		b.Wedged[i].Operation, b.Wedged[i].Project, b.Wedged[i].Name = clip(w.Operation, maxWord), writ.ProjectID(clip(string(w.Project), maxWord)), clip(w.Name, maxWord)
+	}
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
 		b.Drivers[i] = writ.NodeDriver{Module: clip(d.Module, maxWord), Name: clip(d.Name, maxWord), Simulated: d.Simulated, Detail: clip(d.Detail, maxText)}

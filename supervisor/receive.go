@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"writ"
@@ -27,7 +28,7 @@ func (t *turn) receive(m mail) error {
 				"run", t.run.ID, "seq", a.result.Seq, "try", a.result.Try, "node", a.node)
 			continue
 		}
-		if err := t.answer(a); err != nil {
+		if err := t.answer(a, t.left[i]); err != nil {
 			return err
 		}
 	}
@@ -72,8 +73,8 @@ func (t *turn) receive(m mail) error {
 }
 
 // answer lets a call take the result of its open try. A success that comes for a call which has ended meanwhile (cancelled, given up)
-// still tells what became of the resource.
-func (t *turn) answer(a arrival) error {
+// still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
+func (t *turn) answer(a arrival, left *leftover) error {
 	c := t.call(a.result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.result.Try > c.Try:
@@ -109,6 +110,9 @@ func (t *turn) answer(a arrival) error {
 	c.Ready = false
 	if r.Error.Code == writ.CodeNodeStore { // nothing was tried
 		c.Spared++
+	}
+	if t.run.Stop == nil && left != nil && c.UID != left.uid {
+		return t.takeOver(c, left)
 	}
 	if t.run.Stop == nil && r.Error.Retryable() && c.Try-c.Before-c.Spared <= retries(c) {
 		return t.tryAgain(c)
@@ -186,6 +190,10 @@ func (t *turn) overdue(key writ.JobKey) error {
 	t.rooms[c.Node] = true
 	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
 		WithHint("give it more time with the option timeout, or look at the node")
+	if n, _ := t.s.fleet.get(c.Node); slices.ContainsFunc(n.Wedged, func(w writ.Wedged) bool { return w.JobKey == key }) {
+		err.Message += ", and its driver does not stop"
+		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is", c.Resource(), c.NodeName)
+	}
 	return t.fail(c, writ.CallExpired, err)
 }
 

@@ -24,9 +24,10 @@ type turn struct {
 	s       *Supervisor
 	now     time.Time
 	run     *journal.Run
-	calls   []*journal.Call // by seq: calls[i].Seq == i+1
-	blocked writ.RunID      // an earlier run of the same deployment
-	genuine map[int]bool    // indexes of mail.results that answer a job which was sent
+	calls   []*journal.Call   // by seq: calls[i].Seq == i+1
+	blocked writ.RunID        // an earlier run of the same deployment
+	genuine map[int]bool      // indexes of mail.results that answer a job which was sent
+	left    map[int]*leftover // by index of mail.results: what stood in the way
 
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
@@ -136,6 +137,9 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 		if t.genuine[i], err = tx.WasSent(a.result.JobKey, a.node, a.result.Job); err != nil {
 			return nil, err
 		}
+		if t.left[i], err = t.leftoverOf(tx, a); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
 }
@@ -143,7 +147,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
-		genuine: make(map[int]bool), touched: make(map[int]bool), claimed: make(map[int]bool),
+		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]bool),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}

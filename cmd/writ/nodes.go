@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 func (a *app) nodeCommand() *cobra.Command {
 	return family("node", "Look at nodes, admit them, take them out of service",
 		a.nodeListCommand(),
+		a.nodeShowCommand(),
 		a.nodeDecision("approve", "Admit a node that waits"),
 		a.nodeDecision("reject", "Refuse a node that waits"),
 		a.nodeDecision("cordon", "Give a node no new work; what runs there goes on"),
@@ -55,6 +57,51 @@ func (a *app) nodeListCommand() *cobra.Command {
 	return c
 }
 
+func (a *app) nodeShowCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:   "show NODE",
+		Short: "Show what a node has, and what is wrong with it",
+		Args:  exactly("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			n, err := findNode(cmd.Context(), c, datacenter, args[0])
+			if err != nil {
+				return err
+			}
+			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: func(bool) string { return nodeText(n) }})
+		},
+	}
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// nodeText shows a node for people.
+func nodeText(n writ.Node) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node %s is %s, %s and %s\n", n.Name, n.Admission, n.Scheduling, n.Liveness)
+	if n.Fault != "" {
+		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
+	}
+	for _, w := range n.Wedged {
+		fmt.Fprintf(&b, "  wedged since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
+			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
+	}
+	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
+	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
+		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
+	fmt.Fprintf(&b, "  joined %s, last heard of %s ago\n", n.Joined.UTC().Format(time.RFC3339), age(n.LastBeat))
+	for _, d := range n.Drivers {
+		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
+	}
+	return b.String()
+}
+
 func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(api.NodePage{Items: nodes}, nodes, func(n writ.Node) string { return n.Name },
 		column("NODE", func(n writ.Node) string { return n.Name }),
@@ -65,7 +112,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) }),
 		column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) }),
 		column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) }),
-		column("FAULT", func(n writ.Node) string { return n.Fault }),
+		column("FAULT", func(n writ.Node) string { return faultOf(n) }),
 		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
 		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
 		wide("LAST BEAT", func(n writ.Node) string { return age(n.LastBeat) }),
@@ -73,6 +120,14 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		wide("KEY", func(n writ.Node) string { return n.Key }),
 		wide("ID", func(n writ.Node) string { return string(n.ID) }),
 	)
+}
+
+// faultOf says what is wrong with a node: why it takes no work, or what works there without an end.
+func faultOf(n writ.Node) string {
+	if n.Fault == "" && len(n.Wedged) > 0 {
+		return fmt.Sprintf("%d wedged", len(n.Wedged))
+	}
+	return n.Fault
 }
 
 func driverList(drivers []writ.NodeDriver) string {

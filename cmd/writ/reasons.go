@@ -231,6 +231,10 @@ func (s *situation) whyCall(c writ.Call) reason {
 		return reason{c.Reason, s.nextOf(c.Reason, "")}
 	case c.State == writ.CallRunning && away != "":
 		return reason{fmt.Sprintf("%s, which works on it, %s", node, away), "writ node list"}
+	case c.State.Sent() && s.wedged(c) != nil:
+		w := s.wedged(c)
+		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
+			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
 	case c.State == writ.CallRunning:
 		return reason{fmt.Sprintf("%s has worked on it for %s, in try %d", node, shortDuration(s.now.Sub(c.Started)), c.Try), ""}
 	case c.State == writ.CallQueued && away != "":
@@ -253,6 +257,17 @@ func (s *situation) whyCall(c writ.Call) reason {
 	default:
 		return reason{fmt.Sprintf("its turn on %s has not come, or an earlier call on the same thing is not done", node), "writ node list"}
 	}
+}
+
+// wedged returns the job that holds the resource of a call although its time is over, nil if there is none.
+func (s *situation) wedged(c writ.Call) *writ.Wedged {
+	for _, w := range s.nodes[c.Node].Wedged {
+		kind, _, _ := strings.Cut(w.Operation, ".")
+		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.run.Project && (w.Run != c.Run || w.Seq != c.Seq) {
+			return &w
+		}
+	}
+	return nil
 }
 
 // whyAway says what keeps a node from working, "" if nothing is known to.

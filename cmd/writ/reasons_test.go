@@ -67,6 +67,13 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1"},
+		{"BehindAWedgedDriver", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
+			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Wedged: []writ.Wedged{
+				{JobKey: writ.JobKey{Run: other, Seq: 3, Try: 1}, Operation: "volume.create", Name: "w", Since: now},
+				{JobKey: writ.JobKey{Run: other, Seq: 4, Try: 1}, Operation: "volume.create", Name: "v", Since: now},
+			}}
+		}, "waits for 1", "", "on n1 the driver of volume.create in call 4 of run " + string(other)},
 		{"Unplaced", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, func(c *writ.Call) { c.Node = "" })}
 		}, "waits for 1", "", "gets its node"},

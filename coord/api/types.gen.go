@@ -469,6 +469,9 @@ type Submission = writ.Submission
 // Topic What an event is about
 type Topic string
 
+// Wedged defines model for Wedged.
+type Wedged = writ.Wedged
+
 // EventTopics defines model for EventTopics.
 type EventTopics = []Topic
 

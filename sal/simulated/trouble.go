@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	flakyName = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
-	slowName  = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
+	flakyName  = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
+	slowName   = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
+	wedgedName = regexp.MustCompile(`^wedged-([0-9]{1,4})-`)
 )
 
 // inject fails if the resource's name asks for it.
@@ -82,6 +83,14 @@ var durations = map[string]time.Duration{
 // anyOther is what operations take that are not in the table.
 const anyOther = 50 * time.Millisecond
 
+// wedge returns a context that never ends if the resource's name asks for that, else ctx.
+func wedge(ctx context.Context, request sal.Request) context.Context {
+	if _, wedged := number(wedgedName, request.Resource.Name); wedged && request.Operation.Effect != catalog.Remove {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
 // takeTime waits as long as the real thing would take, and says how far it is. It ends early only when ctx does.
 func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
 	name := request.Operation.Name()
@@ -91,6 +100,9 @@ func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
 	}
 	total = time.Duration(float64(total) * max(d.config.Speed, 0))
 	if seconds, slow := number(slowName, request.Resource.Name); slow {
+		total += time.Duration(seconds) * time.Second
+	}
+	if seconds, wedged := number(wedgedName, request.Resource.Name); wedged && request.Operation.Effect != catalog.Remove {
 		total += time.Duration(seconds) * time.Second
 	}
 	const parts = 10

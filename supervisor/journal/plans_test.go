@@ -30,6 +30,7 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"heldCalls", heldCalls, "calls_held"},
 		{"openCallOn", openCallOn, "calls_claimed"},
 		{"runsWaitingFor", runsWaitingFor, "calls_waiting"},
+		{"leftCalls", leftCalls, "calls_left"},
 		{"runsOn", runsOn, "calls_on"},
 	} {
 		plan := explain(t, j, tt.query)

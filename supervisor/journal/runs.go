@@ -375,6 +375,14 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
 	return tx.calls(`SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
 }
 
+// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.
+func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
+	return tx.calls(leftCalls, string(id.Project), string(id.Kind), id.Name)
+}
+
+const leftCalls = `SELECT body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
+	AND project = $1 AND kind = $2 AND name = $3 ORDER BY planned DESC`
+
 // SentCalls returns every call that is out at a node.
 func (tx *Tx) SentCalls() ([]*Call, error) { return tx.calls(sentCalls) }
 

@@ -1,0 +1,83 @@
+package supervisor
+
+import (
+	"fmt"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// A call that was given up may have made its resource all the same: its node was lost, or its driver did not stop when its time was over.
+// Nobody knows of that thing until the next call that makes one of this name finds it in its way. It is ours, by the uid that follows from
+// the call that made it, and taken over.
+
+// leftover is a thing that an earlier call left on a node.
+type leftover struct {
+	uid        writ.UID
+	run        writ.RunID
+	deployment string // that the run made a revision of
+	by         string // who left it, for people
+}
+
+// leftoverOf finds out whose the thing is that stood in the way of a call, nil if nothing did or it is not ours.
+func (t *turn) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
+	c := t.call(a.result.Seq)
+	if a.result.Found == "" || a.result.Error == nil || a.result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.node {
+		return nil, nil
+	}
+	if op, ok := catalog.Lookup(c.Operation); !ok || op.Effect != catalog.Make {
+		return nil, nil
+	}
+	have, err := tx.Resource(c.Resource())
+	if err != nil {
+		return nil, err
+	}
+	if have != nil { // its late word came before this one
+		if have.UID != a.result.Found || have.Node != a.node {
+			return nil, nil
+		}
+		return &leftover{have.UID, have.Run, have.Deployment, "run " + string(have.Run)}, nil
+	}
+	calls, err := tx.LeftCalls(c.Resource())
+	if err != nil {
+		return nil, err
+	}
+	for _, left := range calls {
+		if newUID(left) != a.result.Found || left.Node != a.node {
+			continue
+		}
+		run, err := tx.Run(left.Run)
+		if err != nil || run == nil {
+			return nil, err
+		}
+		by := fmt.Sprintf("call %d of run %s, which is %s", left.Seq, left.Run, left.State)
+		return &leftover{a.result.Found, left.Run, run.Deployment, by}, nil
+	}
+	return nil, nil
+}
+
+// takeOver lets a call go on with what an earlier one left, if both are of the same owner. It has failed just now.
+func (t *turn) takeOver(c *journal.Call, left *leftover) error {
+	if left.deployment != t.run.Deployment && !c.Options.Adopt {
+		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
+		err := t.notOwner(owner)
+		err.Message += "; it was left on " + c.NodeName + " by " + left.by
+		c.Error = err
+		return nil
+	}
+	before := c.UID
+	for _, e := range t.calls { // later calls of the run on it mean the same
+		if e.Resource() == c.Resource() && e.UID == before && !e.State.Ended() {
+			e.UID = left.uid
+			t.touch(e)
+		}
+	}
+	c.UID = left.uid
+	if err := t.tryAgain(c); err != nil {
+		return err
+	}
+	c.RetryAt = t.now
+	c.Reason = fmt.Sprintf("takes over the %s, which was left on %s by %s", c.Resource(), c.NodeName, left.by)
+	return nil
+}

@@ -1,0 +1,178 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/sal"
+	"writ/supervisor/journal"
+)
+
+// deaf is a driver of volumes whose first job on "stuck" does not hear that its time is over: it takes effect after three minutes.
+type deaf struct {
+	wedge
+}
+
+func (d *deaf) Do(_ context.Context, r sal.Request) (sal.Outcome, error) {
+	return d.wedge.Do(context.Background(), r)
+}
+
+// makes is a script that makes a volume.
+func makes(name, options string) string {
+	return fmt.Sprintf("volume := import(\"volume\")\nvolume.create(%q, {size_gib: 1}, %s)\n", name, options)
+}
+
+// volume returns what the journal has under the name, nil if it has nothing.
+func (s *site) volume(name string) (have *journal.Resource) {
+	s.t.Helper()
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
+		have, err = tx.Resource(writ.ResourceID{Project: theProject, Kind: writ.KindVolume, Name: name})
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return have
+}
+
+// lastNode returns the newest event of a node.
+func (s *site) lastNode() (n writ.Node) {
+	s.t.Helper()
+	events, err := s.journal.Events(s.t.Context(), 0, 1000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Node != nil {
+			n = *e.Node
+		}
+	}
+	return n
+}
+
+func TestAWedgedDriverEndsAsExpiredAndIsNamed(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		h := newSimHost(1)
+		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
+		began := time.Now()
+		id := s.submit(makes("stuck", `{timeout: "5s"}`))
+		run, calls := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeDeadlineExceeded || calls[0].State != writ.CallExpired || calls[0].EndBy.Add(10*time.Second).Before(calls[0].Ended) {
+			t.Errorf("call is %s at %s, %+v; its end-by was %s", calls[0].State, calls[0].Ended, run.Failure, calls[0].EndBy)
+		}
+		if !strings.Contains(run.Failure.Message, "its driver does not stop") {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		time.Sleep(2 * time.Second)
+		if wedged := s.lastNode().Wedged; len(wedged) != 1 || wedged[0].JobKey != calls[0].Key() || wedged[0].Name != "stuck" ||
+			wedged[0].Operation != "volume.create" || !wedged[0].Since.After(began) {
+			t.Errorf("the node shows as wedged %+v", wedged)
+		}
+		s.wantState(s.submit(makes("other", `{}`)), writ.RunSucceeded)
+		time.Sleep(3 * time.Minute)
+		if node := s.lastNode(); len(node.Wedged) != 0 || node.ID != n.id() {
+			t.Errorf("the node shows %+v when its driver is done", node.Wedged)
+		}
+		if have := s.volume("stuck"); have == nil || have.Run != id {
+			t.Errorf("what was made after all is %+v in the journal", have)
+		}
+	})
+}
+
+func TestTheNextCallTakesOverWhatAWedgedDriverMade(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		h := newSimHost(1)
+		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
+		first := s.submit(makes("stuck", `{timeout: "5s"}`))
+		s.wantState(first, writ.RunFailed)
+		// It waits at the node while the driver is not done, and was told to make a thing of its own.
+		_, calls := s.wantState(s.submit(makes("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
+		have := s.volume("stuck")
+		if have == nil || calls[0].UID != have.UID || calls[0].Change != writ.ChangeUnchanged {
+			t.Errorf("the call made %s, %q; the journal has %+v", calls[0].UID, calls[0].Change, have)
+		}
+		s.wantState(s.submit(makes("stuck", `{timeout: "10m"}`)), writ.RunSucceeded)
+	})
+}
+
+// gone is a driver of volumes whose runner dies when its first effect is there.
+type gone struct {
+	simDriver
+	die func()
+}
+
+func (d *gone) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	change, err := d.host.effect(r, keyOf(r.Key))
+	if die := d.die; die != nil {
+		d.die = nil
+		die()
+		<-ctx.Done()
+		return sal.Outcome{}, ctx.Err()
+	}
+	return sal.Outcome{Change: change, Values: answerOf(r)}, err
+}
+
+func TestTheNextCallTakesOverWhatALostNodeMade(t *testing.T) {
+	for _, tt := range []struct {
+		deployment, options string
+		want                writ.RunState
+	}{
+		{"web", `{}`, writ.RunSucceeded},
+		{"other", `{}`, writ.RunFailed},
+		{"other", `{adopt: true}`, writ.RunSucceeded},
+	} {
+		t.Run(tt.deployment+tt.options, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				h := newSimHost(1)
+				d := &gone{simDriver: simDriver{h, "volume"}}
+				n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{d} })
+				made := make(chan struct{})
+				d.die = func() { close(made) }
+				submit := func(deployment string, revision int, script string) writ.RunID {
+					run, err := s.Submit(t.Context(), s.signPayload(s.deploying(deployment, revision, script)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return run.ID
+				}
+				first := submit("web", 0, makes("v", `{}`))
+				<-made
+				n.halt()
+				if run, _ := s.wantState(first, writ.RunFailed); run.Failure.Code != writ.CodeNodeLost {
+					t.Fatalf("failure = %+v", run.Failure)
+				}
+				s.queue.Flush() // the next runner is not asked to go on with it
+				n.start()
+				base := 0
+				if tt.deployment == "web" {
+					base = 1
+				}
+				// the second one changes the thing, which later calls of a run must find, too
+				script := strings.Replace(makes("v", tt.options), "volume.create", "v := volume.create", 1) + "volume.resize(v, {size_gib: 2})\n"
+				run, calls := s.wantState(submit(tt.deployment, base, script), tt.want)
+				have := s.volume("v")
+				if tt.want == writ.RunFailed {
+					if run.Failure.Code != writ.CodeNotOwner || !strings.Contains(run.Failure.Message, string(first)) || have != nil {
+						t.Errorf("failure = %+v, resource = %+v", run.Failure, have)
+					}
+					return
+				}
+				if have == nil || have.UID != calls[0].UID || have.Deployment != tt.deployment || len(h.made) != 1 {
+					t.Errorf("the journal has %+v; %d things were made", have, len(h.made))
+				}
+			})
+		})
+	}
+}
+
+// deploying is a submission for a deployment that has a revision already.
+func (s *site) deploying(deployment string, base int, script string) *identity.Payload {
+	p := s.payload(script)
+	p.Deployment = identity.Deployment{Name: deployment, Base: base}
+	return p
+}
