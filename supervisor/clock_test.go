@@ -12,12 +12,21 @@ import (
 )
 
 // clock is a wall clock that can be set. Time that passes is another matter.
-type clock struct{ ahead atomic.Int64 }
+type clock struct {
+	ahead atomic.Int64
+	at    atomic.Int64 // when it was set last
+}
 
 func (c *clock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.ahead.Load())) }
 
 // set puts the clock so far ahead of what is right.
-func (c *clock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+func (c *clock) set(ahead time.Duration) {
+	c.ahead.Store(int64(ahead))
+	c.at.Store(time.Now().UnixNano())
+}
+
+// since returns how long ago it was set.
+func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano() - c.at.Load()) }
 
 func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {

@@ -3,11 +3,15 @@ package supervisor_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
 
 	"writ"
+	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 )
@@ -24,6 +28,7 @@ type observer struct {
 
 	mu    sync.Mutex
 	last  int64
+	skews int // times that a node was said to have a wrong clock
 	runs  map[writ.RunID]writ.RunState
 	calls map[writ.JobKey]writ.CallState // of no try
 	total int
@@ -64,6 +69,9 @@ func (o *observer) look(ctx context.Context) {
 		}
 		o.last = e.Seq
 		o.total++
+		if e.Node != nil && strings.Contains(e.Node.Fault, "CLOCK_SKEW") {
+			o.skews++
+		}
 		if e.Run != nil {
 			step(o.sim, "run "+string(e.Run.ID), writ.RunMoves, o.runs[e.Run.ID], e.Run.State)
 			o.runs[e.Run.ID] = e.Run.State
@@ -100,11 +108,25 @@ func (o *observer) open() (open []*simRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range o.sim.work {
-		if !o.runs[r.id].Ended() || o.runs[r.id] == "" {
+		r.mu.Lock()
+		if at := o.runs[r.id]; at != "" && !at.Ended() || at == "" && !r.lost {
 			open = append(open, r)
 		}
+		r.mu.Unlock()
 	}
 	return open
+}
+
+// failed returns the runs that have failed last, in the order in which they were handed in.
+func (o *observer) failed() (failed []writ.RunID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.sim.work[max(0, len(o.sim.work)-20):] {
+		if o.runs[r.id] == writ.RunFailed {
+			failed = append(failed, r.id)
+		}
+	}
+	return failed
 }
 
 // finish waits until every run has ended, and holds what is left to what was promised.
@@ -127,7 +149,7 @@ func (s *simulation) finish() {
 	s.until(time.Now().Add(4 * time.Minute))
 	synctest.Wait()
 	s.check()
-	s.t.Logf("%d runs, %d events, %d lives of processes; all ended %s after the last fault", len(s.work), s.watch.total, s.lives, took)
+	s.took = took
 }
 
 // end stops everything.
@@ -243,6 +265,71 @@ func (s *simulation) check() {
 	}
 }
 
+// checkPlacement fails the test if new work goes to a node whose clock has been wrong for so long that everybody must know.
+func (s *simulation) checkPlacement(p *process, node writ.NodeID, tasks []queue.Task) {
+	const known = 20 * time.Second
+	life, ok := s.byID.Load(node)
+	if !ok || !life.(*process).hears(known) || !p.hears(known) {
+		return
+	}
+	n := life.(*process).node
+	apart := n.clock.now().Sub(s.wall.now()).Abs()
+	if apart < 31*time.Second || min(n.clock.since(), s.wall.since()) < known {
+		return
+	}
+	for _, t := range tasks {
+		if strings.HasSuffix(t.ID, "-1-1") { // the first delivery of the first try
+			s.t.Errorf("%s is sent to %s, whose clock is off by %s", t.ID, n.name, apart)
+		}
+	}
+}
+
+// tally is what simulations did.
+type tally struct {
+	mu           sync.Mutex
+	seeds        int
+	hours        float64
+	runs, calls  int
+	events       int
+	lives, skews int
+	faults       map[string]int
+}
+
+var total = tally{faults: make(map[string]int)}
+
+// tally adds what this simulation did to what all have done, and says both.
+func (s *simulation) tally(faulty time.Duration) {
+	total.mu.Lock()
+	defer total.mu.Unlock()
+	one := tally{
+		seeds: 1, hours: faulty.Hours(), runs: len(s.work), calls: len(s.watch.calls), events: s.watch.total, lives: s.lives, skews: s.watch.skews,
+		faults: s.faults,
+	}
+	s.t.Logf("seed %d: %s; all had ended %s after the last fault", s.seed, &one, s.took)
+	total.seeds++
+	total.hours += one.hours
+	total.runs += one.runs
+	total.calls += one.calls
+	total.events += one.events
+	total.lives += one.lives
+	total.skews += one.skews
+	for kind, n := range one.faults {
+		total.faults[kind] += n
+	}
+}
+
+// String says it in one line.
+func (t *tally) String() string {
+	text := fmt.Sprintf("%.1f h, %d runs, %d calls, %d events, %d lives of processes, %d times said that a clock is wrong", t.hours, t.runs, t.calls, t.events, t.lives, t.skews)
+	for _, kind := range slices.Sorted(maps.Keys(t.faults)) {
+		text += fmt.Sprintf(", %d %s", t.faults[kind], kind)
+	}
+	if made, opened := countSeals(); countingSeals {
+		text += fmt.Sprintf(" (in all %d seals made and %d opened)", made, opened)
+	}
+	return text
+}
+
 // checkEffects holds what happened on a host to what may happen once.
 func (s *simulation) checkEffects(n *simNode) {
 	n.host.mu.Lock()
@@ -256,7 +343,7 @@ func (s *simulation) checkEffects(n *simNode) {
 	tries := make(map[writ.JobKey]int)
 	for key, times := range n.host.once {
 		call := writ.JobKey{Run: key.Run, Seq: key.Seq}
-		if tries[call] += times; tries[call] > 1 {
+		if tries[call] += times; tries[call] > 1+s.resumed[key.Run] { // who resumes a run has a job that may have been done done again
 			s.t.Errorf("call %d of run %s, which must not be repeated, took effect %d times on %s", key.Seq, key.Run, tries[call], n.name)
 		}
 	}

@@ -16,11 +16,14 @@ import (
 type process struct {
 	sim   *simulation
 	name  string
+	node  *simNode // nil of a supervisor
 	queue *memory.Queue
 	stop  context.CancelFunc
 	ended chan error
 	gone  chan struct{} // closed when it is being taken away
 	dead  atomic.Bool
+	heard atomic.Int64                  // since when it can be heard, and hears, in unix nanoseconds of virtual time
+	still atomic.Pointer[chan struct{}] // closed when it goes on; nil if it never stood still
 
 	mu   sync.Mutex
 	luck *rand.Rand
@@ -61,6 +64,26 @@ func (p *process) crash(ctx context.Context, probability float64) error {
 	return context.Canceled
 }
 
+// hears reports whether the process can hear and be heard since a while.
+func (p *process) hears(since time.Duration) bool {
+	return time.Now().UnixNano()-p.heard.Load() > int64(since)
+}
+
+// stand waits while the process stands still.
+func (p *process) stand(ctx context.Context) error {
+	awake := p.still.Load()
+	if awake == nil {
+		return nil
+	}
+	select {
+	case <-*awake:
+		return nil
+	case <-p.gone:
+	case <-ctx.Done():
+	}
+	return context.Canceled
+}
+
 // shakyQueue is a process's way to the transport: it loses, repeats, delays and refuses, and now and then the process dies there.
 type shakyQueue struct {
 	*memory.Queue
@@ -78,6 +101,9 @@ var errAway = writ.Errorf(writ.CodeQueueUnavailable, "the transport is away for 
 // change does something to the transport that may go wrong in every way.
 func (q *shakyQueue) change(ctx context.Context, do func(ctx context.Context, again bool) error) error {
 	if err := q.process.crash(ctx, crashes); err != nil {
+		return err
+	}
+	if err := q.process.stand(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -106,6 +132,9 @@ func (q *shakyQueue) change(ctx context.Context, do func(ctx context.Context, ag
 }
 
 func (q *shakyQueue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
+	if q.process.still.Load() == nil {
+		q.process.sim.checkPlacement(q.process, node, tasks)
+	}
 	return q.change(ctx, func(ctx context.Context, again bool) error {
 		if again { // as one that was taken and comes again: under the same name the queue would drop it
 			tasks = append([]queue.Task(nil), tasks...)
@@ -126,6 +155,9 @@ func (q *shakyQueue) Acknowledge(ctx context.Context, messages ...queue.Message)
 }
 
 func (q *shakyQueue) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
+	if err := q.process.stand(ctx); err != nil {
+		return nil, err
+	}
 	messages, err := q.Queue.Receive(ctx, wait, streams...)
 	if err != nil || len(messages) == 0 {
 		return messages, err

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -56,6 +57,7 @@ func TestSimulation(t *testing.T) {
 	if *simNodes > 0 {
 		size = *simNodes
 	}
+	t.Cleanup(func() { t.Logf("%d seeds: %s", total.seeds, &total) })
 	var list []uint64
 	if *simSeed != 0 {
 		list = []uint64{*simSeed}
@@ -93,6 +95,12 @@ type simulation struct {
 	lives   int
 	makers  map[writ.UID]string // the node that made a resource
 	watch   *observer
+	wall    *clock         // of supervisors; that of the site is right
+	faults  map[string]int // by kind
+	resumed map[writ.RunID]int
+	took    time.Duration // until all had ended
+	byID    sync.Map      // the process of each node
+	said    time.Time     // when it was said last how far it is
 }
 
 // event is something that happens at a time.
@@ -106,6 +114,15 @@ type door struct {
 	mu  sync.Mutex
 	now *supervisor.Supervisor
 	on  *journal.Journal
+}
+
+// leave closes the door behind a supervisor, unless another one is there.
+func (d *door) leave(s *supervisor.Supervisor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now == s {
+		d.now, d.on = nil, nil
+	}
 }
 
 func (d *door) set(s *supervisor.Supervisor, j *journal.Journal) {
@@ -162,6 +179,8 @@ type simNode struct {
 	token   string
 	host    *simHost
 	id      writ.NodeID
+	clock   clock
+	drift   time.Duration // of its clock, while nothing else is wrong with it
 	process *process
 	journal *runnerjournal.Journal
 }
@@ -169,8 +188,11 @@ type simNode struct {
 func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
 	s := &simulation{
 		site: found(t), t: t, seed: seed, luck: fate(seed, "plan"), crashed: make(chan *process, 1000),
-		log: slog.New(slog.DiscardHandler),
+		log: slog.New(slog.DiscardHandler), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
+	s.said = time.Now()
+	s.clock.set(rightTime)
+	s.wall.set(rightTime)
 	s.place = filepath.Join(memoryDir(t), "journal.db")
 	if *simSeed != 0 {
 		s.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -183,6 +205,8 @@ func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
 	for i := range size {
 		n := &simNode{name: fmt.Sprint("n", i+1), dir: memoryDir(t), token: s.token().String(), host: newSimHost(seed)}
 		n.host.calm = s.calm.Load
+		n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
+		n.clock.set(rightTime + n.drift)
 		s.hosts = append(s.hosts, n)
 		s.startNode(n)
 	}
@@ -192,7 +216,11 @@ func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
 	s.until(end)
 	s.heal()
 	s.finish()
+	s.tally(faulty)
 }
+
+// rightTime is what clocks that are right are ahead of virtual time, so that they can be set back: nothing is signed before the year 2000.
+const rightTime = 1000 * time.Hour
 
 // memoryDir returns a directory that needs no disk, if the system has one: what is lost with the power is nothing of this test.
 func memoryDir(t *testing.T) string {
@@ -224,6 +252,10 @@ func (s *simulation) often(every time.Duration, end time.Time, do func()) {
 // until lets happen what is planned, in order, and takes away processes that died by themselves.
 func (s *simulation) until(end time.Time) {
 	for {
+		if time.Now().After(s.said.Add(6 * time.Hour)) {
+			s.said = time.Now()
+			s.t.Logf("seed %d: %d runs so far, at %s", s.seed, len(s.work), s.said)
+		}
 		first := -1
 		for i, e := range s.plan {
 			if first < 0 || e.at.Before(s.plan[first].at) {
@@ -256,12 +288,16 @@ func (s *simulation) schedule(end time.Time) {
 	pick := func() *simNode { return s.hosts[s.luck.IntN(len(s.hosts))] }
 	span := func(most time.Duration) time.Duration { return time.Duration(s.luck.Int64N(int64(most))) }
 	s.often(30*time.Second, end, s.submitSome)
+	s.often(2*time.Minute, end, s.resumeSome)
+	s.often(25*time.Minute, end, s.usurp)
+	s.often(15*time.Minute, end, func() { s.setClock("supervisor", s.wall, 0, span(3*time.Minute)) })
+	s.often(30*time.Minute/time.Duration(len(s.hosts)), end, func() { n := pick(); s.setClock(n.name, &n.clock, n.drift, span(3*time.Minute)) })
 	s.often(5*time.Minute, end, func() { s.takeAway(s.process) })
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.takeAway(pick().process) })
-	s.often(6*time.Minute, end, func() { s.log.Info("flush"); s.queue.Flush() })
+	s.often(6*time.Minute, end, func() { s.note("queues lost"); s.queue.Flush() })
 	s.often(10*time.Minute, end, func() {
 		saved := s.queue.Save()
-		s.after(span(2*time.Minute), func() { s.log.Info("an old queue"); s.queue.Restore(saved) })
+		s.after(span(2*time.Minute), func() { s.note("queues that went back in time"); s.queue.Restore(saved) })
 	})
 	s.often(8*time.Minute, end, func() { s.cut(s.process, span(90*time.Second)) })
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.cut(pick().process, span(90*time.Second)) })
@@ -269,18 +305,58 @@ func (s *simulation) schedule(end time.Time) {
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.fill(filepath.Join(pick().dir, "runner.db"), span(20*time.Second)) })
 }
 
+// note counts a fault.
+func (s *simulation) note(kind string, details ...any) {
+	s.log.Info(kind, details...)
+	s.faults[kind]++
+}
+
+// setClock lets a clock be wrong for a while: by little, by minutes, or by more than a day.
+func (s *simulation) setClock(of string, c *clock, drift, wrong time.Duration) {
+	most := []time.Duration{20 * time.Second, 10 * time.Minute, 10 * time.Minute, 60 * time.Hour}[s.luck.IntN(4)]
+	ahead := time.Duration(s.luck.Int64N(int64(2*most))) - most
+	if c == s.wall { // a day later every submission has expired; and what a run destroys waits until nodes believe when it was accepted
+		ahead = max(min(ahead, time.Minute), -10*time.Minute)
+	}
+	s.note("clocks set", "of", of, "ahead", ahead, "for", wrong)
+	c.set(rightTime + drift + ahead)
+	s.after(wrong, func() { c.set(rightTime + drift) })
+}
+
+// usurp lets another supervisor take over while the one before stands still. It wakes up later, and still believes that it serves.
+func (s *simulation) usurp() {
+	old := s.process
+	select {
+	case <-old.gone:
+		return // nobody is there
+	default:
+	}
+	s.note("supervisors usurped")
+	awake := make(chan struct{})
+	old.still.Store(&awake)
+	s.startSupervisor()
+	s.after(time.Duration(s.luck.Int64N(int64(30*time.Second))), func() {
+		close(awake)
+		s.after(3*time.Second, func() { s.takeAway(old) })
+	})
+}
+
 // cut lets a process lose its way to the queue for a while.
 func (s *simulation) cut(p *process, away time.Duration) {
-	s.log.Info("cut", "process", p.name, "for", away)
+	s.note("ways to the queue cut", "process", p.name, "for", away)
 	p.queue.Cut(true)
-	s.after(away, func() { p.queue.Cut(false) })
+	p.heard.Store(math.MaxInt64)
+	s.after(away, func() {
+		p.queue.Cut(false)
+		p.heard.Store(time.Now().UnixNano())
+	})
 }
 
 const diskFull = "disk full"
 
 // fill lets writes to a store fail for a while, as a full disk does.
 func (s *simulation) fill(path string, full time.Duration) {
-	s.log.Info("full disk", "path", path, "for", full)
+	s.note("disks full", "path", path, "for", full)
 	s.exec(path, func(trigger, on string) string {
 		return fmt.Sprintf("CREATE TRIGGER IF NOT EXISTS %s BEFORE %s BEGIN SELECT RAISE(ABORT, '%s'); END", trigger, on, diskFull)
 	})
@@ -315,10 +391,12 @@ func (s *simulation) exec(path string, text func(trigger, on string) string) {
 
 func (s *simulation) newProcess(name string) *process {
 	s.lives++
-	return &process{
+	p := &process{
 		sim: s, name: name, queue: s.queue.Attach(), gone: make(chan struct{}), ended: make(chan error, 1),
 		luck: fate(s.seed, "process", name, s.lives),
 	}
+	p.heard.Store(time.Now().UnixNano())
+	return p
 }
 
 // startSupervisor begins a life of the supervisor. If it cannot start it tries again, as what supervises processes does.
@@ -331,7 +409,7 @@ func (s *simulation) startSupervisor() {
 	}
 	sup, err := supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: j,
-		Queue: &shakyQueue{p.queue, p}, Evaluator: s.evaluator, Log: s.log,
+		Queue: &shakyQueue{p.queue, p}, Evaluator: s.evaluator, Now: s.wall.now, Log: s.log,
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)
@@ -341,7 +419,7 @@ func (s *simulation) startSupervisor() {
 	s.door.set(sup, j)
 	go func() {
 		err := sup.Run(ctx)
-		s.door.set(nil, nil)
+		s.door.leave(sup)
 		p.over(errors.Join(err, j.Close()))
 	}()
 }
@@ -349,7 +427,7 @@ func (s *simulation) startSupervisor() {
 // startNode begins a life of a node's runner.
 func (s *simulation) startNode(n *simNode) {
 	p := s.newProcess(n.name)
-	n.process = p
+	p.node, n.process = n, p
 	n.host.dies = func(string) error { return p.crash(context.Background(), 0.004) }
 	j, err := runnerjournal.Open(s.t.Context(), filepath.Join(n.dir, "runner.db"))
 	if err != nil {
@@ -362,9 +440,10 @@ func (s *simulation) startNode(n *simNode) {
 		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, Door: &s.door, Token: n.token, Name: n.name})
 		if err == nil {
 			n.id = member.Node()
+			s.byID.Store(n.id, p)
 			r := &runner.Runner{
 				Member: member, Door: &s.door, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
-				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000},
+				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: n.clock.now,
 			}
 			err = r.Run(ctx)
 		}
@@ -379,7 +458,7 @@ func (s *simulation) takeAway(p *process) {
 		return
 	default:
 	}
-	s.log.Info("killed", "process", p.name)
+	s.note("processes killed", "process", p.name)
 	p.dead.Store(true)
 	p.queue.Close()
 	if p == s.process {
@@ -438,6 +517,10 @@ func (s *simulation) heal() {
 		e.do()
 	}
 	s.plan = nil
+	s.wall.set(rightTime)
+	for _, n := range s.hosts {
+		n.clock.set(rightTime)
+	}
 }
 
 func (d *door) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {

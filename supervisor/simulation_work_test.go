@@ -18,6 +18,7 @@ type simRun struct {
 
 	mu   sync.Mutex
 	said error // the answer to the submission, so far
+	lost bool  // it expired before anybody took it
 }
 
 // submitSome hands in a script, and cancels its run now and then.
@@ -40,7 +41,10 @@ func (s *simulation) submitSome() {
 			}
 			run.mu.Lock()
 			defer run.mu.Unlock()
-			run.said = err
+			if run.said = err; writ.CodeOf(err) == writ.CodeExpired {
+				run.lost = true
+				return nil
+			}
 			return err
 		})
 	})
@@ -54,7 +58,7 @@ func (s *simulation) submitSome() {
 					if err == nil {
 						_, err = sup.Decide(ctx, signed)
 					}
-					if code := writ.CodeOf(err); code == writ.CodeConflict || code == writ.CodeNotFound {
+					if code := writ.CodeOf(err); code == writ.CodeConflict || code == writ.CodeNotFound || code == writ.CodeExpired {
 						return nil // it had ended, or has not begun
 					}
 					return err
@@ -62,6 +66,30 @@ func (s *simulation) submitSome() {
 			})
 		})
 	}
+}
+
+// resumeSome resumes a run that failed.
+func (s *simulation) resumeSome() {
+	failed := s.watch.failed()
+	if len(failed) == 0 {
+		return
+	}
+	id := failed[s.luck.IntN(len(failed))]
+	s.resumed[id]++
+	signed := s.sign(s.statement("run/"+string(id), "resume"))
+	s.late.Go(func() {
+		s.insist(func(ctx context.Context) error {
+			sup, _, err := s.door.get()
+			if err == nil {
+				_, err = sup.Decide(ctx, signed)
+			}
+			switch writ.CodeOf(err) {
+			case writ.CodeConflict, writ.CodeNotFound, writ.CodeRunExpired, writ.CodeExpired:
+				return nil // it cannot be resumed any more
+			}
+			return err
+		})
+	})
 }
 
 // insist asks until there is an answer, as a client does.
