@@ -108,5 +108,5 @@ func (p *permits) fetch(ctx context.Context, job *writ.Job) (*identity.Payload, 
 }
 
 func (p *permits) verifier(roster *identity.Roster) *identity.Verifier {
-	return &identity.Verifier{Roster: roster, Datacenter: p.member.Datacenter()}
+	return &identity.Verifier{Roster: roster, Datacenter: p.member.Datacenter(), Now: p.now}
 }

@@ -206,3 +206,12 @@ func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatDestroysIsJudgedByTheClockOfItsNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.clock.set(rightTime) // of node, supervisor and client
+		n := s.realNode("n1")
+		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 0}).uid\nvolume.delete(\"v\", {}, {retries: 0})\n"), writ.RunSucceeded)
+		n.wantEffectsOnce(2)
+	})
+}
