@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+// TestRecovery measures how long what was killed is missed, from the start of the next process on: a runner until its job runs again, a
+// supervisor until it has had the next call done. The times are printed; what is checked is that it happens at all, and in ten times
+// what docs/guarantees.md promises.
+func TestRecovery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	kills := 4
+	if os.Getenv("WRIT_TEST_LONG") != "" {
+		kills = 50
+	}
+	const hang = 50 * time.Second
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")
+	s.Script("steps.tengo", `
+herodb := import("herodb")
+params := {name: {type: "string"}}
+run := import("run")
+for i := 0; i < 40; i++ {
+	run.log(herodb.create(run.params.name + "-" + i, {memory_mib: 16}).address)
+}
+`)
+	measure := func(what string, one func() time.Duration) {
+		var took []time.Duration
+		for range kills {
+			took = append(took, one())
+		}
+		slices.Sort(took)
+		t.Logf("%s: median %v, worst of %d %v", what, took[len(took)/2].Round(time.Millisecond), kills, took[len(took)-1].Round(time.Millisecond))
+		if worst := took[len(took)-1]; worst > hang {
+			t.Errorf("%s: %v", what, worst)
+		}
+	}
+
+	long := s.Submit("long.tengo", "--deadline", "2h")
+	s.Until("the node works on the job", func(ctx context.Context) bool {
+		calls, err := s.Client.Calls(ctx, long)
+		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
+	})
+	measure("a killed runner works on its job again", func() time.Duration {
+		s.Kill("dc1-n1")
+		began := time.Now()
+		s.Await(s.Launch("dc1-n1"), "goes on with a job that was begun before")
+		return time.Since(began)
+	})
+	s.Writ("run", "cancel", string(long))
+
+	round := 0
+	measure("a killed supervisor has the next call done", func() time.Duration {
+		round++
+		steps := s.Submit("steps.tengo", "-p", fmt.Sprintf("name=s%d", round))
+		s.Until("the run has begun", func(context.Context) bool { return s.Done(steps, "dc1-n1") > 1 })
+		s.Kill("dc1")
+		before := s.Done(steps, "dc1-n1") + 1 // one may be at work, and needs nobody
+		began := time.Now()
+		s.Launch("dc1")
+		s.Until("the run goes on", func(context.Context) bool { return s.Done(steps, "dc1-n1") > before })
+		took := time.Since(began)
+		s.Says(0, []string{string(steps)}, "run", "cancel", string(steps))
+		return took
+	})
+}
