@@ -105,6 +105,7 @@ type storm struct {
 	datacenter writ.DatacenterID
 
 	work     []*errand
+	turns    chan struct{} // one for each that may be handed in by now
 	handedIn chan struct{} // closed when all are handed in
 	all      sync.WaitGroup
 	ctx      context.Context // of those who wait for runs
@@ -122,7 +123,9 @@ const datacenter = "dc1"
 // newStorm starts the processes.
 func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 	t.Helper()
-	s := &storm{t: t, variant: v, kills: kills, seed: *seedFlag, handedIn: make(chan struct{}), struck: map[string]int{}}
+	s := &storm{
+		t: t, variant: v, kills: kills, seed: *seedFlag, turns: make(chan struct{}, runs), handedIn: make(chan struct{}), struck: map[string]int{},
+	}
 	for s.seed == 0 {
 		s.seed = rand.Uint64()
 	}

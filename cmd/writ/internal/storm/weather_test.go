@@ -129,6 +129,7 @@ func (s *storm) blow() {
 	tell := time.NewTicker(tellEvery)
 	defer tell.Stop()
 	next := time.Now().Add(s.between(shortest, longest))
+	given := 0 // turns to hand in: the last one comes with the last kill
 	for killed := 0; !s.t.Failed() && (killed < s.kills || !s.allHandedIn()); {
 		timer := time.NewTimer(time.Until(s.soonest(next)))
 		select {
@@ -145,6 +146,9 @@ func (s *storm) blow() {
 		}
 		next = now.Add(s.between(shortest, longest))
 		killed++
+		for ; given < len(s.work) && given*s.kills < killed*len(s.work); given++ {
+			s.turns <- struct{}{}
+		}
 		s.strike(c, killed > s.kills-sparing)
 	}
 	s.lastKill = time.Now()

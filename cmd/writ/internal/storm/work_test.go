@@ -174,16 +174,13 @@ func (e *errand) String() string {
 	return fmt.Sprintf("run %s (%s, number %d)", e.id, e.kind.name, e.number)
 }
 
-// handIn hands in everything, a bit more slowly than the storm kills: when the last one is on its way the storm ends.
+// handIn hands in everything, as the storm goes on.
 func (s *storm) handIn() {
 	defer close(s.handedIn)
-	pace := time.Duration(s.kills) * (shortest + longest) / 2 / time.Duration(len(s.work))
-	tick := time.NewTicker(pace + pace/20)
-	defer tick.Stop()
 	room := make(chan struct{}, inFlight)
 	for _, e := range s.work {
 		select {
-		case <-tick.C:
+		case <-s.turns:
 		case <-s.ctx.Done():
 			return
 		}
