@@ -35,10 +35,17 @@ func wantUnavailable(t *testing.T, err error) {
 	}
 }
 
-// pragma sets a property of the store's only connection.
+// pragma sets a property of the connection that writes.
 func pragma(t *testing.T, db *DB, text string) {
 	t.Helper()
-	if _, err := db.sql.Exec(text); err != nil {
+	exec := db.sql.ExecContext
+	if db.writer != nil {
+		if err := db.Write(t.Context(), func(*Tx) error { return nil }); err != nil && db.writer.conn == nil {
+			t.Fatal(err)
+		}
+		exec = db.writer.conn.ExecContext // nobody writes at the moment
+	}
+	if _, err := exec(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -46,7 +53,6 @@ func pragma(t *testing.T, db *DB, text string) {
 func TestFullStoreRefusesAndGoesOn(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		db := open(t, path)
-		db.sql.SetMaxOpenConns(1) // the limit below belongs to a connection
 		pragma(t, db, "PRAGMA max_page_count = 20")
 		fullThenRoom(t, db, func() { pragma(t, db, "PRAGMA max_page_count = 100000") })
 	})
@@ -54,7 +60,6 @@ func TestFullStoreRefusesAndGoesOn(t *testing.T) {
 
 func TestReadOnlyStoreRefusesAndGoesOn(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "things.db"))
-	db.sql.SetMaxOpenConns(1)
 	pragma(t, db, "PRAGMA query_only = 1")
 	wantUnavailable(t, db.Write(t.Context(), insert("a")))
 	if got := names(t, db); len(got) != 0 {

@@ -180,7 +180,7 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 }
 
 // attempt is that of DB. A commit whose answer was lost is looked for until it is known whether it took place, or stop is closed.
-func (p *postgres) attempt(group []*change, at time.Time, stop <-chan struct{}) (errs []error, begun bool, err error) {
+func (p *postgres) attempt(group []*change, apart bool, at time.Time, stop <-chan struct{}) (errs []error, begun bool, err error) {
 	ctx := context.Background()
 	tx, err := p.begin(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p *postgres) attempt(group []*change, at time.Time, stop <-chan struct{}) 
 	if err != nil {
 		return nil, false, err
 	}
-	if errs, err = transact(&Tx{Tx: tx, Now: at, server: p}, group); err != nil {
+	if errs, err = transact(&Tx{Now: at, on: tx, server: p}, group, apart); err != nil {
 		return nil, true, err
 	}
 	err = tx.Commit()
@@ -245,6 +245,6 @@ func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 		return now(), nil
 	}
 	var us int64
-	err := tx.Tx.QueryRowContext(ctx, `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`).Scan(&us)
+	err := tx.QueryRowContext(ctx, `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`).Scan(&us)
 	return Time(us), err
 }

@@ -37,26 +37,59 @@ func (p *prepared) get(ctx context.Context, query string) *sql.Stmt {
 	return s
 }
 
-// ExecContext is that of sql.Tx, with the query kept prepared.
+// onTx carries out queries in a transaction of a pool.
+type onTx struct {
+	*sql.Tx
+	prepared *prepared
+}
+
+func (t onTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if s := t.prepared.get(ctx, query); s != nil {
+		return t.StmtContext(ctx, s).ExecContext(ctx, args...)
+	}
+	return t.Tx.ExecContext(ctx, query, args...)
+}
+
+func (t onTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if s := t.prepared.get(ctx, query); s != nil {
+		return t.StmtContext(ctx, s).QueryContext(ctx, args...)
+	}
+	return t.Tx.QueryContext(ctx, query, args...)
+}
+
+func (t onTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if s := t.prepared.get(ctx, query); s != nil {
+		return t.StmtContext(ctx, s).QueryRowContext(ctx, args...)
+	}
+	return t.Tx.QueryRowContext(ctx, query, args...)
+}
+
+// ExecContext runs a statement. A context that ends while it runs undoes more than the statement: SQLite ends the transaction.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if s := tx.prepared.get(ctx, query); s != nil {
-		return tx.StmtContext(ctx, s).ExecContext(ctx, args...)
-	}
-	return tx.Tx.ExecContext(ctx, query, args...)
+	return tx.on.ExecContext(ctx, query, args...)
 }
 
-// QueryContext is that of sql.Tx, with the query kept prepared.
+// QueryContext runs a statement that answers with rows; the caller closes them.
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if s := tx.prepared.get(ctx, query); s != nil {
-		return tx.StmtContext(ctx, s).QueryContext(ctx, args...)
-	}
-	return tx.Tx.QueryContext(ctx, query, args...)
+	return tx.on.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext is that of sql.Tx, with the query kept prepared.
+// QueryRowContext runs a statement that answers with one row.
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if s := tx.prepared.get(ctx, query); s != nil {
-		return tx.StmtContext(ctx, s).QueryRowContext(ctx, args...)
-	}
-	return tx.Tx.QueryRowContext(ctx, query, args...)
+	return tx.on.QueryRowContext(ctx, query, args...)
+}
+
+// Exec is ExecContext without a context.
+func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
+	return tx.on.ExecContext(context.Background(), query, args...)
+}
+
+// Query is QueryContext without a context.
+func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
+	return tx.on.QueryContext(context.Background(), query, args...)
+}
+
+// QueryRow is QueryRowContext without a context.
+func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
+	return tx.on.QueryRowContext(context.Background(), query, args...)
 }

@@ -34,10 +34,23 @@ const maxGroup = 512
 
 // Tx is one transaction. All changes of a group share Now.
 type Tx struct {
-	*sql.Tx
-	Now      time.Time
-	prepared *prepared
-	server   *postgres // nil on SQLite
+	Now    time.Time
+	Batch  *Batch // nil when reading
+	on     statements
+	server *postgres // nil on SQLite
+}
+
+// statements carries out queries in one transaction.
+type statements interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Batch is what changes that are done and undone together have in common: a place for what is needed once for all of them.
+type Batch struct {
+	Common any                // of whoever uses the store, nil for the first change
+	End    func(tx *Tx) error // runs after the last of the changes, if it is not nil; its error undoes all of them
 }
 
 // DB is an open store with one writer. Close it.
@@ -47,7 +60,8 @@ type DB struct {
 
 	sql      *sql.DB
 	server   *postgres // nil on SQLite
-	prepared *prepared
+	writer   *writer   // nil but for a file
+	prepared *prepared // of sql, for readers
 	changes  chan *change
 	stop     chan struct{} // closed to end the writer
 	stopped  chan struct{} // closed when the writer has answered its last group
@@ -112,10 +126,14 @@ func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migration
 func (db *DB) Close() error {
 	db.closing.Do(func() { close(db.stop) })
 	<-db.stopped
-	if db.server == nil {
+	switch {
+	case db.server != nil:
+		return errors.Join(db.server.close(), db.sql.Close())
+	case db.writer != nil:
+		return errors.Join(db.writer.close(), db.sql.Close())
+	default:
 		return db.sql.Close()
 	}
-	return errors.Join(db.server.close(), db.sql.Close())
 }
 
 // Query runs a reading statement; the caller closes the rows.
@@ -146,12 +164,12 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 		return storeError(err)
 	}
 	defer tx.Rollback()
-	return storeError(do(&Tx{Tx: tx, Now: db.now(), prepared: db.prepared, server: db.server}))
+	return storeError(do(&Tx{Now: db.now(), on: onTx{tx, db.prepared}, server: db.server}))
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
-// fsync. An error of do undoes its own change only. do may run twice: when a commit fails, each change of its group is tried again
-// alone. When ctx ends before do was called, it never is, and Write returns ctx's error; after that Write waits for the outcome. So no
+// fsync. An error of do undoes its own change only. do may run several times: when a change of its group fails all are done again, each
+// behind a savepoint, and when a commit fails each is tried again alone. When ctx ends before do was called, it never is, and Write returns ctx's error; after that Write waits for the outcome. So no
 // outcome is ever unknown, and do never runs any more when Write has returned.
 func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
@@ -226,7 +244,10 @@ const maxConflicts = 5
 // commit writes a group, and each of its changes alone if the group fails as a whole. A transaction that cannot even begin says
 // nothing about the changes, so none of them is tried again.
 func (db *DB) commit(group []*change) {
-	errs, begun, err := db.attempt(group)
+	errs, begun, err := db.attempt(group, false)
+	if errors.Is(err, errOneFailed) {
+		errs, begun, err = db.attempt(group, true)
+	}
 	if err != nil && begun && len(group) > 1 {
 		for _, c := range group {
 			db.commit([]*change{c})
@@ -234,7 +255,7 @@ func (db *DB) commit(group []*change) {
 		return
 	}
 	for again := 0; again < maxConflicts && isConflict(err); again++ {
-		errs, _, err = db.attempt(group)
+		errs, _, err = db.attempt(group, false)
 	}
 	for i, c := range group {
 		if err != nil {
@@ -246,26 +267,57 @@ func (db *DB) commit(group []*change) {
 	}
 }
 
-// attempt writes a group in one transaction. It returns the error of each change, or the one that undid all of them and whether the
-// transaction had begun.
-func (db *DB) attempt(group []*change) (errs []error, begun bool, err error) {
-	if db.server != nil {
-		return db.server.attempt(group, db.now(), db.stop)
+// attempt writes a group in one transaction, each change behind a savepoint if apart. It returns the error of each change, or the one
+// that undid all of them and whether the transaction had begun.
+func (db *DB) attempt(group []*change, apart bool) (errs []error, begun bool, err error) {
+	switch {
+	case db.server != nil:
+		return db.server.attempt(group, apart, db.now(), db.stop)
+	case db.writer != nil:
+		return db.writer.attempt(group, apart, db.now())
 	}
 	tx, err := db.sql.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, false, err
 	}
 	defer tx.Rollback()
-	if errs, err = transact(&Tx{Tx: tx, Now: db.now(), prepared: db.prepared}, group); err != nil {
+	if errs, err = transact(&Tx{Now: db.now(), on: tx}, group, apart); err != nil {
 		return nil, true, err
 	}
 	return errs, true, tx.Commit()
 }
 
-// transact runs the changes of a group in one transaction, each behind a savepoint of its own. It returns the error of each change,
-// or the error that made the whole transaction fail. The caller commits or rolls back.
-func transact(tx *Tx, group []*change) ([]error, error) {
+// errOneFailed says that a change of a group failed, whose others must be done again without it.
+var errOneFailed = errors.New("a change of the group failed")
+
+// transact runs the changes of a group in one transaction. It returns the error of each change, or the error that made the whole
+// transaction fail. The caller commits or rolls back.
+//
+// Failures are rare, and savepoints are dear: SQLite copies every page before it changes it. So a group is done without them first.
+func transact(tx *Tx, group []*change, apart bool) (errs []error, err error) {
+	if apart {
+		return transactApart(tx, group)
+	}
+	errs = make([]error, len(group))
+	tx.Batch = new(Batch)
+	for i, c := range group {
+		if c.ctx.Err() != nil || !c.begin() {
+			errs[i] = c.ctx.Err()
+			continue
+		}
+		switch err := run(c, tx); {
+		case err == nil:
+		case len(group) == 1 || isUnavailable(err):
+			return nil, err
+		default:
+			return nil, errOneFailed
+		}
+	}
+	return errs, tx.end()
+}
+
+// transactApart is transact with each change behind a savepoint of its own.
+func transactApart(tx *Tx, group []*change) ([]error, error) {
 	errs := make([]error, len(group))
 	for i, c := range group {
 		if c.ctx.Err() != nil || !c.begin() {
@@ -275,23 +327,33 @@ func transact(tx *Tx, group []*change) ([]error, error) {
 		if _, err := tx.Exec("SAVEPOINT change"); err != nil {
 			return nil, err
 		}
-		errs[i] = run(c, tx)
-		end := "RELEASE change"
+		tx.Batch = new(Batch)
+		if errs[i] = run(c, tx); errs[i] == nil {
+			errs[i] = tx.end()
+		}
+		end := []string{"RELEASE change"}
 		if errs[i] != nil {
 			if isUnavailable(errs[i]) {
 				return nil, errs[i]
 			}
-			end = "ROLLBACK TO change; RELEASE change"
+			end = []string{"ROLLBACK TO change", "RELEASE change"}
 		}
 		// An interrupted or out-of-space statement makes SQLite roll the whole transaction back by itself; then this fails too.
-		if _, err := tx.Exec(end); err != nil {
-			if len(group) == 1 && errs[i] != nil {
-				return nil, errs[i] // the reason, rather than that its savepoint is gone
+		for _, text := range end {
+			if _, err := tx.Exec(text); err != nil {
+				return nil, err
 			}
-			return nil, err
 		}
 	}
 	return errs, nil
+}
+
+// end does what was left for the end of the changes.
+func (tx *Tx) end() error {
+	if tx.Batch.End == nil {
+		return nil
+	}
+	return tx.Batch.End(tx)
 }
 
 func run(c *change, tx *Tx) (err error) {

@@ -19,7 +19,7 @@ import (
 
 func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS) error {
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
-		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
+		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=temp_store(MEMORY)"
 	if path == ":memory:" {
 		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
 	} else if err := reserve(path); err != nil {
@@ -43,6 +43,13 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS) err
 	db.sql = pool
 	if path != ":memory:" { // preparing needs a second connection
 		db.prepared = &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
+		writing, err := sql.Open("sqlite", dsn)
+		if err != nil {
+			pool.Close()
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		writing.SetMaxOpenConns(1)
+		db.writer = &writer{pool: writing}
 	}
 	return nil
 }
