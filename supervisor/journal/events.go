@@ -9,28 +9,55 @@ import (
 	"writ/internal/failpoint"
 )
 
-// AddEvents appends events; they get their numbers and their time here, in the transaction of what they tell.
+// AddEvents appends events; they get their numbers and their time with the commit of what they tell.
 func (tx *Tx) AddEvents(events ...writ.Event) error {
-	if len(events) == 0 {
+	tx.events = append(tx.events, events...)
+	return nil
+}
+
+// eventsAtOnce is how many rows one statement adds: a power of two, and the powers below it for what is left.
+const eventsAtOnce = 16
+
+// settleEvents writes the events of the batch.
+func (tx *Tx) settleEvents() error {
+	if len(tx.events) == 0 {
 		return nil
 	}
 	var last int64
-	err := tx.QueryRowContext(tx.ctx, `UPDATE event_counter SET seq = seq + $1 WHERE only_row = 1 RETURNING seq`, len(events)).Scan(&last)
+	err := tx.QueryRowContext(tx.ctx, `UPDATE event_counter SET seq = seq + $1 WHERE only_row = 1 RETURNING seq`, len(tx.events)).Scan(&last)
 	if err != nil {
 		return err
 	}
-	for i, e := range events {
-		e.Seq, e.Time = last-int64(len(events)-1-i), tx.Now
-		body, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("encode event: %w", err)
-		}
-		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, e.Seq, body); err != nil {
-			return err
+	seq := last - int64(len(tx.events))
+	rest := tx.events
+	for n := eventsAtOnce; n > 0; n /= 2 {
+		for ; len(rest) >= n; rest = rest[n:] {
+			row := make([]any, 0, 2*eventsAtOnce)
+			for _, e := range rest[:n] {
+				seq++
+				e.Seq, e.Time = seq, tx.Now
+				body, err := json.Marshal(e)
+				if err != nil {
+					return fmt.Errorf("encode event: %w", err)
+				}
+				row = append(row, seq, body)
+			}
+			if err := tx.exec(addEvents(n), row...); err != nil {
+				return err
+			}
 		}
 	}
-	tx.events += len(events)
+	tx.events = nil
 	return nil
+}
+
+// addEvents is the statement for n events.
+func addEvents(n int) string {
+	rows := "($1, $2)"
+	for i := 1; i < n; i++ {
+		rows += fmt.Sprintf(", ($%d, $%d)", 2*i+1, 2*i+2)
+	}
+	return `INSERT INTO events (seq, body) VALUES ` + rows
 }
 
 // Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. It implements

@@ -93,6 +93,7 @@ func (tx *Tx) restate() error {
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq + 1 FROM event_counter`).Scan(&told); err != nil {
 		return err
 	}
+	told += int64(len(tx.events)) // which get their numbers before these
 	if err := tx.setMeta("history", strconv.FormatInt(told, 10)); err != nil {
 		return err
 	}

@@ -38,9 +38,16 @@ type Journal struct {
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
 type Tx struct {
 	*sqldb.Tx
-	ctx    context.Context
-	events int
-	shifts map[writ.NodeID]Load // of loads, not written yet
+	ctx context.Context
+	*batch
+}
+
+// batch is what transactions that share a commit write once for all of them, at its end.
+type batch struct {
+	events []writ.Event         // without numbers
+	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
+	shifts map[writ.NodeID]Load // of loads
+	frames map[writ.Digest]bool // that are there
 }
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
@@ -82,7 +89,7 @@ func (j *Journal) Close() error { return j.db.Close() }
 
 // Read runs do on one moment of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
-	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx}) })
+	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, batch: new(batch)}) })
 }
 
 // Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
@@ -91,15 +98,14 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	wrote := false
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		t := &Tx{Tx: tx, ctx: ctx}
-		if err := j.mustReign(t); err != nil {
+		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx)} // who has begun is waited for; and to watch a context costs as much as a query
+		if err := j.join(t); err != nil {
 			return err
 		}
-		if err := do(t); err != nil {
-			return err
-		}
-		wrote = t.events > 0
-		return t.settleLoads()
+		before := len(t.events)
+		err := do(t)
+		wrote = len(t.events) > before
+		return err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -133,6 +139,27 @@ func (j *Journal) Probe(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fault = nil
+	return nil
+}
+
+// join makes a transaction part of its batch. The first of the batch makes sure that nobody else has taken over.
+func (j *Journal) join(tx *Tx) error {
+	if b, ok := tx.Batch.Common.(*batch); ok {
+		tx.batch = b
+		return nil
+	}
+	if err := j.mustReign(tx); err != nil {
+		return err
+	}
+	tx.batch = new(batch)
+	tx.Batch.Common = tx.batch
+	tx.Batch.End = func(*sqldb.Tx) error {
+		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), batch: tx.batch}
+		if err := end.settleLoads(); err != nil {
+			return err
+		}
+		return end.settleEvents()
+	}
 	return nil
 }
 

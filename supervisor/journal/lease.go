@@ -31,7 +31,7 @@ var (
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
-		tx := &Tx{Tx: db, ctx: ctx}
+		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), batch: new(batch)}
 		id, err := tx.meta("journal") // another process may have begun a new history
 		if err != nil {
 			return err

@@ -1,8 +1,7 @@
 package journal
 
 import (
-	"database/sql"
-	"errors"
+	"maps"
 
 	"writ"
 )
@@ -48,7 +47,7 @@ func (k kept) load() Load {
 	}
 }
 
-// shift notes that the load of a node changes. It is written once for all changes of the transaction.
+// shift notes that the load of a node changes. It is written once for all changes of the commit.
 func (tx *Tx) shift(node writ.NodeID, by Load) {
 	if by == (Load{}) {
 		return
@@ -75,25 +74,38 @@ func (tx *Tx) settleLoads() error {
 		}
 	}
 	clear(tx.shifts)
+	tx.loads = nil
 	return nil
 }
 
 // Load returns the load of a node; that of "" is what has no node yet.
 func (tx *Tx) Load(node writ.NodeID) (Load, error) {
-	var l Load
-	err := tx.QueryRowContext(tx.ctx, `SELECT planned, queued, running, cpus, memory_mib, disk_gib FROM loads WHERE node = $1`, string(node)).
-		Scan(&l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := tx.readLoads(); err != nil {
 		return Load{}, err
 	}
-	return l.plus(tx.shifts[node]), nil
+	return tx.loads[node].plus(tx.shifts[node]), nil
 }
 
 // Loads returns the load of every node that has or had one.
 func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
+	if err := tx.readLoads(); err != nil {
+		return nil, err
+	}
+	loads := maps.Clone(tx.loads)
+	for node, l := range tx.shifts {
+		loads[node] = loads[node].plus(l)
+	}
+	return loads, nil
+}
+
+// readLoads reads the loads of all nodes, once for all that share the commit.
+func (tx *Tx) readLoads() error {
+	if tx.loads != nil {
+		return nil
+	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT node, planned, queued, running, cpus, memory_mib, disk_gib FROM loads`)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	loads := make(map[writ.NodeID]Load)
@@ -101,12 +113,13 @@ func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
 		var node writ.NodeID
 		var l Load
 		if err := rows.Scan(&node, &l.Planned, &l.Queued, &l.Running, &l.Reserved.CPUs, &l.Reserved.MemoryMiB, &l.Reserved.DiskGiB); err != nil {
-			return nil, err
+			return err
 		}
 		loads[node] = l
 	}
-	for node, l := range tx.shifts {
-		loads[node] = loads[node].plus(l)
+	if err := rows.Err(); err != nil {
+		return err
 	}
-	return loads, rows.Err()
+	tx.loads = loads
+	return nil
 }

@@ -154,11 +154,14 @@ func (tx *Tx) PutRun(r *Run) error {
 	return err
 }
 
+// Committed says that the journal has the run as it is now, so that it can be changed and put again without being read.
+func (r *Run) Committed() { r.stored, r.storedDue = r.State, r.due() }
+
 // Run returns a run, nil if there is none.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	r, err := get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
 	if r != nil {
-		r.stored, r.storedDue = r.State, r.due()
+		r.Committed()
 	}
 	return r, err
 }
@@ -359,13 +362,16 @@ func (tx *Tx) PutCall(c *Call) error {
 	return nil
 }
 
+// Committed says that the journal has the call as it is now, so that it can be changed and put again without being read.
+func (c *Call) Committed() { c.stored = c.kept() }
+
 // kept is what the journal has of the call once it is written.
 func (c *Call) kept() kept { return kept{c.State, c.Node, c.Need} }
 
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 	calls, err := list[Call](tx, query, args...)
 	for _, c := range calls {
-		c.stored = c.kept()
+		c.Committed()
 	}
 	return calls, err
 }
@@ -483,6 +489,13 @@ func (tx *Tx) AddResult(key writ.JobKey, frame writ.Digest, sealed []byte) (bool
 	if err != nil || !added {
 		return false, err
 	}
+	if tx.frames[frame] {
+		return true, nil
+	}
+	if tx.frames == nil {
+		tx.frames = make(map[writ.Digest]bool)
+	}
+	tx.frames[frame] = true
 	return true, tx.exec(`INSERT INTO frames (digest, sealed) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, frame.String(), sealed)
 }
 

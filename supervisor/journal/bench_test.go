@@ -1,0 +1,87 @@
+package journal_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// BenchmarkAppend measures what one step of a run writes: a result, the call that it ends, the next call with its delivery, the run, and
+// two events; by one run at a time, and by many whose steps share commits.
+func BenchmarkAppend(b *testing.B) {
+	for _, runs := range []int{1, 50} {
+		b.Run(fmt.Sprintf("runs=%d", runs), func(b *testing.B) {
+			j, err := journal.Open(b.Context(), filepath.Join(b.TempDir(), "journal.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer j.Close()
+			steps := make(chan struct{})
+			var group sync.WaitGroup
+			for r := range runs {
+				group.Go(func() {
+					run := aRun(fmt.Sprint(r))
+					err := j.Write(b.Context(), func(tx *journal.Tx) error {
+						_, err := tx.AddRun(run, 1, []byte(fmt.Sprint(r)))
+						run.Committed()
+						return err
+					})
+					var last *journal.Call
+					for range steps {
+						if err != nil {
+							b.Error(err)
+							continue
+						}
+						next := aCall(run.ID, 1)
+						if last != nil {
+							next.Seq = last.Seq + 1
+						}
+						next.State, next.Node, next.Delivery, next.After, next.Error = writ.CallQueued, "n1", 1, nil, nil
+						err = j.Write(b.Context(), func(tx *journal.Tx) error { return step(tx, run, last, next) })
+						run.Committed()
+						next.Committed()
+						last = next
+					}
+				})
+			}
+			b.ResetTimer()
+			for range b.N {
+				steps <- struct{}{}
+			}
+			close(steps)
+			group.Wait()
+		})
+	}
+}
+
+// step ends a call, if there is one, and sends the next.
+func step(tx *journal.Tx, run *journal.Run, last, next *journal.Call) error {
+	if last != nil {
+		frame := []byte(last.Key().String())
+		if _, err := tx.AddResult(last.Key(), writ.DigestOf(frame), frame); err != nil {
+			return err
+		}
+		last.State = writ.CallSucceeded
+		if err := tx.PutCall(last); err != nil {
+			return err
+		}
+		if err := tx.AddEvents(writ.Event{Call: &last.Call}); err != nil {
+			return err
+		}
+	}
+	if err := tx.AddDelivery(next, next.Hash, 1); err != nil {
+		return err
+	}
+	if err := tx.PutCall(next); err != nil {
+		return err
+	}
+	run.Waiting = []int{next.Seq}
+	if err := tx.PutRun(run); err != nil {
+		return err
+	}
+	return tx.AddEvents(writ.Event{Call: &next.Call})
+}
