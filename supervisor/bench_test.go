@@ -1,12 +1,24 @@
 package supervisor_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"writ"
+	"writ/identity"
+	"writ/internal/testenv"
+	"writ/runner/queue"
+	"writ/runner/queue/redisqueue"
+	"writ/scripts/evaluator"
 )
 
 // stepsScript makes ten calls, each after the one before it has answered.
@@ -17,37 +29,183 @@ for i := 0; i < 10; i++ {
 }
 `
 
-// BenchmarkRuns measures whole runs of ten sequential calls that do nothing, with a real runner over the queue in memory and passes
-// in this process; everything is journaled and sealed as always. It leaves out Redis and the evaluator's processes.
+// fanScript makes a thousand calls at once.
+const fanScript = `
+node := import("node")
+for i := 0; i < 1000; i++ {
+	node.ping()
+}
+`
+
+const oneScript = `
+node := import("node")
+node.ping()
+`
+
+// benchSite is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
+// with every call and result on disk and sealed.
+type benchSite struct {
+	*site
+	ends func(writ.RunID) <-chan struct{}
+}
+
+// The ways to have a datacenter measured.
+var benchWays = []string{"memory", "redis", "children"}
+
+// newBenchSite starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
+// process; on "redis" there is a redis-server in between; on "children" the evaluator's processes work, too, as in earnest.
+func newBenchSite(b *testing.B, way string) *benchSite {
+	s := found(b)
+	s.evaluator = new(evaluator.InProcess)
+	var there queue.Queue
+	if way != "memory" {
+		server := testenv.Redis(b)
+		open := func() queue.Queue {
+			q, err := redisqueue.Open(server.URL)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = q.Close() })
+			return q
+		}
+		s.way, there = open(), open()
+	}
+	if way == "children" {
+		pool := new(evaluator.Pool)
+		b.Cleanup(func() { _ = pool.Close() })
+		s.evaluator = pool
+	}
+	s.start()
+	s.realNode("n1", func(n *realNode) { n.way = there })
+	bs := &benchSite{site: s, ends: s.watchEnds()}
+	for range 20 { // programs are compiled, connections open, queries prepared
+		bs.carryOut(stepsScript)
+	}
+	return bs
+}
+
+// carryOut submits a script and returns when its run has ended.
+func (s *benchSite) carryOut(script string) {
+	p := s.payload(script)
+	p.MaxCalls = identity.MaxCalls
+	run, err := s.Submit(s.t.Context(), s.signPayload(p))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	<-s.ends(run.ID)
+}
+
+// BenchmarkRuns measures whole runs of ten sequential calls that do nothing.
 func BenchmarkRuns(b *testing.B) {
-	for _, inFlight := range []int{1, 50} {
-		b.Run(fmt.Sprintf("inFlight=%d", inFlight), func(b *testing.B) {
-			s := newSite(b)
-			s.realNode("n1")
-			s.wantState(s.submit(stepsScript), writ.RunSucceeded)
-			ends := s.watchEnds()
-			next := make(chan struct{})
-			var group sync.WaitGroup
-			b.ResetTimer()
-			for range inFlight {
-				group.Go(func() {
-					for range next {
-						if run, err := s.Submit(b.Context(), s.signPayload(s.payload(stepsScript))); err != nil {
-							b.Error(err)
-						} else {
-							<-ends(run.ID)
+	for _, way := range benchWays {
+		for _, inFlight := range []int{1, 50} {
+			b.Run(fmt.Sprintf("%s/inFlight=%d", way, inFlight), func(b *testing.B) {
+				s := newBenchSite(b, way)
+				next := make(chan struct{})
+				var mu sync.Mutex
+				var took []time.Duration
+				var group sync.WaitGroup
+				before := usedCPU(b)
+				b.ResetTimer()
+				for range inFlight {
+					group.Go(func() {
+						for range next {
+							began := time.Now()
+							s.carryOut(stepsScript)
+							mu.Lock()
+							took = append(took, time.Since(began))
+							mu.Unlock()
 						}
-					}
-				})
-			}
+					})
+				}
+				for range b.N {
+					next <- struct{}{}
+				}
+				close(next)
+				group.Wait()
+				b.StopTimer()
+				reportCPU(b, before, 10*b.N)
+				reportTimes(b, took)
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+			})
+		}
+	}
+}
+
+// BenchmarkSubmission measures one call alone, from the submission to the end of its run.
+func BenchmarkSubmission(b *testing.B) {
+	s := newBenchSite(b, "children")
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		s.carryOut(oneScript)
+		took = append(took, time.Since(began))
+	}
+	reportTimes(b, took)
+}
+
+// BenchmarkFanOut measures runs that make a thousand calls at once, one run at a time.
+func BenchmarkFanOut(b *testing.B) {
+	for _, way := range benchWays {
+		b.Run(way, func(b *testing.B) {
+			s := newBenchSite(b, way)
+			before := usedCPU(b)
 			for b.Loop() {
-				next <- struct{}{}
+				s.carryOut(fanScript)
 			}
-			close(next)
-			group.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+			reportCPU(b, before, 1000*b.N)
+			b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 		})
 	}
+}
+
+// reportTimes reports how long the middle one took, and the slowest but one percent.
+func reportTimes(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms-p99")
+}
+
+// reportCPU reports the CPU time since before of each of n calls: of all processes, and of those that are not this one.
+func reportCPU(b *testing.B, before map[string]time.Duration, n int) {
+	var all time.Duration
+	for name, used := range usedCPU(b) {
+		used -= before[name]
+		all += used
+		if name != "" && used > 0 {
+			b.ReportMetric(float64(used.Microseconds())/float64(n), name+"-µs/call")
+		}
+	}
+	b.ReportMetric(float64(all.Microseconds())/float64(n), "cpu-µs/call")
+}
+
+// usedCPU returns the CPU time of this process, under "", and of those that it has started, under the name of their program.
+func usedCPU(b *testing.B) map[string]time.Duration {
+	b.Helper()
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		b.Fatal(err)
+	}
+	used := map[string]time.Duration{"": time.Duration(own.Utime.Nano() + own.Stime.Nano())}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it is gone
+		}
+		name, rest, _ := strings.Cut(string(text), ") ")
+		_, name, _ = strings.Cut(name, "(")
+		f := strings.Fields(rest)
+		if len(f) < 13 || f[1] != fmt.Sprint(os.Getpid()) {
+			continue
+		}
+		var user, system int64
+		fmt.Sscan(f[11]+" "+f[12], &user, &system)
+		const tick = 10 * time.Millisecond // USER_HZ of every Linux that Go runs on
+		used[cmp.Or(strings.TrimSuffix(name, ".test"), "child")] += time.Duration(user+system) * tick
+	}
+	return used
 }
 
 // watchEnds reads all events from now on and returns a function that gives a channel which is closed when a run has ended.

@@ -10,11 +10,15 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/scripts/evaluator"
 	"writ/supervisor"
 	"writ/supervisor/journal"
 )
 
 func TestMain(m *testing.M) {
+	if evaluator.IsChild(os.Args) {
+		os.Exit(evaluator.Main())
+	}
 	code := m.Run()
 	server.Stop()
 	os.Exit(code)

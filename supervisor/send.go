@@ -10,7 +10,6 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/cbor"
-	"writ/internal/failpoint"
 	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -176,7 +175,9 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		return fmt.Errorf("encode job: %w", err)
 	}
 	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job, c.EndBy})
-	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
+	digest := writ.DigestOf(body)
+	t.sent[c.Seq] = resultID{active{c.Key(), c.Node}, digest}
+	return tx.AddDelivery(c, digest, t.s.epoch)
 }
 
 // ref turns a handle of a script into the resource that the call made or found.
@@ -196,30 +197,6 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// send seals jobs, one signature for up to 64 of a node, and pushes them. What cannot be pushed now is delivered again by the watch.
-func (s *Supervisor) send(ctx context.Context, jobs map[writ.NodeID][]outgoing) {
-	for node, all := range jobs {
-		for group := range slices.Chunk(all, seal.MaxRecords) {
-			records := make([]any, len(group))
-			tasks := make([]queue.Task, len(group))
-			for i, o := range group {
-				records[i] = o.job
-				tasks[i] = queue.Task{ID: o.job.TaskID(), EndBy: o.endBy}
-			}
-			sealed, _, err := seal.SealEach(seal.Job, s.Key, records...)
-			if err == nil {
-				for i := range tasks {
-					tasks[i].Body = sealed[i]
-				}
-				err = s.Queue.Push(ctx, node, tasks...)
-			}
-			if err != nil && ctx.Err() == nil {
-				s.Log.Warn("jobs cannot be sent; they are sent again", "node", node, "jobs", len(group), "err", err)
-			}
-		}
-	}
-}
-
 // control tells a node something besides jobs. What is lost is told again by whoever notices.
 func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	message.Epoch = s.epoch
@@ -229,57 +206,6 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("a node cannot be told", "node", message.Node, "err", err)
-	}
-}
-
-// acknowledge tells the nodes that their results are on disk here, and the queue that the messages are done with.
-func (s *Supervisor) acknowledge(ctx context.Context, results []arrival) {
-	if len(results) == 0 {
-		return
-	}
-	keys := make(map[writ.NodeID][]writ.JobKey)
-	messages := make([]queue.Message, 0, len(results))
-	for _, a := range results {
-		keys[a.node] = append(keys[a.node], a.result.JobKey)
-		if a.message.ID != "" {
-			messages = append(messages, a.message)
-		}
-	}
-	for node, acks := range keys {
-		s.control(failpoint.At(ctx, failpoint.AcksSent), writ.Control{Node: node, Acks: acks})
-	}
-	if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
-		s.Log.Warn("results cannot be removed from the queue; they come again", "err", err)
-	}
-}
-
-// stopWork takes back what waits in the queues for a run that is being stopped, and tells nodes to stop the rest.
-func (s *Supervisor) stopWork(ctx context.Context, t *turn) {
-	for node, resumes := range t.cancels {
-		stop := writ.Control{Node: node, Cancels: map[writ.RunID]int64{t.run.ID: t.run.Deadline.Add(time.Hour).UnixMilli()}}
-		if resumes > 0 {
-			stop.Resumes = map[writ.RunID]int{t.run.ID: resumes}
-		}
-		s.control(failpoint.At(ctx, failpoint.CancelSent), stop)
-	}
-	for node, tasks := range t.withdraw {
-		ids := make([]string, len(tasks))
-		for i, task := range tasks {
-			ids[i] = fmt.Sprintf("%s-%d", task.key, task.delivery)
-		}
-		taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
-		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("jobs cannot be taken back", "node", node, "run", t.run.ID, "err", err)
-		}
-		var keys []writ.JobKey
-		for i, task := range tasks {
-			if slices.Contains(taken, ids[i]) {
-				keys = append(keys, task.key)
-			}
-		}
-		if len(keys) > 0 {
-			s.turns.post(t.run.ID, mail{taken: keys})
-		}
 	}
 }
 

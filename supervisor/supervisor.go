@@ -63,6 +63,8 @@ type Supervisor struct {
 	adopting sync.Mutex // one roster at a time comes into force
 	fleet    *fleet
 	turns    *turns
+	recent   *recent
+	dispatch *dispatch
 	programs *programs
 	opened   *openRuns
 	greeted  *greetings
@@ -76,7 +78,7 @@ type Supervisor struct {
 // needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
 // Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
-	s := &Supervisor{Config: config, programs: newPrograms(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews), faults: &faults{log: config.Log}}
+	s := &Supervisor{Config: config, programs: newPrograms(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews), faults: &faults{log: config.Log}}
 	if s.Backoff == nil {
 		s.Backoff = backoff
 	}
@@ -87,7 +89,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		s.Now = time.Now
 	}
 	s.Journal.SetClock(s.Now)
-	s.turns = newTurns(s.turn, config.Log)
+	s.turns, s.dispatch = newTurns(s.turn, config.Log), newDispatch(s)
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
@@ -124,6 +126,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.reign(working) })
 	group.Go(func() error { return s.turns.run(working) })
+	group.Go(func() error { return s.dispatch.run(working) })
+	group.Go(func() error { return s.dispatch.runAcks(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.watch(working) })

@@ -28,6 +28,7 @@ type turn struct {
 	blocked writ.RunID        // an earlier run of the same deployment
 	genuine map[int]bool      // indexes of mail.results that answer a job which was sent
 	left    map[int]*leftover // by index of mail.results: what stood in the way
+	sent    map[int]resultID  // see recentRun
 
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
@@ -62,7 +63,7 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 		return err
 	}
 	if t == nil { // of a journal before this one, restored from a backup: nobody waits for it any more
-		s.acknowledge(ctx, m.results)
+		s.dispatch.post(nil, m.results, nil)
 		return nil
 	}
 	if err := t.receive(m); err != nil {
@@ -91,6 +92,7 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 	if err != nil {
 		return err
 	}
+	written.remember()
 	written.afterCommit(ctx, m)
 	return nil
 }
@@ -109,13 +111,46 @@ func (m *mail) change() failpoint.Point {
 	}
 }
 
-// load reads a run, nil if it is unknown.
+// remember keeps the run for its next turn if a result will bring that soon. The turn is on disk.
+func (t *turn) remember() {
+	if !slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() }) {
+		return
+	}
+	t.run.Committed()
+	for _, c := range t.calls {
+		c.Committed()
+	}
+	t.s.recent.put(&recentRun{t.run, t.calls, t.sent})
+}
+
+// load returns a run as the journal has it, nil if it is unknown.
 func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *turn, err error) {
+	if t := s.again(id, m); t != nil {
+		return t, nil
+	}
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		t, err = s.reload(ctx, tx, id, m)
 		return err
 	})
 	return t, err
+}
+
+// again returns a run that had a turn just now, nil if something must be read that only the journal knows.
+func (s *Supervisor) again(id writ.RunID, m mail) *turn {
+	r := s.recent.take(id)
+	if r == nil || r.run.State == writ.RunAccepted && r.run.Deployment != "" {
+		return nil
+	}
+	t := s.newTurn(r.run, s.Now().UTC().Truncate(time.Microsecond)) // the journal keeps no more of a time
+	t.calls, t.sent = r.calls, r.sent
+	t.rebase()
+	for i, a := range m.results {
+		if t.sent[a.result.Seq] != a.id() || a.result.Found != "" {
+			return nil
+		}
+		t.genuine[i] = true
+	}
+	return t
 }
 
 func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, m mail) (*turn, error) {
@@ -147,7 +182,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
-		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]bool),
+		genuine: make(map[int]bool), left: make(map[int]*leftover), sent: make(map[int]resultID), touched: make(map[int]bool), claimed: make(map[int]bool),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}

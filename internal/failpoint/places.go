@@ -143,11 +143,11 @@ var Places = []Place{
 
 	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The first job of a push goes into a node's queue."},
 	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The other jobs of a push follow; torn, some of them do."},
-	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.stopWork", Says: "Jobs of a stopped run are taken back."},
+	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.takeBack", Says: "Jobs of a stopped run are taken back."},
 	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
 	{Point: AcksSent, Kind: Send, Where: "supervisor.acknowledge", Says: "A node is told that its results are on disk."},
-	{Point: CancelSent, Kind: Send, Where: "supervisor.stopWork", Says: "A node is told that a run is cancelled."},
+	{Point: CancelSent, Kind: Send, Where: "supervisor.stopsWork", Says: "A node is told that a run is cancelled."},
 	{Point: ResultsDone, Kind: Send, Where: "supervisor.acknowledge", Says: "Messages with results are taken off."},
 	{Point: BeatsDone, Kind: Send, Where: "supervisor.collect", Says: "Beats are taken off."},
 	{Point: AccountsSettled, Kind: Send, Where: "supervisor.settle", Says: "Nodes get their accounts at Redis."},

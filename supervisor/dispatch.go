@@ -1,0 +1,211 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/internal/failpoint"
+	"writ/runner/queue"
+)
+
+const (
+	// jobsPerSeal is how many jobs share a signature at most. To make and verify one costs more than all the rest of a job, but each job
+	// carries the digests of those that were sealed with it.
+	jobsPerSeal = 16
+	// acksWait is how long an acknowledgement waits for others. Nobody waits for it: it keeps a node from sending a result again, after
+	// two seconds.
+	acksWait = 20 * time.Millisecond
+	// maxAcks bounds the acknowledgements of one message.
+	maxAcks = 1000
+	// nodesAtOnce is how many nodes are sent to at the same time.
+	nodesAtOnce = 16
+)
+
+// dispatch sends what turns have for nodes, once it is on disk. What comes from many turns at a time goes together: one signature, and one
+// round trip to the queue, for all jobs of a node that wait. What is lost with the process is noticed and sent again.
+type dispatch struct {
+	s *Supervisor
+
+	mu   sync.Mutex
+	jobs map[writ.NodeID][]outgoing
+	then []func(ctx context.Context) // after the jobs that were there before
+	acks []arrival
+	wake chan struct{} // jobs or then
+	ring chan struct{} // acks
+}
+
+func newDispatch(s *Supervisor) *dispatch {
+	return &dispatch{s: s, jobs: make(map[writ.NodeID][]outgoing), wake: make(chan struct{}, 1), ring: make(chan struct{}, 1)}
+}
+
+// post takes what a turn has to send, and what it has to do behind that, nil if nothing.
+func (d *dispatch) post(jobs map[writ.NodeID][]outgoing, results []arrival, then func(ctx context.Context)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for node, more := range jobs {
+		d.jobs[node] = append(d.jobs[node], more...)
+	}
+	if then != nil {
+		d.then = append(d.then, then)
+	}
+	if len(jobs) > 0 || then != nil {
+		rouse(d.wake)
+	}
+	if len(results) > 0 {
+		d.acks = append(d.acks, results...)
+		rouse(d.ring)
+	}
+}
+
+// rouse leaves a token for whoever waits.
+func rouse(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends until ctx ends.
+func (d *dispatch) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+		}
+		runtime.Gosched() // lets the turns of the same commit join
+		d.sendAll(ctx)
+	}
+}
+
+// sendAll sends what is there.
+func (d *dispatch) sendAll(ctx context.Context) {
+	d.mu.Lock()
+	jobs, then := d.jobs, d.then
+	d.jobs, d.then = make(map[writ.NodeID][]outgoing), nil
+	d.mu.Unlock()
+	var sending errgroup.Group
+	sending.SetLimit(nodesAtOnce)
+	for node, all := range jobs {
+		sending.Go(func() error {
+			d.send(ctx, node, all)
+			return nil
+		})
+	}
+	_ = sending.Wait()
+	for _, do := range then {
+		do(ctx)
+	}
+}
+
+// send seals and pushes the jobs of a node. What cannot be pushed now is delivered again by the watch.
+func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) {
+	tasks := make([]queue.Task, 0, len(jobs))
+	var err error
+	for group := range slices.Chunk(jobs, jobsPerSeal) {
+		records := make([]any, len(group))
+		for i, o := range group {
+			records[i] = o.job
+		}
+		var sealed [][]byte
+		if sealed, _, err = seal.SealEach(seal.Job, d.s.Key, records...); err != nil {
+			break
+		}
+		for i, o := range group {
+			tasks = append(tasks, queue.Task{ID: o.job.TaskID(), Body: sealed[i], EndBy: o.endBy})
+		}
+	}
+	if err == nil {
+		err = d.s.Queue.Push(ctx, node, tasks...)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.s.Log.Warn("jobs cannot be sent; they are sent again", "node", node, "jobs", len(jobs), "err", err)
+	}
+}
+
+// runAcks acknowledges until ctx ends.
+func (d *dispatch) runAcks(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.ring:
+		}
+		pause(ctx, acksWait)
+		d.mu.Lock()
+		acks := d.acks
+		d.acks = nil
+		d.mu.Unlock()
+		d.acknowledge(ctx, acks)
+	}
+}
+
+// acknowledge tells the nodes that their results are on disk here, and the queue that the messages are done with.
+func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
+	keys := make(map[writ.NodeID][]writ.JobKey)
+	messages := make([]queue.Message, 0, len(results))
+	for _, a := range results {
+		keys[a.node] = append(keys[a.node], a.result.JobKey)
+		if a.message.ID != "" {
+			messages = append(messages, a.message)
+		}
+	}
+	for node, all := range keys {
+		for acks := range slices.Chunk(all, maxAcks) {
+			d.s.control(failpoint.At(ctx, failpoint.AcksSent), writ.Control{Node: node, Acks: acks})
+		}
+	}
+	if err := d.s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
+		d.s.Log.Warn("results cannot be removed from the queue; they come again", "err", err)
+	}
+}
+
+// stopsWork returns what takes back what waits in the queues for a run that is being stopped, and tells nodes to stop the rest; nil if there
+// is nothing. It may be called during the run's next turn.
+func (t *turn) stopsWork() func(ctx context.Context) {
+	if len(t.cancels)+len(t.withdraw) == 0 {
+		return nil
+	}
+	s, run, until := t.s, t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
+	return func(ctx context.Context) {
+		for node, resumes := range t.cancels {
+			stop := writ.Control{Node: node, Cancels: map[writ.RunID]int64{run: until}}
+			if resumes > 0 {
+				stop.Resumes = map[writ.RunID]int{run: resumes}
+			}
+			s.control(failpoint.At(ctx, failpoint.CancelSent), stop)
+		}
+		for node, tasks := range t.withdraw {
+			s.takeBack(ctx, run, node, tasks)
+		}
+	}
+}
+
+// takeBack takes tasks of a run out of a node's queue.
+func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) {
+	ids := make([]string, len(tasks))
+	for i, task := range tasks {
+		ids[i] = fmt.Sprintf("%s-%d", task.key, task.delivery)
+	}
+	taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("jobs cannot be taken back", "node", node, "run", run, "err", err)
+	}
+	var keys []writ.JobKey
+	for i, task := range tasks {
+		if slices.Contains(taken, ids[i]) {
+			keys = append(keys, task.key)
+		}
+	}
+	if len(keys) > 0 {
+		s.turns.post(run, mail{taken: keys})
+	}
+}
