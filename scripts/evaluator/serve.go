@@ -40,7 +40,7 @@ func Main() int {
 	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
-	debug.SetGCPercent(50) // on a busy machine the collector is late
+	startPace()
 	layers, err := confine()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
