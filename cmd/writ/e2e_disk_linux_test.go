@@ -132,3 +132,27 @@ func (p *sick) isWhole(t *testing.T, dir string) {
 		t.Errorf("%s of %s: %s, %v", p.store, p.name, verdict, err)
 	}
 }
+
+// TestReadOnlyDisks starts each process on a disk that nothing can be written to: it says so and ends; once the disk can be written again it
+// goes on with the run that was under way.
+func TestReadOnlyDisks(t *testing.T) {
+	s, disks := diskSite(t)
+	for _, p := range []struct{ process, disk string }{{"coord", "cluster"}, {"dc1", "dc1"}, {"dc1-n1", "dc1-n1"}} {
+		id := s.Submit("steps.tengo", "-p", "name="+p.process)
+		s.Until("the first calls are done", func(context.Context) bool { return s.Done(id, "dc1-n1") > 1 })
+		s.Kill(p.process)
+		disks[p.disk].ReadOnly(true)
+		if said, code := s.RestartFails(p.process); code != writ.ExitUnreachable || !strings.Contains(said, "read-only") || !strings.Contains(said, string(writ.CodeStoreUnavailable)) {
+			t.Errorf("%s on a disk that is read-only: exit %d\n%s", p.process, code, said)
+		} else {
+			t.Logf("%s: exit %d\n%s", p.process, code, said)
+		}
+		disks[p.disk].ReadOnly(false)
+		s.Restart(p.process)
+		s.Succeeded(s.Follow(id, 0, func() {}))
+		s.OnceEach(id, stepCount, "dc1-n1")
+	}
+	for _, p := range parts {
+		p.isWhole(t, s.Dir)
+	}
+}

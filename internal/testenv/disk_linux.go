@@ -83,3 +83,12 @@ func (d *Disk) Free() {
 		d.t.Fatal(err)
 	}
 }
+
+// ReadOnly lets nothing be written any more, or lets it again. While somebody has a file open to write, the kernel refuses.
+func (d *Disk) ReadOnly(on bool) {
+	d.t.Helper()
+	how := map[bool]string{true: "remount,ro", false: "remount,rw"}[on]
+	if said, err := exec.Command("mount", "-o", how, d.Dir).CombinedOutput(); err != nil {
+		d.t.Fatalf("mount -o %s: %v\n%s", how, err, said)
+	}
+}

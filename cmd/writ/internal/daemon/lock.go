@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -17,11 +18,11 @@ import (
 // would fence each other off again and again.
 func lockStore(data, store string) (*os.File, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+		return nil, unwritable(data, fmt.Errorf("make the data directory: %w", err))
 	}
 	f, err := os.OpenFile(filepath.Join(data, store+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock the data directory: %w", err)
+		return nil, unwritable(data, fmt.Errorf("lock the data directory: %w", err))
 	}
 	failpoint.OfFile(f.Name()).Begin()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -34,4 +35,12 @@ func lockStore(data, store string) (*os.File, error) {
 	}
 	failpoint.OfFile(f.Name()).End(nil)
 	return f, nil
+}
+
+// unwritable is an error of a file in a data directory as people are told it, if nothing can be written there.
+func unwritable(data string, err error) error {
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, fs.ErrPermission) {
+		return writ.Errorf(writ.CodeStoreUnavailable, "%w", err).WithHint("%s must be on a disk with room that can be written; start it again then", data)
+	}
+	return err
 }

@@ -40,7 +40,7 @@ type Runner struct {
 // has joined.
 func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
 	if err := os.MkdirAll(r.Data, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+		return unwritable(r.Data, fmt.Errorf("make the data directory: %w", err))
 	}
 	if u, err := url.Parse(r.Supervisor); err != nil || u.Host == "" {
 		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
@@ -67,7 +67,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	records, err := journal.Open(ctx, filepath.Join(r.Data, "journal.db"))
 	if err != nil {
-		return fmt.Errorf("open the node's journal: %w", err)
+		return unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
 	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())

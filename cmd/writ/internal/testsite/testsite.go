@@ -317,6 +317,13 @@ func (s *Site) Runs(names ...string) {
 	}
 }
 
+// RestartFails starts a process again as it was started first, waits for its end, and returns what it said and its exit code.
+func (s *Site) RestartFails(name string) (said string, code int) {
+	s.T.Helper()
+	_, said, code = s.Try(s.lines[name][1:]...)
+	return said, code
+}
+
 // Command is a command of writ in the site, not yet started.
 func (s *Site) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
