@@ -222,11 +222,12 @@ func (g *callGame) step(step string) {
 		g.next()
 	case "kill":
 		g.room()
-		dir, host := g.disk(), g.host
-		seen := g.results
-		g.stop()
-		g.node = g.site.start(dir, host, nil)
-		g.node.results = append(seen, g.node.results...)
+		dir, before := g.disk(), g.node
+		before.stop()
+		g.node = g.site.start(dir, before.host, nil)
+		g.mu.Lock()
+		g.results = append(before.results, g.results...)
+		g.mu.Unlock()
 	case "fill the disk":
 		g.room()
 		g.room = g.fill()
