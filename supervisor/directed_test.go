@@ -326,8 +326,14 @@ run.output({code: e.exit_code})
 					restore = s.backup()
 				}
 				s.wantState(first.ID, writ.RunSucceeded)
+				for range 2 { // later supervisors, of which the backup does not know
+					s.halt()
+					time.Sleep(time.Second)
+					s.start()
+				}
 				epoch := s.Epoch()
 				s.halt()
+				time.Sleep(time.Second)
 				restore()
 				s.start()
 				if s.Epoch() <= epoch {
