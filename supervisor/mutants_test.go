@@ -45,7 +45,7 @@ var mutants = []struct {
 		was: "if flushed || looks >= missedLooks {", is: "if looks < 0 {",
 	},
 	{
-		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged", file: "supervisor/send.go",
+		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged", file: "supervisor/dispatch.go",
 		was: "keys[a.node] = append(keys[a.node], a.result.JobKey)", is: "keys[a.node] = nil",
 	},
 	{
