@@ -1,0 +1,227 @@
+package journal
+
+import (
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/internal/sqldb"
+)
+
+// Call is a call with its arguments, its result and what dispatching it needs.
+type Call struct {
+	writ.Call
+	Hash    writ.Digest      `json:"hash"`
+	Project writ.ProjectID   `json:"project"`
+	UID     writ.UID         `json:"uid,omitempty"`
+	Args    map[string]any   `json:"args,omitempty"`
+	Options writ.CallOptions `json:"options"`
+	Need    writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
+	Orders  []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
+	Values  map[string]any   `json:"values,omitempty"`
+	Claimed bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
+	Ready   bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
+	RetryAt time.Time        `json:"retry_at,omitzero"`
+	StartBy time.Time        `json:"start_by,omitzero"`
+	EndBy   time.Time        `json:"end_by,omitzero"`
+	Before  int              `json:"before,omitempty"` // tries before the last resume; those after it are counted anew
+	Told    int              `json:"told,omitempty"`   // up to this try it is known how each failed
+	// Spared is how many tries since the last resume their node refused because it could not write its own journal. They do not count.
+	Spared int `json:"spared,omitempty"`
+	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
+	Late *writ.Result `json:"late,omitempty"`
+
+	stored kept // as the journal has it
+}
+
+// WasOpen reports whether the call was open when it was read.
+func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }
+
+// Key is the call's current permission to act.
+func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
+
+// Resource is what the call names, the zero value if it names nothing.
+func (c *Call) Resource() writ.ResourceID {
+	if c.Kind == "" {
+		return writ.ResourceID{}
+	}
+	return writ.ResourceID{Project: c.Project, Kind: c.Kind, Name: c.Name}
+}
+
+// Move changes the state of the call in memory; PutCall writes it. A move that the table does not allow is an error.
+func (c *Call) Move(to writ.CallState) error {
+	if !writ.CanMove(writ.CallMoves, c.State, to) {
+		return fmt.Errorf("call %s-%d: no move from %s to %s", c.Run, c.Seq, c.State, to)
+	}
+	c.State = to
+	return nil
+}
+
+// PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT.
+func (tx *Tx) PutCall(c *Call) error {
+	query := `UPDATE calls SET state = $3, open = $4, node = $5, project = $6, kind = $7, name = $8, claimed = $9, ready = $10, retry_at = $11,
+		planned = $12, cpus = $13, memory_mib = $14, disk_gib = $15, body = $16 WHERE run = $1 AND seq = $2 AND state = $17`
+	if c.stored.state == "" {
+		query = `INSERT INTO calls (run, seq, state, open, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
+			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 WHERE $17 = '' ON CONFLICT (run, seq) DO NOTHING`
+	}
+	body, err := cbor.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode call: %w", err)
+	}
+	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), !c.State.Ended(), string(c.Node), string(c.Project), string(c.Kind), c.Name,
+		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored.state))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored.state)
+	}
+	now := c.kept()
+	tx.shift(c.stored.node, Load{}.minus(c.stored.load()))
+	tx.shift(now.node, now.load())
+	return nil
+}
+
+// Committed says that the journal has the call as it is now, so that it can be changed and put again without being read.
+func (c *Call) Committed() { c.stored = c.kept() }
+
+// kept is what the journal has of the call once it is written.
+func (c *Call) kept() kept { return kept{c.State, c.Node, c.Need} }
+
+func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
+	calls, err := list[Call](tx, query, args...)
+	for _, c := range calls {
+		c.Committed()
+	}
+	return calls, err
+}
+
+// Calls returns all calls of a run in their order.
+func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
+	return tx.calls(`SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
+}
+
+// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.
+func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
+	return tx.calls(leftCalls, string(id.Project), string(id.Kind), id.Name)
+}
+
+const leftCalls = `SELECT body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
+	AND project = $1 AND kind = $2 AND name = $3 ORDER BY planned DESC`
+
+// SentCalls returns every call that is out at a node.
+func (tx *Tx) SentCalls() ([]*Call, error) { return tx.calls(sentCalls) }
+
+const sentCalls = `SELECT body FROM calls WHERE open AND state <> 'planned' ORDER BY node, planned, run, seq`
+
+// SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
+func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {
+	return tx.keys(sendableKeys, string(node), sqldb.Micros(now), max)
+}
+
+const sendableKeys = `SELECT run, seq FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND retry_at <= $2
+	ORDER BY planned, run, seq LIMIT $3`
+
+// RunsStampedAfter returns the runs of which a call is to be looked at only after a time.
+func (tx *Tx) RunsStampedAfter(at time.Time) ([]writ.RunID, error) {
+	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE open AND state = 'planned' AND retry_at > $1`, sqldb.Micros(at))
+}
+
+// Due is a place in the order of DueCalls, and in that of HeldCalls.
+type Due struct {
+	At  time.Time
+	Run writ.RunID
+	Seq int
+}
+
+// DueCalls returns at most max of the calls after a place in their order that have their resource, wait for a time or for a node, and should
+// be looked at by now, the longest first.
+func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
+	return tx.dueAfter(dueCalls, after, now, max)
+}
+
+const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND claimed AND retry_at <= $1
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
+
+// HeldCalls returns at most max of the calls after a place in their order that wait for another call on their resource, the longest first.
+func (tx *Tx) HeldCalls(after Due, now time.Time, max int) ([]Due, error) {
+	return tx.dueAfter(heldCalls, after, now, max)
+}
+
+const heldCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND NOT claimed AND retry_at <= $1
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
+
+func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, sqldb.Micros(now), sqldb.Micros(after.At), string(after.Run), after.Seq, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var due []Due
+	for rows.Next() {
+		var d Due
+		var us int64
+		if err := rows.Scan(&us, &d.Run, &d.Seq); err != nil {
+			return nil, err
+		}
+		d.At = sqldb.Time(us)
+		due = append(due, d)
+	}
+	return due, rows.Err()
+}
+
+func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []writ.JobKey
+	for rows.Next() {
+		var k writ.JobKey
+		if err := rows.Scan(&k.Run, &k.Seq); err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+// AddDelivery records that a job with this digest is sent to a node.
+func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
+	return tx.exec(`INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		string(c.Run), c.Seq, c.Try, c.Delivery, string(c.Node), digest.String(), epoch, sqldb.Micros(tx.Now))
+}
+
+// WasSent reports whether a job with this digest was sent to the node as a delivery of this try.
+func (tx *Tx) WasSent(key writ.JobKey, node writ.NodeID, digest writ.Digest) (bool, error) {
+	var n int
+	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deliveries WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
+		string(key.Run), key.Seq, key.Try, string(node), digest.String()).Scan(&n)
+	return n > 0, err
+}
+
+// AddResult keeps a result's frame and says which one it is. The first result of a try stays; of another it reports false. A frame is kept
+// once for all results in it.
+func (tx *Tx) AddResult(key writ.JobKey, frame writ.Digest, sealed []byte) (bool, error) {
+	added, err := tx.changed(`INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4) ON CONFLICT (run, seq, try) DO NOTHING`,
+		string(key.Run), key.Seq, key.Try, frame.String())
+	if err != nil || !added {
+		return false, err
+	}
+	if tx.frames[frame] {
+		return true, nil
+	}
+	if tx.frames == nil {
+		tx.frames = make(map[writ.Digest]bool)
+	}
+	tx.frames[frame] = true
+	return true, tx.exec(`INSERT INTO frames (digest, sealed) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, frame.String(), sealed)
+}
+
+// OpenCalls returns how many calls of each project are open.
+func (tx *Tx) OpenCalls() (map[writ.ProjectID]int, error) {
+	return tx.byProject(`SELECT project, COUNT(*) FROM calls WHERE open GROUP BY project`)
+}
