@@ -48,7 +48,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	added := false
 	defer func() {
 		if !added {
-			s.opened.add(p.Project, -1)
+			s.opened.addRuns(p.Project, -1)
 		}
 	}()
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunAccepted), func(tx *journal.Tx) error {
@@ -71,7 +71,8 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 			return err
 		}
 		shown := run.Run
-		return tx.AddEvents(writ.Event{Run: &shown})
+		tx.AddEvents(writ.Event{Run: &shown})
+		return nil
 	})
 	if err != nil {
 		added = false

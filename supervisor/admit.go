@@ -157,7 +157,8 @@ func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token
 			return err
 		}
 		shown := n.Node
-		return tx.AddEvents(writ.Event{Node: &shown})
+		tx.AddEvents(writ.Event{Node: &shown})
+		return nil
 	})
 	if sqldb.IsDuplicate(err) {
 		return nodes.Welcome{}, writ.Errorf(writ.CodeConflict, "the datacenter has a node %s already", joiner.Name).WithHint("join with another --name")

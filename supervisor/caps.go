@@ -15,56 +15,55 @@ const DefaultMaxOpenRuns = 200_000
 // DefaultMaxOpenCalls is how many calls of a project may be open before its next run is refused: five for each run that it may have.
 const DefaultMaxOpenCalls = 1_000_000
 
-// openRuns counts the open runs of each project and their open calls, so that a submission need not. The journal is the truth: who starts
+// openWork counts the open runs of each project and their open calls, so that a submission need not. The journal is the truth: who starts
 // counts there. Only new runs are refused: one that is open may make every call that its header allows, or else runs that hold what others
 // wait for could not go on.
-type openRuns struct {
-	most, mostCalls int
+type openWork struct {
+	mostRuns, mostCalls int
 
-	mu    sync.Mutex
-	open  map[writ.ProjectID]int
-	calls map[writ.ProjectID]int
+	mu          sync.Mutex
+	runs, calls map[writ.ProjectID]int
 }
 
-// countOpenRuns begins with what is open in the journal.
-func (s *Supervisor) countOpenRuns(ctx context.Context) error {
-	s.opened = &openRuns{most: s.MaxOpenRuns, mostCalls: s.MaxOpenCalls}
-	if s.opened.most <= 0 {
-		s.opened.most = DefaultMaxOpenRuns
+// countOpenWork begins with what is open in the journal.
+func (s *Supervisor) countOpenWork(ctx context.Context) error {
+	s.opened = &openWork{mostRuns: s.MaxOpenRuns, mostCalls: s.MaxOpenCalls}
+	if s.opened.mostRuns <= 0 {
+		s.opened.mostRuns = DefaultMaxOpenRuns
 	}
 	if s.opened.mostCalls <= 0 {
 		s.opened.mostCalls = DefaultMaxOpenCalls
 	}
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if s.opened.open, err = tx.OpenRuns(); err == nil {
+		if s.opened.runs, err = tx.OpenRuns(); err == nil {
 			s.opened.calls, err = tx.OpenCalls()
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("count open runs: %w", err)
+		return fmt.Errorf("count open runs and calls: %w", err)
 	}
 	return nil
 }
 
 // enter counts one more run of a project, that may make so many calls, unless there are too many of either.
-func (o *openRuns) enter(project writ.ProjectID, name string, calls int) error {
+func (o *openWork) enter(project writ.ProjectID, name string, calls int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if used := o.calls[project]; used >= o.mostCalls {
 		return writ.Errorf(writ.CodeRateLimited, "the project %s has %d open calls in this datacenter, of %d that it may have, and this run may make %d more", name, used, o.mostCalls, calls).
 			WithHint("open runs go on; wait until calls of them have ended (`writ run list --state running`), or have the supervisor started with a higher --max-open-calls")
 	}
-	if used := o.open[project]; used >= o.most {
-		return writ.Errorf(writ.CodeRateLimited, "the project %s has %d open runs in this datacenter, of %d that it may have, and this would be 1 more", name, used, o.most).
+	if used := o.runs[project]; used >= o.mostRuns {
+		return writ.Errorf(writ.CodeRateLimited, "the project %s has %d open runs in this datacenter, of %d that it may have, and this would be 1 more", name, used, o.mostRuns).
 			WithHint("wait until some have ended (`writ run list --state accepted,running`), or have the supervisor started with a higher --max-open-runs")
 	}
-	o.open[project]++
+	o.runs[project]++
 	return nil
 }
 
 // addCalls counts calls that were opened, or have ended if n is negative.
-func (o *openRuns) addCalls(project writ.ProjectID, n int) {
+func (o *openWork) addCalls(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.calls[project] += n; o.calls[project] <= 0 {
@@ -72,11 +71,11 @@ func (o *openRuns) addCalls(project writ.ProjectID, n int) {
 	}
 }
 
-// add counts a run that was opened (1) or has ended (-1).
-func (o *openRuns) add(project writ.ProjectID, n int) {
+// addRuns counts runs that were opened, or have ended if n is negative.
+func (o *openWork) addRuns(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open[project] += n; o.open[project] <= 0 {
-		delete(o.open, project)
+	if o.runs[project] += n; o.runs[project] <= 0 {
+		delete(o.runs, project)
 	}
 }

@@ -403,7 +403,8 @@ func (t *turn) keep(tx *journal.Tx) error {
 		shown.Output = nil // only in the sealed summary, and from the datacenter itself
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
-	return tx.AddEvents(t.events...)
+	tx.AddEvents(t.events...)
+	return nil
 }
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call does not stand in their way any more.
@@ -429,7 +430,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 		s.turns.post(run, mail{})
 	}
 	if t.resumed {
-		s.opened.add(t.run.Project, 1)
+		s.opened.addRuns(t.run.Project, 1)
 	}
 	if t.opened != 0 {
 		s.opened.addCalls(t.run.Project, t.opened)
@@ -438,7 +439,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
-		s.opened.add(t.run.Project, -1)
+		s.opened.addRuns(t.run.Project, -1)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}

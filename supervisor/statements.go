@@ -159,7 +159,8 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 			shown = n.Node
 		}
 		shown.Admission, shown.Scheduling = n.Admission, n.Scheduling
-		return tx.AddEvents(writ.Event{Node: &shown})
+		tx.AddEvents(writ.Event{Node: &shown})
+		return nil
 	})
 	if err == nil {
 		s.fleet.put(*n)

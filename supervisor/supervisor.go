@@ -66,7 +66,7 @@ type Supervisor struct {
 	recent   *recent
 	dispatch *dispatch
 	programs *programs
-	opened   *openRuns
+	opened   *openWork
 	greeted  *greetings
 	secrets  *keyring
 	accounts *accounts
@@ -74,11 +74,15 @@ type Supervisor struct {
 	previews chan struct{} // holds one for each preview under way
 }
 
-// Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are signed rosters from outside, oldest first; they are
-// needed when the journal is new, and otherwise adopted if they are newer. The datacenter must be in the newest with this key.
-// Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED error; the journal is then as it was.
+// Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are
+// signed rosters from outside, oldest first; they are needed when the journal is new, and otherwise adopted if they are newer. The
+// datacenter must be in the newest with this key. Open runs that need an engine which this program does not have are an ENGINE_UNSUPPORTED
+// error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
-	s := &Supervisor{Config: config, programs: newPrograms(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(), previews: make(chan struct{}, maxPreviews), faults: &faults{log: config.Log}}
+	s := &Supervisor{
+		Config: config, programs: newPrograms(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
+		faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews),
+	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
 	}
@@ -101,7 +105,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		err = s.inRoster(s.roster.Load())
 	}
 	if err == nil {
-		err = s.countOpenRuns(ctx)
+		err = s.countOpenWork(ctx)
 	}
 	if err == nil {
 		s.fleet, err = loadFleet(ctx, s.Journal)

@@ -71,61 +71,73 @@ func (w *watcher) look(ctx context.Context) error {
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.turns.retry()
 	w.lost = append(w.lost, s.fleet.tick(at, passed, queueErr == nil)...)
-	var sent []*journal.Call
-	var due []journal.Due
-	var overdue, ahead []writ.RunID
-	var loads map[writ.NodeID]journal.Load
-	var empty []writ.NodeID // that are being drained
 	changed := w.changedNodes()
+	var seen sight
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if sent, err = tx.SentCalls(); err != nil {
-			return err
-		}
-		if due, err = w.dueCalls(tx, now); err != nil {
-			return err
-		}
-		if overdue, err = tx.DueRuns(now, maxDue); err != nil {
-			return err
-		}
-		if loads, err = tx.Loads(); err != nil {
-			return err
-		}
-		if setBack {
-			w.due, w.again, w.held = journal.Due{}, journal.Due{}, journal.Due{}
-			if ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
-				return err
-			}
-		}
-		for _, node := range s.fleet.draining() {
-			if loads[node].Open() == 0 {
-				empty = append(empty, node)
-			}
-		}
-		return nil
+		seen, err = w.read(tx, now, setBack)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := w.finishDrain(ctx, empty); err != nil {
+	if err := w.finishDrain(ctx, seen.empty); err != nil {
 		return err
 	}
-	w.endOverdue(overdue, sent, now, passed)
+	w.endOverdue(seen.overdue, seen.sent, now, passed)
 	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
 	if queueErr == nil {
-		if err := w.findMissing(ctx, sent, flushed); err != nil {
+		if err := w.findMissing(ctx, seen.sent, flushed); err != nil {
 			return err
 		}
 	}
-	for _, call := range due {
+	for _, call := range seen.due {
 		s.turns.post(call.Run, mail{})
 	}
-	for _, id := range ahead {
+	for _, id := range seen.ahead {
 		s.turns.post(id, mail{})
 	}
-	w.offerRoom(ctx, loads, changed)
-	return w.announce(ctx, loads)
+	w.offerRoom(ctx, seen.loads, changed)
+	return w.announce(ctx, seen.loads)
+}
+
+// sight is what a look finds in the journal.
+type sight struct {
+	sent    []*journal.Call
+	due     []journal.Due
+	overdue []writ.RunID
+	ahead   []writ.RunID // that wait for a time which was near before the clock was set back
+	loads   map[writ.NodeID]journal.Load
+	empty   []writ.NodeID // that are being drained
+}
+
+// read looks into the journal. A clock that was set back makes the watch begin anew with what it has looked at before.
+func (w *watcher) read(tx *journal.Tx, now time.Time, setBack bool) (seen sight, err error) {
+	if seen.sent, err = tx.SentCalls(); err != nil {
+		return seen, err
+	}
+	if seen.due, err = w.dueCalls(tx, now); err != nil {
+		return seen, err
+	}
+	if seen.overdue, err = tx.DueRuns(now, maxDue); err != nil {
+		return seen, err
+	}
+	if seen.loads, err = tx.Loads(); err != nil {
+		return seen, err
+	}
+	if setBack {
+		w.due, w.again, w.held = journal.Due{}, journal.Due{}, journal.Due{}
+		if seen.ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
+			return seen, err
+		}
+	}
+	for _, node := range w.s.fleet.draining() {
+		if seen.loads[node].Open() == 0 {
+			seen.empty = append(seen.empty, node)
+		}
+	}
+	return seen, nil
 }
 
 // offerRoom wakes the calls that wait for room on their node, or only to say what they wait for now.
@@ -320,7 +332,10 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	for i := range changed {
 		events[i].Node = &changed[i]
 	}
-	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error { return tx.AddEvents(events...) })
+	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {
+		tx.AddEvents(events...)
+		return nil
+	})
 	if err == nil {
 		w.s.fleet.announced(changed)
 	}

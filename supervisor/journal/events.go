@@ -10,10 +10,7 @@ import (
 )
 
 // AddEvents appends events; they get their numbers and their time with the commit of what they tell.
-func (tx *Tx) AddEvents(events ...writ.Event) error {
-	tx.events = append(tx.events, events...)
-	return nil
-}
+func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
 // eventsAtOnce is how many rows one statement adds: a power of two, and the powers below it for what is left.
 const eventsAtOnce = 16
@@ -32,7 +29,7 @@ func (tx *Tx) settleEvents() error {
 	rest := tx.events
 	for n := eventsAtOnce; n > 0; n /= 2 {
 		for ; len(rest) >= n; rest = rest[n:] {
-			row := make([]any, 0, 2*eventsAtOnce)
+			rows := make([]any, 0, 2*n)
 			for _, e := range rest[:n] {
 				seq++
 				e.Seq, e.Time = seq, tx.Now
@@ -40,9 +37,9 @@ func (tx *Tx) settleEvents() error {
 				if err != nil {
 					return fmt.Errorf("encode event: %w", err)
 				}
-				row = append(row, seq, body)
+				rows = append(rows, seq, body)
 			}
-			if err := tx.exec(addEvents(n), row...); err != nil {
+			if err := tx.exec(insertEvents(n), rows...); err != nil {
 				return err
 			}
 		}
@@ -51,8 +48,8 @@ func (tx *Tx) settleEvents() error {
 	return nil
 }
 
-// addEvents is the statement for n events.
-func addEvents(n int) string {
+// insertEvents is the statement that adds n events.
+func insertEvents(n int) string {
 	rows := "($1, $2)"
 	for i := 1; i < n; i++ {
 		rows += fmt.Sprintf(", ($%d, $%d)", 2*i+1, 2*i+2)

@@ -196,7 +196,8 @@ func TestEventsAreNumberedWithoutGapsAndWakeReaders(t *testing.T) {
 			t.Fatal("the error of a change was lost")
 		}
 		write(t, j, func(tx *journal.Tx) error {
-			return tx.AddEvents(writ.Event{Node: &writ.Node{Name: "a"}}, writ.Event{Node: &writ.Node{Name: "b"}})
+			tx.AddEvents(writ.Event{Node: &writ.Node{Name: "a"}}, writ.Event{Node: &writ.Node{Name: "b"}})
+			return nil
 		})
 		events := <-got
 		if len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 || events[0].Journal != j.ID() || events[1].Node.Name != "b" {

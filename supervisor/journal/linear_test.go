@@ -25,7 +25,7 @@ const (
 // want fails the test unless a history is, or is not, explained by the model.
 func want[S comparable, In, Out any](t *testing.T, m linear.Model[S, In, Out], h *linear.History[In, Out], legal bool) {
 	t.Helper()
-	known, lost := h.Len()
+	known, lost := h.Count()
 	t.Logf("%d answers, %d lost", known, lost)
 	if got, err := linear.Legal(m, h); err != nil || got != legal {
 		t.Errorf("legal = %v, %v; want %v", got, err, legal)

@@ -52,12 +52,12 @@ func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []st
 func (tx *Tx) forgetRuns(ended time.Time) (int64, error) {
 	old, err := list[Run](tx, oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
 	for _, r := range old {
-		for _, delete := range []struct{ query, key string }{
+		for _, step := range []struct{ query, key string }{
 			{`INSERT INTO forgotten (run) VALUES ($1) ON CONFLICT (run) DO NOTHING`, string(r.ID)},
 			{`DELETE FROM runs WHERE id = $1`, string(r.ID)},
 			{`DELETE FROM payloads WHERE digest = $1`, r.Payload.String()},
 		} {
-			if err := tx.exec(delete.query, delete.key); err != nil {
+			if err := tx.exec(step.query, step.key); err != nil {
 				return 0, err
 			}
 		}
@@ -160,7 +160,7 @@ func (tx *Tx) forgetStatements() (int64, error) {
 		sqldb.Micros(tx.Now.Add(-ReplayKept)), forgetRows)
 }
 
-// deleted runs a statement and returns how many rows it touched.
+// deleted runs a statement that deletes and returns how many rows are gone.
 func (tx *Tx) deleted(query string, args ...any) (int64, error) {
 	result, err := tx.ExecContext(tx.ctx, query, args...)
 	if err != nil {

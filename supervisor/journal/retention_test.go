@@ -163,7 +163,10 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddEvents(make([]writ.Event, journal.ForgetRowsForTest+10)...) }); err != nil {
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
+			tx.AddEvents(make([]writ.Event, journal.ForgetRowsForTest+10)...)
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		left := func(want int, why string) {
@@ -200,7 +203,10 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 		if events, err := j.Events(t.Context(), 0, 10); err != nil || len(events) != 5 || events[0].Seq != int64(all-4) {
 			t.Errorf("Events = %+v, %v", events, err)
 		}
-		if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddEvents(writ.Event{}) }); err != nil {
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
+			tx.AddEvents(writ.Event{})
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if events, err := j.Events(t.Context(), int64(all), 10); err != nil || len(events) != 1 || events[0].Seq != int64(all+1) {
