@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// strayAfter is how long a driver may go on after its context ended, before the job is answered without it.
-	strayAfter = 2 * time.Second
+	// wedgedAfter is how long a driver may go on after its context ended, before the node goes on without it.
+	wedgedAfter = 2 * time.Second
 	// observeFor is how long the look may take at what an interrupted job has left.
 	observeFor = 10 * time.Second
 	// maxValues bounds the values of a result, encoded, and maxMessage the text of an error: both travel through Redis.
@@ -45,7 +45,7 @@ func (n *incarnation) act(w *work) *writ.Result {
 		return n.conclude(ctx, w, started, got)
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(strayAfter)
+	late := time.NewTimer(wedgedAfter)
 	defer late.Stop()
 	select {
 	case got := <-done:
@@ -94,7 +94,7 @@ func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, don
 	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	log.WarnContext(ctx, "a driver ignores that its time is over; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
-	n.desk.markStray(w)
+	n.desk.wedge(w, n.now())
 	go func() { // ends with the driver; nobody can wait for it
 		got := <-done
 		log.InfoContext(ctx, "the driver is done after all; its resource is free", "err", got.err)

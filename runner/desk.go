@@ -30,7 +30,7 @@ type work struct {
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn
 
-	stray time.Time // since then its driver ignores that its time is over; zero if it does not
+	wedged time.Time // since then its driver ignores that its time is over; zero if it does not
 }
 
 // repeatable reports whether the job may be carried out again when nobody knows whether it was.
@@ -107,28 +107,23 @@ func (d *desk) forget(now time.Time) {
 	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
 }
 
-// markStray notes that the job's handler gave up waiting for its driver.
-func (d *desk) markStray(w *work) {
+// wedge notes that the job's handler gave up waiting for its driver.
+func (d *desk) wedge(w *work, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.stray = time.Now()
+	w.wedged = now
 }
 
-// strays returns the jobs whose drivers ignore that their time is over.
-func (d *desk) strays() []writ.JobKey {
-	return d.keys(func(w *work) bool { return !w.stray.IsZero() })
-}
-
-// wedged describes the strays.
+// wedged returns the jobs whose drivers ignore that their time is over, in order.
 func (d *desk) wedged() []writ.Wedged {
-	keys := d.strays()
+	keys := d.keys(func(w *work) bool { return !w.wedged.IsZero() })
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []writ.Wedged
 	for _, key := range keys {
 		if w := d.active[key]; w != nil {
 			all = append(all, writ.Wedged{
-				JobKey: key, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.stray.UTC().Truncate(time.Millisecond),
+				JobKey: key, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.wedged.UTC().Truncate(time.Millisecond),
 			})
 		}
 	}

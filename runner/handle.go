@@ -37,7 +37,7 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		return // it is being worked on; that answers this delivery too
 	}
 	defer func() {
-		if w.stray.IsZero() {
+		if w.wedged.IsZero() {
 			n.desk.leave(w)
 		}
 	}()
@@ -77,7 +77,7 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 // carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
 func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 	defer func() {
-		if w.stray.IsZero() {
+		if w.wedged.IsZero() {
 			w.turn.leave()
 		}
 	}()
@@ -121,8 +121,8 @@ func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Pa
 // prepare does everything that comes before acting: decode, wait for the resource, see the permit, record. It returns what there was
 // before if that speaks against acting.
 func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
-	if strays := n.desk.strays(); len(strays) >= n.slots {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])
+	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
+		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)
 	}
 	if err := n.raiseEpoch(taking, w.job.Epoch); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 		w.turn = n.turns.join(resource, w.job.JobKey)
 		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
 			holder := w.turn.holder()
-			if slices.Contains(n.desk.strays(), holder) {
+			if slices.ContainsFunc(n.desk.wedged(), func(w writ.Wedged) bool { return w.JobKey == holder }) {
 				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder, resource)
 			}
 			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", holder, resource)

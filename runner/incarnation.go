@@ -174,8 +174,8 @@ func (n *incarnation) faultText(now time.Time) string {
 	if err := n.store.get(); err != nil {
 		return "the node's journal cannot be written: " + err.Error()
 	}
-	if strays := n.desk.strays(); len(strays) >= n.slots {
-		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(strays), strays[0])
+	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
+		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)
 	}
 	return ""
 }

@@ -137,8 +137,8 @@ func (n *incarnation) run(ctx context.Context) error {
 	n.stopWork(errShutdown)
 	stop()
 	services.Wait()
-	for _, key := range n.desk.strays() {
-		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", key.Run, "seq", key.Seq)
+	for _, w := range n.desk.wedged() {
+		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", w.Run, "seq", w.Seq)
 	}
 	if err != nil {
 		return fmt.Errorf("serve the node's queue: %w", err)
