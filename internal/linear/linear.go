@@ -37,8 +37,7 @@ type History[In, Out any] struct {
 // lost is the answer that nobody got.
 type lost struct{}
 
-// Ask asks and notes the answer. If ask does not know whether it took place, its error says so and is kept from nobody: all later answers
-// must fit one of both.
+// Ask asks, notes the answer, and returns it. An error of ask says that nobody knows whether it took place: later answers may fit either.
 func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out, error) {
 	call := h.clock.Add(1)
 	out, err := ask()
@@ -52,8 +51,8 @@ func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out,
 	return out, err
 }
 
-// Len returns how many answers there are, and how many were lost.
-func (h *History[In, Out]) Len() (known, unknown int) {
+// Count returns how many answers there are, and how many were lost.
+func (h *History[In, Out]) Count() (known, unknown int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, op := range h.all {

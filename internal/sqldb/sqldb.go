@@ -169,8 +169,9 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
 // fsync. An error of do undoes its own change only. do may run several times: when a change of its group fails all are done again, each
-// behind a savepoint, and when a commit fails each is tried again alone. When ctx ends before do was called, it never is, and Write returns ctx's error; after that Write waits for the outcome. So no
-// outcome is ever unknown, and do never runs any more when Write has returned.
+// behind a savepoint, and when a commit fails each is tried again alone. When ctx ends before do was called, it never is, and Write
+// returns ctx's error; after that Write waits for the outcome. So no outcome is ever unknown, and do never runs any more when Write has
+// returned.
 func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {

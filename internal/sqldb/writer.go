@@ -68,38 +68,38 @@ func (w *writer) drop() {
 	w.conn, w.texts = nil, nil
 }
 
-// get returns the prepared query, nil if it is to be run as text.
-func (w *writer) get(query string) (*sql.Stmt, error) {
+// get returns the prepared query, nil if it is to be run as text: then that says what is wrong with it.
+func (w *writer) get(query string) *sql.Stmt {
 	if s, ok := w.texts[query]; ok || len(w.texts) >= maxPrepared {
-		return s, nil
+		return s
 	}
 	s, err := w.conn.PrepareContext(context.Background(), query)
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	w.texts[query] = s
-	return s, nil
+	return s
 }
 
 func (w *writer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	s, err := w.get(query)
-	if err != nil || s == nil {
+	s := w.get(query)
+	if s == nil {
 		return w.conn.ExecContext(ctx, query, args...)
 	}
 	return s.ExecContext(ctx, args...)
 }
 
 func (w *writer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := w.get(query)
-	if err != nil || s == nil {
+	s := w.get(query)
+	if s == nil {
 		return w.conn.QueryContext(ctx, query, args...)
 	}
 	return s.QueryContext(ctx, args...)
 }
 
 func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	s, err := w.get(query)
-	if err != nil || s == nil {
+	s := w.get(query)
+	if s == nil {
 		return w.conn.QueryRowContext(ctx, query, args...)
 	}
 	return s.QueryRowContext(ctx, args...)

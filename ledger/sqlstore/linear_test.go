@@ -89,7 +89,7 @@ func handIn(t *testing.T, path string, deaths int, add func(s *sqlstore.Store, i
 
 func wantHistory(t *testing.T, h *linear.History[handedIn, handedOut], legal bool) {
 	t.Helper()
-	known, lost := h.Len()
+	known, lost := h.Count()
 	t.Logf("%d answers, %d lost", known, lost)
 	if got, err := linear.Legal(submitOnce, h); err != nil || got != legal {
 		t.Errorf("legal = %v, %v; want %v", got, err, legal)

@@ -29,8 +29,8 @@ const (
 	lastWord  word = true  // an event: counts more than what was known
 )
 
-// keepRun records what a datacenter says of one of its runs, in events of a journal or, if that is empty, in an answer. Who signed it, for what project and when it came stay as the submission
-// says. A run of another datacenter stays as it is.
+// keepRun records what a datacenter says of one of its runs, in events of a journal or, if that is empty, in an answer. Who signed it, for
+// what project and when it came stay as the submission says. A run of another datacenter stays as it is.
 func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, w word) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}

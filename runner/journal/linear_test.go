@@ -135,7 +135,7 @@ func pastOf(e *journal.Entry) claimAnswer {
 
 func wantClaims(t *testing.T, h *linear.History[claimAsk, claimAnswer], legal bool) {
 	t.Helper()
-	known, lost := h.Len()
+	known, lost := h.Count()
 	t.Logf("%d answers, %d lost", known, lost)
 	if got, err := linear.Legal(claims, h); err != nil || got != legal {
 		t.Errorf("legal = %v, %v; want %v", got, err, legal)

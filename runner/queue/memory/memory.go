@@ -1,6 +1,6 @@
 // Package memory is the queue without a server, for simulations in virtual time: it has no sockets and works inside a testing/synctest
-// bubble. It keeps what it holds in this process, can be told to lose everything (Flush), to go back in time (Save, Restore) and to be away (Cut), and knows
-// nothing of what it carries.
+// bubble. It keeps what it holds in this process, can be told to lose everything (Flush), to go back in time (Save, Restore) and to be away
+// (Cut), and knows nothing of what it carries.
 package memory
 
 import (
