@@ -94,8 +94,8 @@ esac
 	return path
 }
 
-// TestTableOfSpeeds shows every system in every workload, and what numbers mean nothing without.
-func TestTableOfSpeeds(t *testing.T) {
+// TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds shows every system in every workload, and what numbers mean nothing without.
+func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 	figures := func(rate float64) bench.Figures {
 		return bench.Figures{InFlight: 50, Calls: 10, RunsPerSecond: rate / 10, CallsPerSecond: rate, CPUPerCall: 400, WritToThis: 2000 / rate,
 			CPUOf: map[string]float64{"redis": 100, "worker": 300}, Time: bench.Spread{P50: 0.0285, P99: 0.0357}}

@@ -70,9 +70,9 @@ func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
 	return s, disks
 }
 
-// TestFullDisks fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
+// TestAFullDiskLosesNothingAndPeopleAreToldWhich fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
 // why, and with room again everything goes on by itself.
-func TestFullDisks(t *testing.T) {
+func TestAFullDiskLosesNothingAndPeopleAreToldWhich(t *testing.T) {
 	site, disks := diskSite(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
@@ -133,9 +133,9 @@ func (p *sick) isWhole(t *testing.T, dir string) {
 	}
 }
 
-// TestReadOnlyDisks starts each process on a disk that nothing can be written to: it says so and ends; once the disk can be written again it
+// TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that nothing can be written to: it says so and ends; once the disk can be written again it
 // goes on with the run that was under way.
-func TestReadOnlyDisks(t *testing.T) {
+func TestAProcessOnAReadOnlyDiskSaysSoAndEnds(t *testing.T) {
 	s, disks := diskSite(t)
 	for _, p := range []struct{ process, disk string }{{"coord", "cluster"}, {"dc1", "dc1"}, {"dc1-n1", "dc1-n1"}} {
 		id := s.Submit("steps.tengo", "-p", "name="+p.process)

@@ -90,8 +90,7 @@ type child struct {
 	ready   time.Duration // from its start until it served
 }
 
-// startChild starts this program again, as one of the hidden commands, and returns when it has said
-// hello.
+// startChild starts this program again, as one of the hidden commands, and returns when it has said hello.
 func startChild(ctx context.Context, log io.Writer, hello any, name string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {

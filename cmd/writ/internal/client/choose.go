@@ -42,8 +42,8 @@ func (c Choice) Explain() []string {
 }
 
 // Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled,
-// connected and without a fault the one with the fewest open calls. Which datacenters there are says the roster; the coordinator is only asked how
-// they are, so the worst that it can do is to make a worse choice.
+// connected and without a fault the one with the fewest open calls. Which datacenters there are says the roster; the coordinator is only
+// asked how they are, so the worst that it can do is to make a worse choice.
 func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {

@@ -55,7 +55,9 @@ func openDrivers(c driverConfig) ([]sal.Driver, error) {
 		if c.Choice == DriversSimulated {
 			detail = "nothing but simulated drivers was asked for"
 		}
-		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(dir, "simulated"), Images: images, Speed: c.Speed, Detail: detail, Step: failpoint.Step(module)})
+		d, err := simulated.Open(simulated.Config{
+			Module: module, Dir: filepath.Join(dir, "simulated"), Images: images, Speed: c.Speed, Detail: detail, Step: failpoint.Step(module),
+		})
 		if err != nil {
 			return nil, fmt.Errorf("open the simulated driver of %s: %w", module, err)
 		}

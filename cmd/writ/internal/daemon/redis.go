@@ -94,8 +94,8 @@ func (r *redisServer) URL() string {
 	return u.String()
 }
 
-// Run keeps the server running until ctx ends, and calls ready once, with its process, when it answers for the first time. A server that dies is started
-// again: nothing is lost with it. It is an error if it does not start at all.
+// Run keeps the server running until ctx ends, and calls ready once, with its process, when it answers for the first time. A server that
+// dies is started again: nothing is lost with it. It is an error if it does not start at all.
 func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 	for first := true; ; first = false {
 		err := r.serve(ctx, func(pid int) {

@@ -128,7 +128,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	log := s.Log.With("dc", datacenter.Name)
 	config := supervisor.Config{
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
-		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Version: s.Version, Log: log,
+		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
+		MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Version: s.Version, Log: log,
 	}
 	door := &door{}
 	door.open(nodes.Standby(journal.ErrHeld, log))

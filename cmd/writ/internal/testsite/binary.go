@@ -1,7 +1,6 @@
 package testsite
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,5 +70,5 @@ func RemoveBinaries() error {
 	}
 	err := os.RemoveAll(built.dir)
 	built.dir, built.by, built.err = "", nil, nil
-	return errors.Join(err)
+	return err
 }
