@@ -84,7 +84,7 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 	}
 	defer func() {
 		if err = errors.Join(err, out.Close()); err != nil {
-			err = errors.Join(err, os.Remove(file))
+			err = errors.Join(fmt.Errorf("make the backup: %w", err), os.Remove(file))
 		}
 	}()
 	m = Manifest{Format: format, Role: r.name, Made: time.Now().UTC().Truncate(time.Second), Version: version}
