@@ -80,7 +80,7 @@ func newWireSite(t *testing.T) *wireSite {
 // add adds a datacenter whose supervisor reaches the coordinator by the wire that is called link, and that has one more wire.
 func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) string) {
 	broker := testenv.RedisWithPassword(t)
-	d := testsite.Datacenter{Name: name, Redis: broker.URL, Redis2: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
+	d := testsite.Datacenter{Name: name, Redis: broker.URL, NodeRedis: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
 	through := func() string { return strings.Replace(broker.URL, broker.Addr, lay(name, broker.Addr), 1) }
 	switch name {
 	case "door":
@@ -88,7 +88,7 @@ func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) stri
 	case "redis":
 		d.Redis = through()
 	case "node":
-		d.Redis2 = through()
+		d.NodeRedis = through()
 	}
 	s.Add(d)
 }

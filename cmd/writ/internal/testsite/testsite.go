@@ -110,14 +110,14 @@ func (s *Site) In(t testing.TB) *Site {
 
 // Datacenter is a datacenter to add to a site.
 type Datacenter struct {
-	Name   string
-	Redis  string   // URL
-	Redis2 string   // URL by which nodes find it; the same if ""
-	Listen string   // address of the supervisor's door; a free port if ""
-	Door   string   // URL by which nodes find it; where it listens if ""
-	Nodes  int      // named NAME-n1, NAME-n2, ...
-	Speed  string   // of the simulated drivers: 1 takes the time of the real thing, 0 none
-	Node   []string // what each node is told besides
+	Name      string
+	Redis     string   // URL
+	NodeRedis string   // URL by which nodes find it; the same if ""
+	Listen    string   // address of the supervisor's door; a free port if ""
+	Door      string   // URL by which nodes find it; where it listens if ""
+	Nodes     int      // named NAME-n1, NAME-n2, ...
+	Speed     string   // of the simulated drivers: 1 takes the time of the real thing, 0 none
+	Node      []string // what each node is told besides
 }
 
 // Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
@@ -147,7 +147,7 @@ func (s *Site) Add(d Datacenter) {
 		return false
 	})
 	// Nodes have no login but the accounts that their supervisor makes.
-	ours := redisqueue.Server{URL: cmp.Or(d.Redis2, d.Redis)}.WithoutLogin().URL
+	ours := redisqueue.Server{URL: cmp.Or(d.NodeRedis, d.Redis)}.WithoutLogin().URL
 	for i := range d.Nodes {
 		node := fmt.Sprintf("%s-n%d", d.Name, i+1)
 		token := s.Writ("token", "create", "--dc", d.Name)
