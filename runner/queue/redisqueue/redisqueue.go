@@ -84,6 +84,7 @@ func (q *Queue) init(client *redis.Client) {
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
+	client.AddHook(&gatherHook{client: client})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}

@@ -1,0 +1,197 @@
+package redisqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"writ/internal/testenv"
+)
+
+// gathering is a client whose commands are gathered, and which can be held up.
+type gathering struct {
+	*redis.Client
+	hook *gatherHook
+
+	mu    sync.Mutex
+	trips []int           // commands of each round trip with the gathered
+	holds []chan struct{} // the first round trips wait until theirs is closed
+}
+
+// newGathering holds up the first round trips.
+func newGathering(t *testing.T, held int) *gathering {
+	g := &gathering{Client: client(t, testenv.Redis(t).URL)}
+	for range held {
+		g.holds = append(g.holds, make(chan struct{}))
+	}
+	g.hook = &gatherHook{client: g.Client}
+	g.AddHook(g.hook)
+	g.AddHook(tripHook{g})
+	if err := g.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// tripHook sees what is really sent.
+type tripHook struct{ g *gathering }
+
+func (h tripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if gathered[cmd.Name()] {
+			h.g.trip(ctx, 1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h tripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if gathered[cmds[0].Name()] { // else it is go-redis that says hello
+			h.g.trip(ctx, len(cmds))
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (g *gathering) trip(ctx context.Context, commands int) {
+	g.mu.Lock()
+	n := len(g.trips)
+	g.trips = append(g.trips, commands)
+	g.mu.Unlock()
+	if n < len(g.holds) {
+		select {
+		case <-g.holds[n]:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// until waits until so many round trips have begun and so many commands wait.
+func (g *gathering) until(t *testing.T, trips, waiting int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	defer cancel()
+	for {
+		g.mu.Lock()
+		begun := len(g.trips)
+		g.mu.Unlock()
+		g.hook.mu.Lock()
+		wait := len(g.hook.waiting)
+		g.hook.mu.Unlock()
+		if begun == trips && wait == waiting {
+			return
+		}
+		if pause(ctx, time.Millisecond) != nil {
+			t.Fatalf("%d round trips and %d commands that wait, want %d and %d", begun, wait, trips, waiting)
+		}
+	}
+}
+
+func (g *gathering) add(ctx context.Context, key string) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []any{field, key}}).Err() }()
+	return ended
+}
+
+// What comes while a round trip is under way goes with the next one, and each caller gets the answer to its own command: also the one
+// that fails, the one whose script Redis does not know, and the one who does not wait any longer.
+func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
+	t.Parallel()
+	g := newGathering(t, 1)
+	if err := g.Set(t.Context(), "text", "no stream", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	alone := g.add(t.Context(), "alone")
+	g.until(t, 1, 0)
+	const n = 20
+	var good []<-chan error
+	for i := range n {
+		good = append(good, g.add(t.Context(), fmt.Sprintf("stream %d", i)))
+	}
+	bad := g.add(t.Context(), "text")
+	value := make(chan any, 1)
+	go func() {
+		value <- redis.NewScript(`return ARGV[1] .. "!"`).Run(t.Context(), g, nil, "unknown").Val()
+	}()
+	g.until(t, 1, n+2)
+	leaving, leave := context.WithCancel(t.Context())
+	left := g.add(leaving, "left")
+	g.until(t, 1, n+3)
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who leaves gets %v, want the end of its context, at once", err)
+	}
+
+	close(g.holds[0])
+	for _, ended := range append(good, alone) {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-bad; !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Errorf("a command that is wrong gets %v", err)
+	}
+	if got := <-value; got != "unknown!" {
+		t.Errorf("a script that Redis did not know returns %v", got)
+	}
+	if len(g.trips) != 2 || g.trips[1] != n+2 {
+		t.Errorf("commands of each round trip are %v, want 1 and %d", g.trips, n+2)
+	}
+	if there := g.Exists(t.Context(), "left").Val(); there != 0 {
+		t.Error("what was not waited for was sent")
+	}
+	g.until(t, 2, 0)
+	if err := <-g.add(t.Context(), "afterwards"); err != nil {
+		t.Error(err)
+	}
+}
+
+// The one who makes the round trip for all has its own patience, and the others have theirs.
+func TestNobodyWaitsForThePatienceOfAnother(t *testing.T) {
+	t.Parallel()
+	g := newGathering(t, 2)
+	first := g.add(t.Context(), "first")
+	g.until(t, 1, 0)
+	impatient, end := context.WithCancel(t.Context())
+	lead := g.add(impatient, "lead")
+	g.until(t, 1, 1)
+	others := []<-chan error{g.add(t.Context(), "a"), g.add(t.Context(), "b")}
+	g.until(t, 1, 3)
+	close(g.holds[0])
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	g.until(t, 2, 0)
+	end()
+	if err := <-lead; !errors.Is(err, context.Canceled) {
+		t.Errorf("the impatient one gets %v", err)
+	}
+	for _, ended := range others {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, key := range []string{"a", "b"} {
+		if n := g.XLen(t.Context(), key).Val(); n != 1 {
+			t.Errorf("%s was sent %d times", key, n)
+		}
+	}
+}
+
+// What may block must not hold up the others.
+func TestNothingThatBlocksIsGathered(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"xreadgroup", "xread", "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "subscribe", "wait", "eval"} {
+		if gathered[name] {
+			t.Errorf("%s is gathered", name)
+		}
+	}
+}
