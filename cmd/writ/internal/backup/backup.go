@@ -6,6 +6,7 @@ package backup
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ const (
 	format       = 1
 	manifestName = "writ-backup.json"
 	maxManifest  = 64 << 10
+	maxSums      = 16 << 20 // some 100,000 files
 )
 
 // role is how a directory is recognised, and its store copied.
@@ -79,8 +81,11 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 		return m, err
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return m, writ.Errorf(writ.CodeUsage, "%s is there already, and a backup never overwrites anything", file).WithHint("choose another name, one with the date in it")
+	}
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "make the backup: %v", err)
+		return m, writ.Errorf(writ.CodeUsage, "make the backup: %v", err).WithHint("FILE is where the backup goes, in a directory that you may write to")
 	}
 	defer func() {
 		if err = errors.Join(err, out.Close()); err != nil {
@@ -88,49 +93,68 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 		}
 	}()
 	m = Manifest{Format: format, Role: r.name, Made: time.Now().UTC().Truncate(time.Second), Version: version}
-	w := tar.NewWriter(out)
-	if err := addManifest(w, m); err != nil {
+	w := writer{tar: tar.NewWriter(out), sums: sums{}}
+	if err := w.addManifest(m); err != nil {
 		return m, err
 	}
-	if err := addStore(ctx, w, r, dir, file+".store"); err != nil {
+	if err := w.addStore(ctx, r, dir, filepath.Dir(file)); err != nil {
 		return m, err
 	}
-	if err := addFiles(ctx, w, r, dir); err != nil {
+	if err := w.addFiles(ctx, r, dir); err != nil {
 		return m, err
 	}
-	if err := w.Close(); err != nil {
+	if err := w.addText(sumsName, w.sums.text(), m.Made); err != nil {
+		return m, err
+	}
+	if err := w.tar.Close(); err != nil {
 		return m, err
 	}
 	return m, out.Sync()
 }
 
-func addManifest(w *tar.Writer, m Manifest) error {
+// writer writes a backup and remembers what is in it.
+type writer struct {
+	tar  *tar.Writer
+	sums sums
+}
+
+func (w *writer) addManifest(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: manifestName, Mode: 0o600, Size: int64(len(text)), ModTime: m.Made}); err != nil {
+	return w.addText(manifestName, text, m.Made)
+}
+
+func (w *writer) addText(name string, text []byte, at time.Time) error {
+	if err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text)), ModTime: at}); err != nil {
 		return err
 	}
-	_, err = w.Write(text)
+	_, err := w.tar.Write(text)
 	return err
 }
 
-// addStore adds the store as it is now, by way of a copy. One that is in PostgreSQL has no file here.
-func addStore(ctx context.Context, w *tar.Writer, r role, dir, copied string) (err error) {
+// addStore adds the store as it is now, by way of a copy in a directory of its own, since beside the file is what others have put there.
+// A store that is in PostgreSQL has no file here.
+func (w *writer) addStore(ctx context.Context, r role, dir, beside string) (err error) {
 	from := filepath.Join(dir, r.store)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
+	scratch, err := os.MkdirTemp(beside, ".writ-backup-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	copied := filepath.Join(scratch, r.store)
 	if err := r.copied(ctx, from, copied); err != nil {
 		return fmt.Errorf("copy the store: %w", err)
 	}
-	return addFile(w, copied, r.store)
+	return w.addFile(copied, r.store)
 }
 
 // addFiles adds everything but the store and what a process has beside it while it works.
-func addFiles(ctx context.Context, w *tar.Writer, r role, dir string) error {
+func (w *writer) addFiles(ctx context.Context, r role, dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
@@ -139,11 +163,11 @@ func addFiles(ctx context.Context, w *tar.Writer, r role, dir string) error {
 		if err != nil || !d.Type().IsRegular() || strings.HasPrefix(name, r.store) {
 			return err
 		}
-		return addFile(w, path, filepath.ToSlash(name))
+		return w.addFile(path, filepath.ToSlash(name))
 	})
 }
 
-func addFile(w *tar.Writer, path, name string) error {
+func (w *writer) addFile(path, name string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -153,12 +177,14 @@ func addFile(w *tar.Writer, path, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime()}); err != nil {
+	if err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime()}); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(w, f, info.Size()); err != nil {
+	sum := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(w.tar, sum), f, info.Size()); err != nil {
 		return fmt.Errorf("copy %s: %w", path, err)
 	}
+	w.sums.add(name, sum)
 	return nil
 }
 
@@ -166,7 +192,7 @@ func addFile(w *tar.Writer, path, name string) error {
 func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	in, err := os.Open(file)
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err)
+		return m, writ.Errorf(writ.CodeUsage, "read the backup: %v", err).WithHint("FILE is what writ backup has written")
 	}
 	defer in.Close()
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
@@ -184,19 +210,42 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 		return m, err
 	}
 	defer root.Close()
-	for ctx.Err() == nil {
+	if err := restoreFiles(ctx, root, r); err != nil {
+		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).WithHint("nothing is left of it in %s; take another backup", dir)
+		return m, errors.Join(damaged, empty(root))
+	}
+	return m, nil
+}
+
+// restoreFiles writes every file, and holds them to what the end of the backup says of them: a tar file that was cut off between two files
+// looks like a whole one.
+func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
+	restored := sums{}
+	for {
 		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return m, nil
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, io.EOF):
+			return errors.New("it is cut off")
+		case err != nil:
+			return err
+		case h.Name == sumsName:
+			return restored.compare(io.LimitReader(r, maxSums))
 		}
-		if err == nil {
-			err = restoreFile(root, h, r)
-		}
-		if err != nil {
-			return m, writ.Errorf(writ.CodeUsage, "%s is damaged: %v", file, err).WithHint("what is in %s now is of no use", dir)
+		if err := restoreFile(root, h, r, restored); err != nil {
+			return err
 		}
 	}
-	return m, ctx.Err()
+}
+
+// empty removes what is in a directory that was empty before, so that no daemon takes a part for the whole.
+func empty(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	for _, e := range entries {
+		err = errors.Join(err, root.RemoveAll(e.Name()))
+	}
+	return err
 }
 
 func readManifest(r *tar.Reader) (m Manifest, err error) {
@@ -208,7 +257,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 		err = json.NewDecoder(r).Decode(&m)
 	}
 	if err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err)
+		return m, writ.Errorf(writ.CodeUsage, "this is not a backup of writ: %v", err).WithHint("FILE is what writ backup has written")
 	}
 	if m.Format != format {
 		return m, writ.Errorf(writ.CodeUsage, "the backup has format %d, this program knows %d", m.Format, format).WithHint("use the writ that made it: %s", m.Version)
@@ -217,7 +266,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 }
 
 // restoreFile writes one file. Root keeps names from leading out of the directory.
-func restoreFile(root *os.Root, h *tar.Header, content io.Reader) (err error) {
+func restoreFile(root *os.Root, h *tar.Header, content io.Reader, restored sums) (err error) {
 	if h.Typeflag != tar.TypeReg {
 		return fmt.Errorf("%q is not a file", h.Name)
 	}
@@ -229,8 +278,10 @@ func restoreFile(root *os.Root, h *tar.Header, content io.Reader) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := io.Copy(f, content); err != nil {
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(f, sum), content); err != nil {
 		return err
 	}
+	restored.add(h.Name, sum)
 	return f.Sync()
 }

@@ -1,0 +1,176 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+// directory is a data directory of a supervisor whose store is elsewhere.
+func directory(t *testing.T) (dir string, files map[string]string) {
+	t.Helper()
+	dir = t.TempDir()
+	files = map[string]string{"rosters/c/1.roster": "first", "rosters/c/2.roster": "second", "supervisor.key": "secret", "supervisor.pub": "public"}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, files
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		files[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func saved(t *testing.T) (file string, files map[string]string) {
+	t.Helper()
+	dir, files := directory(t)
+	file = filepath.Join(t.TempDir(), "dc1.tar")
+	if _, err := Save(context.Background(), dir, file, "v1"); err != nil {
+		t.Fatal(err)
+	}
+	return file, files
+}
+
+func TestABackupIsRestoredAsItWas(t *testing.T) {
+	file, files := saved(t)
+	dir := filepath.Join(t.TempDir(), "dc1")
+	m, err := Restore(context.Background(), file, dir)
+	if err != nil || m.Role != Supervisor {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if diff := cmp.Diff(files, contents(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A tar file that ends between two of its files looks whole to whoever reads it.
+func TestABackupThatIsCutOffAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
+	file, _ := saved(t)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.tar")
+	for size := 0; size < sumsAt(t, whole); size += 256 {
+		if err := os.WriteFile(cut, whole[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, cut)
+	}
+}
+
+// sumsAt is where the last file of a backup begins.
+func sumsAt(t *testing.T, backup []byte) int {
+	t.Helper()
+	at := bytes.Index(backup, []byte(sumsName))
+	if at < 0 {
+		t.Fatal("the backup has no digests")
+	}
+	return at
+}
+
+func refused(t *testing.T, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	_, err := Restore(context.Background(), file, dir)
+	var e *writ.Error
+	if !errors.As(err, &e) || e.Code != writ.CodeUsage || e.Hint == "" {
+		t.Errorf("want %s with a hint, got %v", writ.CodeUsage, err)
+	}
+	if left := contents(t, dir); len(left) > 0 {
+		t.Errorf("is left: %v", left)
+	}
+}
+
+func TestABackupWithAnotherByteIsRefusedAndLeavesNothing(t *testing.T) {
+	file, _ := saved(t)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(whole, []byte("second"), []byte("sEcond"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, file)
+}
+
+func TestABackupThatLeadsOutOfTheDirectoryIsRefused(t *testing.T) {
+	file, _ := saved(t)
+	old, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	r := tar.NewReader(old)
+	h, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := filepath.Join(t.TempDir(), "forged.tar")
+	out, err := os.Create(forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := tar.NewWriter(out)
+	if err := w.WriteHeader(h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(w, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteHeader(&tar.Header{Name: "../outside", Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, forged)
+}
+
+func TestABackupTouchesNothingThatIsBesideIt(t *testing.T) {
+	dir, _ := directory(t)
+	if err := os.WriteFile(filepath.Join(dir, "journal.db"), []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place := t.TempDir()
+	precious := filepath.Join(place, "dc1.tar.store")
+	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Save(context.Background(), dir, filepath.Join(place, "dc1.tar"), "v1"); err == nil {
+		t.Error("a store that is none was copied")
+	}
+	if diff := cmp.Diff(map[string]string{"dc1.tar.store": "precious"}, contents(t, place)); diff != "" {
+		t.Error(diff)
+	}
+}
