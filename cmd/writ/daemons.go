@@ -127,6 +127,10 @@ It keeps a link to the coordinators; while they are away the work that is here g
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		s.Cluster, s.Version, s.Log = writ.ClusterID(cluster), version(), log
+		if s.MaxOpenRuns <= 0 || s.MaxOpenCalls <= 0 || s.KeepRuns <= 0 {
+			return writ.Errorf(writ.CodeUsage, "--max-open-runs, --max-open-calls and --keep-runs must be more than 0").
+				WithHint("leave out what shall be as usual: writ supervisor --help")
+		}
 		if err := needRedis(s.Redis.URL); err != nil {
 			return err
 		}

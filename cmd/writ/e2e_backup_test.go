@@ -62,7 +62,7 @@ func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	}{
 		{[]string{"backup", "--data", "dc1-n1", "n1.tar"}, writ.ExitUsage, "a node that was lost joins anew"},
 		{[]string{"backup", "--data", ".", "x.tar"}, writ.ExitUsage, "not the data directory"},
-		{[]string{"backup", "--data", "dc1", "dc1.tar"}, writ.ExitUsage, "file exists"},
+		{[]string{"backup", "--data", "dc1", "dc1.tar"}, writ.ExitUsage, "never overwrites"},
 		{[]string{"restore", "--data", "dc1", "dc1.tar"}, writ.ExitConflict, "is not empty"},
 		{[]string{"restore", "--data", "new", "steps.tengo"}, writ.ExitUsage, "not a backup of writ"},
 		{[]string{"restore", "--data", "new", "nothing.tar"}, writ.ExitUsage, "no such file"},

@@ -460,6 +460,16 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// Errors of the system look the same, whether they are about a file or about a network.
+func TestAFileThatIsNoneIsNotTakenForAServer(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "from.db")
+	open(t, from)
+	err := Copy(t.Context(), from, t.TempDir())
+	if err == nil || strings.Contains(err.Error(), "PostgreSQL") || writ.CodeOf(err) == writ.CodeStoreUnavailable {
+		t.Errorf("copy onto a directory: %v", err)
+	}
+}
+
 func TestTimesKeepMicroseconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		us := rapid.Int64Range(-1<<50, 1<<55).Draw(t, "us")

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 
@@ -36,6 +37,9 @@ func postgresUnavailable(err error) bool {
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return false // what the system says of a file looks like what it says of a network
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true

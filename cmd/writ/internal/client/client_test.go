@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
@@ -266,5 +267,29 @@ func TestGrantAddsWhatIsMissing(t *testing.T) {
 	}
 	if n := len(w.alice.Roster.Principal("bob").Keys); n != 1 {
 		t.Errorf("%d keys", n)
+	}
+}
+
+func TestARootOperatorIsNotLeftWithoutAKey(t *testing.T) {
+	w := newTown(t)
+	keys := w.alice.Roster.Principal(w.alice.Name).Keys
+	first := ssh.FingerprintSHA256(keys[0].Key)
+	remove := func(fingerprint string) error {
+		_, err := Successor(w.alice.Roster, w.alice, time.Now(), func(next *identity.Roster) error {
+			return RemovePrincipal(next, w.alice.Name, fingerprint, identity.Removed)
+		})
+		return err
+	}
+	for _, fingerprint := range []string{"", first} {
+		if e := writ.AsError(remove(fingerprint)); e == nil || e.Code != writ.CodeConflict || e.Hint == "" {
+			t.Errorf("remove %q: %v, want a CONFLICT with a hint", fingerprint, e)
+		}
+	}
+	_, second := newKey(t, "", "")
+	w.amend(t, func(next *identity.Roster) error {
+		return AddPrincipal(next, w.alice.Name, identity.Person, second, Grant{})
+	})
+	if err := remove(first); err != nil {
+		t.Errorf("remove one of two keys: %v", err)
 	}
 }

@@ -85,7 +85,8 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
 		p = r.Principal(name)
 	case p.State != identity.Active:
-		return writ.Errorf(writ.CodeConflict, "%s is %s in the roster", name, p.State)
+		return writ.Errorf(writ.CodeConflict, "%s is %s in the roster", name, p.State).
+			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
 	}
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
@@ -115,7 +116,8 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 	}
 	if fingerprint == "" {
 		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {
-			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name, len(r.Operators))
+			return writ.Errorf(writ.CodeConflict, "the roster needs %d root operators, and %s is one of %d", r.Threshold, name, len(r.Operators)).
+				WithHint("give %s another key with `writ user add %s --key FILE.pub`, and take out the old one with --only", name, name)
 		}
 		r.Operators = slices.DeleteFunc(r.Operators, func(o string) bool { return o == name })
 		p.State = later(p.State, state)
@@ -126,6 +128,10 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 		return writ.Errorf(writ.CodeNotFound, "%s has no key %s", name, fingerprint).WithHint("`writ user list -o wide` shows them")
 	}
 	p.Keys[i].State = later(p.Keys[i].State, state)
+	if slices.Contains(r.Operators, name) && !slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return k.State == identity.Active }) {
+		return writ.Errorf(writ.CodeConflict, "%s is a root operator, and this is the only key that is left", name).
+			WithHint("give %s another key first: writ user add %s --key FILE.pub", name, name)
+	}
 	return nil
 }
 
