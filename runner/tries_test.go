@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,10 +224,13 @@ func (g *callGame) step(step string) {
 	case "kill":
 		g.room()
 		dir, before := g.disk(), g.node
+		before.mu.Lock()
+		heard := slices.Clone(before.results) // what it says from now on, on its way down, nobody hears of one that is killed
+		before.mu.Unlock()
 		before.stop()
 		g.node = g.site.start(dir, before.host, nil)
 		g.mu.Lock()
-		g.results = append(before.results, g.results...)
+		g.results = append(heard, g.results...)
 		g.mu.Unlock()
 	case "fill the disk":
 		g.room()
