@@ -12,6 +12,9 @@ import (
 // values of a pass it stays below what a child may have.
 const maxJournals = 16 << 20
 
+// maxKept bounds how many there are. A run that ends in one child leaves its journal behind in the others, where nobody asks for it again.
+const maxKept = 512
+
 // journals keeps the journals of the runs that were evaluated last. A child and its parent have one each and treat them alike, step for
 // step; so the parent knows what the child has, and sends only what is different.
 type journals struct {
@@ -86,7 +89,7 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 		j.list = slices.Insert(j.list, 0, k)
 		j.bytes += k.bytes
 	}
-	for j.bytes > j.most {
+	for j.bytes > j.most || len(j.list) > maxKept {
 		j.forget(j.list[len(j.list)-1].run)
 	}
 	return k.entries, true

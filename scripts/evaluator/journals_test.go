@@ -157,3 +157,14 @@ func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
 		t.Errorf("%d journals of %d bytes are kept", len(j.list), j.bytes)
 	}
 }
+
+// Runs that end in another child are never asked for again, and small: they must not stay until they fill the memory.
+func TestJournalsThatNobodyAsksForAreGivenUp(t *testing.T) {
+	j := journals{most: maxJournals}
+	for i := range 2 * maxKept {
+		j.take(writ.RunID(fmt.Sprint(i)), difference{Version: 1, Count: 1, Entries: []scripts.Entry{{Seq: 1, State: scripts.EntryOpen}}})
+	}
+	if len(j.list) != maxKept || j.find("0") != nil || j.find(writ.RunID(fmt.Sprint(2*maxKept-1))) == nil {
+		t.Errorf("%d journals are kept, want the newest %d", len(j.list), maxKept)
+	}
+}
