@@ -74,17 +74,20 @@ func TestSoak(t *testing.T) {
 	rate := float64(ran) / full.Seconds() / 2
 	t.Logf("full load: %.0f runs/s; from now on %.0f", 2*rate, rate)
 
+	before := s.rest()
 	watching, stop := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(watching, *howLong/samples) })
 	ran = s.load(*howLong, rate)
 	stop()
 	watch.Wait()
+	after := s.rest()
 	t.Logf("%d runs of ten calls in %s", ran, *howLong)
 	if ran == 0 {
 		t.Error("nothing ran")
 	}
-	s.judge(long && *howLong >= 10*time.Minute)
+	s.show()
+	compare(t, before, after)
 }
 
 type soak struct {
@@ -176,6 +179,21 @@ func (s *soak) one() error {
 	return err
 }
 
+// looksAtRest is how often a process is looked at while nothing runs.
+const looksAtRest = 5
+
+// rest looks at every process while nothing runs. What is held then is held for ever.
+func (s *soak) rest() map[string]*series {
+	under := s.series
+	s.series = map[string]*series{}
+	for range looksAtRest {
+		s.look(time.Now())
+	}
+	found := s.series
+	s.series = under
+	return found
+}
+
 // watch looks at every process again and again.
 func (s *soak) watch(ctx context.Context, every time.Duration) {
 	began := time.Now()
@@ -186,25 +204,28 @@ func (s *soak) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s.look(began)
 		}
-		for name, p := range s.Procs {
-			if strings.HasPrefix(name, "add ") {
-				continue
-			}
-			if s.series[name] == nil {
-				s.series[name] = &series{}
-			}
-			if err := s.series[name].look(p, time.Since(began)); err != nil {
-				s.t.Errorf("look at %s: %v", name, err)
-				return
-			}
+	}
+}
+
+// look looks at every process once.
+func (s *soak) look(began time.Time) {
+	for name, p := range s.Procs {
+		if strings.HasPrefix(name, "add ") {
+			continue
+		}
+		if s.series[name] == nil {
+			s.series[name] = &series{}
+		}
+		if err := s.series[name].look(p, time.Since(began)); err != nil {
+			s.t.Errorf("look at %s: %v", name, err)
 		}
 	}
 }
 
 // series are the looks at one process.
 type series struct {
-	report      string    // the last line of the process
 	at          []float64 // hours
 	heap        []float64 // MiB that are reachable
 	resident    []float64 // MiB
@@ -216,17 +237,17 @@ var reported = regexp.MustCompile(`(?m)^time=\S+ .*msg="this process holds" .*he
 
 // look takes the numbers of a process: by its own word, and from the kernel.
 func (l *series) look(p *testsite.Proc, since time.Duration) error {
+	before := lastReport(p)
 	if err := p.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		return err
 	}
-	var last []string
-	for late := time.Now().Add(testsite.Patience); last == nil || last[0] == l.report; last = lastReport(p) {
+	last := before
+	for late := time.Now().Add(testsite.Patience); last == nil || before != nil && last[0] == before[0]; last = lastReport(p) {
 		if time.Now().After(late) {
 			return fmt.Errorf("it does not answer")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	l.report = last[0]
 	heap, _ := strconv.ParseFloat(last[1], 64)
 	goroutines, _ := strconv.ParseFloat(last[2], 64)
 	proc := filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid))
@@ -258,28 +279,43 @@ func lastReport(p *testsite.Proc) []string {
 	return nil
 }
 
-// judge prints how everything grew, and fails the test if it did. The first third is left out: caches fill.
-func (s *soak) judge(strict bool) {
+// show prints how everything grew under load. The first third is left out: caches fill.
+func (s *soak) show() {
 	for _, name := range slices.Sorted(maps.Keys(s.series)) {
 		l := s.series[name]
-		for _, of := range []struct {
-			what   string
-			values []float64
-			slack  float64 // how much it may have more in the last third than in the second: noise
-		}{
-			{"heap MiB", l.heap, 4}, {"resident MiB", l.resident, -1}, {"goroutines", l.goroutines, 10}, {"descriptors", l.descriptors, 5},
-		} {
-			n := len(of.values)
+		for _, m := range l.measures() {
+			n := len(m.values)
 			if n < 3 {
 				s.t.Fatalf("%s was looked at %d times", name, n)
 			}
-			second, last := median(of.values[n/3:2*n/3]), median(of.values[2*n/3:])
-			s.t.Logf("%-8s %-12s median %8.1f then %8.1f, slope %+.2f an hour", name, of.what, second, last, slope(l.at[n/3:], of.values[n/3:]))
-			if strict && of.slack >= 0 && last > second+max(of.slack, second/10) {
-				s.t.Errorf("%s: %s grow from %.1f to %.1f", name, of.what, second, last)
+			s.t.Logf("%-8s %-12s median %8.1f, slope %+.2f an hour", name, m.what, median(m.values[n/3:]), slope(l.at[n/3:], m.values[n/3:]))
+		}
+	}
+}
+
+// compare fails the test if a process holds more at rest than it did before.
+func compare(t *testing.T, before, after map[string]*series) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		was := before[name].measures()
+		for i, m := range after[name].measures() {
+			then, now := median(was[i].values), median(m.values)
+			t.Logf("%-8s %-12s at rest %8.1f before, %8.1f after", name, m.what, then, now)
+			if m.slack > 0 && now > then+m.slack {
+				t.Errorf("%s holds more %s than before: %.1f, it was %.1f", name, m.what, now, then)
 			}
 		}
 	}
+}
+
+// measure is one of the series, and by how much it may grow: caches that are bounded, and noise.
+type measure struct {
+	what   string
+	values []float64
+	slack  float64 // 0 for no bound
+}
+
+func (l *series) measures() []measure {
+	return []measure{{"heap MiB", l.heap, 8}, {"resident MiB", l.resident, 0}, {"goroutines", l.goroutines, 20}, {"descriptors", l.descriptors, 10}}
 }
 
 func median(values []float64) float64 {
