@@ -1,0 +1,107 @@
+package sal
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"writ"
+)
+
+// What drivers need of each other on one host. They do not know each other: each asks for what it needs by one of these, and whoever
+// wires a node together hands it over. All of it is "make it so", as operations are, and an error is a *writ.Error.
+
+// Owner is for whom something is held: the machine, container or database that uses it. What a UID holds is found again after a crash
+// by that UID alone.
+type Owner struct {
+	Resource writ.ResourceID
+	UID      writ.UID
+}
+
+// Images are the images on this host.
+type Images interface {
+	// Image returns an image of a project that is there as a whole. RESOURCE_UNKNOWN if there is none of the name, RESOURCE_CONFLICT if
+	// the handle means another one. Its file does not change and stays until the image is deleted.
+	Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (Image, error)
+}
+
+// Image is a file that was fetched and whose digest was right.
+type Image struct {
+	Path   string // of the file: a disk, kernel or initramfs as it is, or an OCI archive
+	Format string // as catalog.Image has it; "raw" if it was converted to that
+	SHA256 string // of what was fetched, in hex
+	Bytes  int64  // of the file
+}
+
+// Volumes are the volumes on this host.
+type Volumes interface {
+	// Volume returns a volume that is there as a whole, with the errors of Images.
+	Volume(ctx context.Context, project writ.ProjectID, volume writ.Ref) (Volume, error)
+}
+
+// Volume is a directory that outlives whoever uses it.
+type Volume struct {
+	UID     writ.UID
+	Dir     string // an absolute path
+	SizeGiB int64
+}
+
+// DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first
+// machine that gets the volume makes it, sparse and as big as the volume.
+const DiskName = "disk.raw"
+
+// Trees are directories that drivers keep for themselves: each has a name, is bounded where the host can do that, and can be put back
+// to an earlier moment. Names are those of writ.ResourceID.HostName, or words that such a name cannot be.
+type Trees interface {
+	// Make makes a tree, or lets it grow to size bytes, and returns its directory. It never shrinks; 0 is unbounded.
+	Make(ctx context.Context, name string, size int64) (dir string, err error)
+	// Snapshot keeps what the tree holds now; one of that name stays as it is. The caller has made sure that nothing writes.
+	Snapshot(ctx context.Context, name, snapshot string) error
+	// Restore puts the tree back to a snapshot, which stays. Whoever had files of it open has to open them anew.
+	Restore(ctx context.Context, name, snapshot string) error
+	// Snapshots are the names of a tree's snapshots, sorted; none if there is no tree.
+	Snapshots(ctx context.Context, name string) ([]string, error)
+	// RemoveSnapshot removes a snapshot; one that is not there is no error.
+	RemoveSnapshot(ctx context.Context, name, snapshot string) error
+	// Remove removes a tree with its snapshots; one that is not there is no error.
+	Remove(ctx context.Context, name string) error
+	// List returns the names of all trees, sorted, also of those that were never finished.
+	List(ctx context.Context) ([]string, error)
+	// Clone copies a file to a path that does not exist, both on this host's disk, sharing its blocks where the disk can do that. The
+	// copy has at least size bytes; what is behind the original's end reads as zeros. It is synced.
+	Clone(ctx context.Context, from, to string, size int64) error
+}
+
+// Networks are the networks on this host.
+type Networks interface {
+	// Taps makes a tap on each network for a machine, in order, down to the rules of packets. RESOURCE_UNKNOWN names a network that is
+	// not there.
+	Taps(ctx context.Context, owner Owner, networks []writ.Ref) ([]Port, error)
+	// Namespace makes a network namespace with an interface on each network, in order, configured and up. Without networks it has a
+	// loopback interface only. It returns the path of the namespace's file.
+	Namespace(ctx context.Context, owner Owner, networks []writ.Ref) (path string, ports []Port, err error)
+	// Release takes away every tap, namespace, address and rule of an owner; nothing is no error.
+	Release(ctx context.Context, owner Owner) error
+	// Owners are all for whom something is held, sorted by UID, whoever asked for it.
+	Owners(ctx context.Context) ([]Owner, error)
+}
+
+// Port is a place on a network.
+type Port struct {
+	Network writ.ResourceID
+	Device  string // the tap on the host, or the interface in the namespace
+	MAC     net.HardwareAddr
+	IPv6    netip.Prefix // the address, and the range that is reached without a gateway
+	Gateway netip.Addr   // for what is behind: everything of the overlay
+	IPv4    netip.Prefix // the zero value if the network has no IPv4
+	Router  netip.Addr   // for IPv4, as Gateway; the zero value likewise
+	MTU     int          // bytes
+}
+
+// Overlay is this host's place in the overlay network.
+type Overlay interface {
+	// Subnet is the range of addresses that the overlay leads to this host, a /64. It never changes.
+	Subnet(ctx context.Context) (netip.Prefix, error)
+	// Address is the host's own address in the overlay, in Subnet.
+	Address(ctx context.Context) (netip.Addr, error)
+}
