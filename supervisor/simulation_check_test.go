@@ -141,7 +141,7 @@ func (s *simulation) finish() {
 			s.explain(r)
 		}
 	}
-	s.late.Wait()
+	s.arrive()
 	s.until(time.Now().Add(time.Minute)) // late words arrive, wedged drivers end
 	for _, n := range s.hosts {
 		s.takeAway(n.process) // what could not be written while a disk was full is said again
@@ -169,7 +169,7 @@ func (s *simulation) end() {
 		}
 		close(p.gone)
 		p.stop()
-		if err := <-p.ended; err != nil {
+		if err := s.endOf(p); err != nil {
 			s.t.Errorf("%s ended with %v", p.name, err)
 		}
 	}

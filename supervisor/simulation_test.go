@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -466,10 +467,44 @@ func (s *simulation) takeAway(p *process) {
 	}
 	close(p.gone)
 	p.stop()
-	if err := <-p.ended; err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), diskFull) {
+	if err := s.endOf(p); err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), diskFull) {
 		s.t.Errorf("%s ended with %v", p.name, err)
 	}
 	s.after(s.pauseOf(p), func() { s.startAgain(p) })
+}
+
+// patience is how long the simulation waits for what must not take long. In virtual time that costs nothing, and a wait without an end would
+// never be seen: everybody else goes on.
+const patience = 20 * time.Minute
+
+// endOf waits for the end of a process that was told to end.
+func (s *simulation) endOf(p *process) error {
+	select {
+	case err := <-p.ended:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("it does not end:\n%s", stacks())
+	}
+}
+
+// arrive waits for the messages on their way.
+func (s *simulation) arrive() {
+	all := make(chan struct{})
+	go func() {
+		s.late.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-time.After(patience):
+		s.t.Fatalf("somebody still has no answer:\n%s", stacks())
+	}
+}
+
+// stacks says what all goroutines are at.
+func stacks() []byte {
+	text := make([]byte, 8<<20)
+	return text[:runtime.Stack(text, true)]
 }
 
 func (s *simulation) pauseOf(p *process) time.Duration {
