@@ -94,13 +94,22 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
 	saved := hostDir(t)
+	acts := e.acts()
 	tried := 0
-	for i, s := range e.acts() {
-		replaceDir(t, saved, h.dir)
+	for i, s := range acts {
+		back := func() { h.replay(acts[:i]) }
+		if e.Clear == nil {
+			replaceDir(t, saved, h.dir)
+			back = func() {
+				replaceDir(t, h.dir, saved)
+				h.restart(nil)
+			}
+		}
+		back()
 		h.must(h.step(s)) // undisturbed
 		want := h.observe(subject)
 		for at := 0; ; at++ {
-			replaceDir(t, h.dir, saved)
+			back()
 			reached := interrupt(h, s, at)
 			h.restart(nil)
 			if !reached {
@@ -108,9 +117,9 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 			}
 			tried++
 			when := fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)
-			h.goesOn(when, s, want)
+			h.goesOn(when, s, want, at%2 == 1)
 
-			replaceDir(t, h.dir, saved)
+			back()
 			interrupt(h, s, at)
 			h.restart(nil)
 			h.cleansUp(when)
@@ -118,18 +127,33 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 				return
 			}
 		}
-		replaceDir(t, h.dir, saved)
-		h.restart(nil)
-		h.must(h.step(s)) // undisturbed, as the ground of the next one
+		if e.Clear == nil {
+			back()
+			h.must(h.step(s)) // undisturbed, as the ground of the next one
+		}
 	}
 	t.Logf("disturbed %d times", tried)
 }
 
-// goesOn does the disturbed operation again.
-func (h *host) goesOn(when string, s Step, want sal.Observation) {
+// replay makes the host anew and carries out the acts on it.
+func (h *host) replay(acts []Step) {
+	h.Helper()
+	h.exam.Clear(h, h.dir)
+	emptyDir(h, h.dir)
+	h.furnish()
+	for _, s := range acts {
+		h.must(h.step(s))
+	}
+}
+
+// goesOn does the disturbed operation again, every other time after the driver has kept the resource, as a runner asks it to when it starts.
+func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	h.Helper()
 	h.observe(subject)
 	h.listed(Resource(h.exam.kind(), subject))
+	if keep {
+		h.kept()
+	}
 	o, _ := catalog.Lookup(s.Operation)
 	if o.Repeat == catalog.Once {
 		return // the runner never asks for that
@@ -163,16 +187,21 @@ func (h *host) cleansUp(when string) {
 // replaceDir makes to a copy of from.
 func replaceDir(t testing.TB, to, from string) {
 	t.Helper()
-	entries, err := os.ReadDir(to)
+	emptyDir(t, to)
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func emptyDir(t testing.TB, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(to, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -34,6 +34,16 @@ type Exam struct {
 	Mutable, Immutable map[string]any
 	// Steps are operations on the resource, in the order in which they make sense.
 	Steps []Step
+	// Clear takes everything of the drivers away that they have made on a host outside of its directory: processes, links, mounts. A driver
+	// that makes any must have it. Then no copy of the directory can stand for an earlier moment of the host, and the exam works its way to
+	// that moment anew. It may be nil.
+	Clear func(t testing.TB, host string)
+	// Traces describes what drivers have on a host outside of its directory: "process 12 of m7k…", "link t5…". When a resource is deleted
+	// there must be what was there before it was made. It may be nil.
+	Traces func(t testing.TB, host string) []string
+	// Handed are patterns (filepath.Match) of files below the host's directory in which the driver hands values to its tool. They may hold
+	// the value of a secret, if only their owner may read them, and must not outlive their resource.
+	Handed []string
 }
 
 // Step is one operation.
@@ -77,6 +87,7 @@ func Run(t *testing.T, e Exam) {
 	t.Run("KnowsNothingThatIsNotThere", e.knowsNothing)
 	t.Run("KeepsProjectsApart", e.keepsProjectsApart)
 	t.Run("WorksOnManyAtOnce", e.worksOnManyAtOnce)
+	t.Run("KeepsWhatItMade", e.keepsWhatItMade)
 	t.Run("StopsWhenTheContextEnds", e.stopsWithContext)
 	t.Run("GoesOnAfterACrashAnywhere", e.goesOnAfterCrash)
 	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })
@@ -88,6 +99,7 @@ type host struct {
 	exam   Exam
 	dir    string
 	driver sal.Driver
+	before []string // the traces on the host without the subject
 	keys   int
 	mu     sync.Mutex // guards keys
 }
@@ -95,16 +107,36 @@ type host struct {
 // newHost returns a host with everything on it but the subject.
 func (e Exam) newHost(t testing.TB) *host {
 	h := &host{TB: t, exam: e, dir: hostDir(t)}
-	if e.Prepare != nil {
-		e.Prepare(t, h.dir)
+	if e.Clear != nil {
+		t.Cleanup(func() { e.Clear(t, h.dir) })
+	}
+	h.furnish()
+	return h
+}
+
+// furnish makes everything on an empty host but the subject.
+func (h *host) furnish() {
+	h.Helper()
+	if h.exam.Prepare != nil {
+		h.exam.Prepare(h, h.dir)
 	}
 	h.restart(nil)
-	for _, o := range e.Others {
+	for _, o := range h.exam.Others {
 		for _, s := range o.Steps {
-			h.must(h.do(t.Context(), s, o.Name, uidOf(o.Name)))
+			h.must(h.do(h.Context(), s, o.Name, uidOf(o.Name)))
 		}
 	}
-	return h
+	h.before = h.traces()
+}
+
+// traces are those of the drivers, sorted.
+func (h *host) traces() []string {
+	if h.exam.Traces == nil {
+		return nil
+	}
+	all := h.exam.Traces(h, h.dir)
+	slices.Sort(all)
+	return all
 }
 
 // hostDir returns an empty directory, in memory if the system has a place there: the exam is about processes that die, not about power
@@ -242,6 +274,30 @@ func (h *host) absent() {
 	if h.listed(Resource(h.exam.kind(), subject)) {
 		h.Error("it is still listed")
 	}
+	if diff := cmp.Diff(h.before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
+		h.Errorf("it left something behind:\n%s", diff)
+	}
+	keeper, ok := h.driver.(sal.Keeper)
+	if !ok {
+		return
+	}
+	if orphans, err := keeper.Orphans(h.Context()); err != nil || len(orphans) > 0 {
+		h.Errorf("it left orphans: %v, %v", orphans, err)
+	}
+}
+
+// kept lets the driver hold the subject against its record, as a runner does when it starts.
+func (h *host) kept() []sal.Drift {
+	h.Helper()
+	keeper, ok := h.driver.(sal.Keeper)
+	if !ok {
+		return nil
+	}
+	drift, err := keeper.Keep(h.Context(), Resource(h.exam.kind(), subject))
+	if err != nil {
+		h.Errorf("keep: %v", err)
+	}
+	return drift
 }
 
 func (e Exam) operation() *catalog.Operation {
@@ -408,4 +464,28 @@ func (e Exam) worksOnManyAtOnce(t *testing.T) {
 			t.Errorf("%s is not listed", name)
 		}
 	}
+}
+
+// keepsWhatItMade holds the subject against its record after every step: there is nothing to say, and nothing changes.
+func (e Exam) keepsWhatItMade(t *testing.T) {
+	h := e.newHost(t)
+	if _, ok := h.driver.(sal.Keeper); !ok {
+		t.Skip("the driver keeps nothing")
+	}
+	if drift := h.kept(); len(drift) > 0 {
+		t.Errorf("of what is not there it says %+v", drift)
+	}
+	for _, s := range append([]Step{e.Make}, e.Steps...) {
+		h.must(h.step(s))
+		h.restart(nil)
+		before := h.observe(subject)
+		if drift := h.kept(); len(drift) > 0 {
+			t.Errorf("after %s it says %+v", s.Operation, drift)
+		}
+		if diff := cmp.Diff(before, h.observe(subject)); diff != "" {
+			t.Errorf("after %s, holding it against its record changed something:\n%s", s.Operation, diff)
+		}
+	}
+	h.expect(e.remove(), writ.ChangeDeleted)
+	h.absent()
 }

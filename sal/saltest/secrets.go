@@ -63,6 +63,7 @@ func (e Exam) keepsNoSecret(t testing.TB) {
 	}
 	h.silent("what is observed", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
+	h.exam.Handed = nil
 	h.keeps("after it was deleted")
 }
 
@@ -88,7 +89,7 @@ func (h *host) keeps(when string) {
 			return err
 		}
 		h.silent(when+" the name of a file", path)
-		if !d.Type().IsRegular() {
+		if !d.Type().IsRegular() || h.handed(path, d) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -98,6 +99,21 @@ func (h *host) keeps(when string) {
 	if err != nil {
 		h.Error(err)
 	}
+}
+
+// handed reports whether the driver hands values to its tool in a file. Nobody but its owner may read that.
+func (h *host) handed(path string, d fs.DirEntry) bool {
+	h.Helper()
+	for _, pattern := range h.exam.Handed {
+		if ok, _ := filepath.Match(filepath.Join(h.dir, pattern), path); !ok {
+			continue
+		}
+		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
+			h.Errorf("others than its owner may use %s: %s", path, info.Mode())
+		}
+		return true
+	}
+	return false
 }
 
 // silent fails the exam if a text has a secret in it, as it is or in a usual encoding.
