@@ -1,0 +1,199 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds an answer in bytes: configurations of machines have some KiB, and the process may be in the hands of its guest.
+const maxAnswer = 4 << 20
+
+// maxConnections is how many connections one VM opens. The process takes ten, and answers one request at a time whatever their number.
+const maxConnections = 2
+
+// VM is the API of one process, over its socket. A request waits until those before it are answered, also a ping: that one takes long
+// says nothing about whether the process lives.
+type VM struct {
+	client    *Client
+	transport *http.Transport
+}
+
+// Open returns the API behind a socket. It does not connect before it is used.
+func Open(socket string) *VM {
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+		MaxConnsPerHost:    maxConnections,
+		IdleConnTimeout:    10 * time.Second,
+		DisableCompression: true,
+	}
+	doer := &http.Client{Transport: bounded{t}}
+	return &VM{transport: t, client: &Client{Server: "http://localhost/api/v1/", Client: doer}}
+}
+
+// Close lets go of the connections.
+func (v *VM) Close() { v.transport.CloseIdleConnections() }
+
+// bounded ends answers that are too long.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
+	}
+	return answer, err
+}
+
+// Refusal is an answer of the process that says no.
+type Refusal struct {
+	Operation string   // "vm.boot"
+	Status    int      // of HTTP; 500 for nearly everything
+	Causes    []string // the process's own words, the outermost first; often enough there are none
+}
+
+// Error returns the causes as one sentence.
+func (r *Refusal) Error() string {
+	if len(r.Causes) == 0 {
+		return fmt.Sprintf("%s: status %d", r.Operation, r.Status)
+	}
+	return fmt.Sprintf("%s: %s (status %d)", r.Operation, strings.Join(r.Causes, ": "), r.Status)
+}
+
+// done reads the answer to a request: into the value, unless that is nil, or as a Refusal. It does so itself because the process marks
+// bodies as JSON that are not there.
+func done(operation string, answer *http.Response, err error, into any) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	if answer.StatusCode/100 != 2 {
+		return refusal(operation, answer.StatusCode, text)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: read the answer: %w", operation, err)
+	}
+	return nil
+}
+
+func refusal(operation string, status int, text []byte) *Refusal {
+	r := &Refusal{Operation: operation, Status: status}
+	if json.Unmarshal(text, &r.Causes) != nil && len(text) > 0 {
+		const most = 500 // of something that is not what the process says otherwise
+		r.Causes = []string{strings.ToValidUTF8(string(text[:min(len(text), most)]), "?")}
+	}
+	return r
+}
+
+// Ping returns which program answers.
+func (v *VM) Ping(ctx context.Context) (into Ping, err error) {
+	answer, err := v.client.Ping(ctx)
+	err = done("vmm.ping", answer, err, &into)
+	return into, err
+}
+
+// Info returns the machine's configuration and state. Before Create it is a Refusal with status 404.
+func (v *VM) Info(ctx context.Context) (into Info, err error) {
+	answer, err := v.client.Info(ctx)
+	err = done("vm.info", answer, err, &into)
+	return into, err
+}
+
+// Counters returns what the devices have moved, by device and counter.
+func (v *VM) Counters(ctx context.Context) (into Counters, err error) {
+	answer, err := v.client.Counters(ctx)
+	err = done("vm.counters", answer, err, &into)
+	return into, err
+}
+
+// EndProcess deletes the machine and lets the process end.
+func (v *VM) EndProcess(ctx context.Context) error {
+	answer, err := v.client.EndProcess(ctx)
+	return done("vmm.shutdown", answer, err, nil)
+}
+
+// Create keeps a configuration.
+func (v *VM) Create(ctx context.Context, c Config) error {
+	answer, err := v.client.Create(ctx, c)
+	return done("vm.create", answer, err, nil)
+}
+
+// Boot builds the machine and starts it.
+func (v *VM) Boot(ctx context.Context) error {
+	answer, err := v.client.Boot(ctx)
+	return done("vm.boot", answer, err, nil)
+}
+
+// CutOff pulls the plug, after the disks were flushed.
+func (v *VM) CutOff(ctx context.Context) error {
+	answer, err := v.client.CutOff(ctx)
+	return done("vm.shutdown", answer, err, nil)
+}
+
+// PressPowerButton asks the guest to end.
+func (v *VM) PressPowerButton(ctx context.Context) error {
+	answer, err := v.client.PressPowerButton(ctx)
+	return done("vm.power-button", answer, err, nil)
+}
+
+// Pause halts the machine where it is.
+func (v *VM) Pause(ctx context.Context) error {
+	answer, err := v.client.Pause(ctx)
+	return done("vm.pause", answer, err, nil)
+}
+
+// Resume lets the machine go on.
+func (v *VM) Resume(ctx context.Context) error {
+	answer, err := v.client.Resume(ctx)
+	return done("vm.resume", answer, err, nil)
+}
+
+// Resize gives the machine other CPUs or memory.
+func (v *VM) Resize(ctx context.Context, to Resize) error {
+	answer, err := v.client.Resize(ctx, to)
+	return done("vm.resize", answer, err, nil)
+}
+
+// ResizeDisk tells the guest that a disk has grown.
+func (v *VM) ResizeDisk(ctx context.Context, to ResizeDisk) error {
+	answer, err := v.client.ResizeDisk(ctx, to)
+	return done("vm.resize-disk", answer, err, nil)
+}
+
+// AddDisk gives the machine a disk.
+func (v *VM) AddDisk(ctx context.Context, disk Disk) error {
+	answer, err := v.client.AddDisk(ctx, disk)
+	return done("vm.add-disk", answer, err, nil)
+}
+
+// RemoveDevice asks the guest to let go of a device.
+func (v *VM) RemoveDevice(ctx context.Context, id string) error {
+	answer, err := v.client.RemoveDevice(ctx, Device{ID: id})
+	return done("vm.remove-device", answer, err, nil)
+}
+
+// Snapshot writes memory and state of a paused machine into a directory that exists.
+func (v *VM) Snapshot(ctx context.Context, dir string) error {
+	answer, err := v.client.Snapshot(ctx, Snapshot{DestinationURL: "file://" + dir})
+	return done("vm.snapshot", answer, err, nil)
+}
+
+// Restore makes the machine as a snapshot has it, paused unless resume is set.
+func (v *VM) Restore(ctx context.Context, dir string, resume bool) error {
+	answer, err := v.client.Restore(ctx, Restore{SourceURL: "file://" + dir, Resume: resume})
+	return done("vm.restore", answer, err, nil)
+}
