@@ -32,7 +32,6 @@ func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
 	open := func() *redisqueue.Queue {
 		q, err := redisqueue.Open(url)
 		must(t, err)
-		q.Poll = 2 * time.Millisecond
 		return q
 	}
 	theirs, ours := open(), open()

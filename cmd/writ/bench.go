@@ -17,12 +17,14 @@ import (
 	"writ/cmd/writ/internal/bench/peer"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
-	"writ/runner/queue"
 	"writ/scripts"
 )
 
 // waitingLimitMiB is what a supervisor promises to need at most with 100,000 runs that wait.
 const waitingLimitMiB = 300
+
+// minAsynqPoll keeps ten calls of bare asynq in a row, alone, near 30 ms.
+const minAsynqPoll = 2 * time.Millisecond
 
 func (a *app) benchCommand() *cobra.Command {
 	var l logFlags
@@ -62,7 +64,7 @@ call; and a run that makes many calls at once. Numbers hold for this machine and
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
 	f.DurationVar(&s.Within, "within", 20*time.Second, "how long each measurement of a round hands in runs at the most")
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
-	f.DurationVar(&s.Poll, "poll", queue.MinPoll, "mean pause between two looks of the node into its empty queue")
+	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean pause between two looks of bare asynq into its empty queue")
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.add(c, "error")
@@ -91,8 +93,8 @@ func checkSpeed(s bench.Speed) error {
 	if s.Within <= 0 {
 		return writ.Errorf(writ.CodeUsage, "--within is %s", s.Within).WithHint("a few seconds for each measurement of a round are enough")
 	}
-	if s.Poll < queue.MinPoll {
-		return writ.Errorf(writ.CodeUsage, "--poll is %s", s.Poll).WithHint("it must be at least %s: a node that looks more often only burns CPU", queue.MinPoll)
+	if s.AsynqPoll < minAsynqPoll {
+		return writ.Errorf(writ.CodeUsage, "--asynq-poll is %s", s.AsynqPoll).WithHint("it must be at least %s: who looks more often only burns CPU", minAsynqPoll)
 	}
 	return nil
 }
@@ -239,7 +241,6 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	f.StringVar(&join, "join", "", "")
 	f.StringVar(&r.Redis.URL, "redis", "", "")
 	f.IntVar(&r.Slots, "slots", 0, "")
-	f.DurationVar(&r.Poll, "poll", 0, "")
 	return c
 }
 

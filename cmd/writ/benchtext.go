@@ -72,7 +72,7 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 	}
 	fields = append(fields,
 		terminal.Field{Title: "Redis", Value: r.Redis},
-		terminal.Field{Title: "node", Value: fmt.Sprintf("%d slots, looks every %g ms", r.Slots, r.PollMS)},
+		terminal.Field{Title: "node", Value: fmt.Sprintf("%d slots; bare asynq looks every %g ms", r.Slots, r.AsynqPollMS)},
 		terminal.Field{Title: "machine", Value: machineText(r.Machine)},
 		terminal.Field{Title: "figures", Value: fmt.Sprintf("medians of %d rounds; times of all of them, from submission to result", r.Rounds)})
 	return b.String() + "\n" + terminal.Fields(fields, false)

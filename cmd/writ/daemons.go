@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -206,7 +205,6 @@ Real drivers are used wherever this version and this host have them, simulated o
 	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
 	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
 	driverFlags(c, &r.Drivers, &r.Speed)
-	f.DurationVar(&r.Poll, "poll", 20*time.Millisecond, "mean pause between two looks into an empty queue")
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots")
 	return c
 }

@@ -102,7 +102,7 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 	}
 	report := bench.SpeedReport{
 		Machine: bench.Machine{CPU: "a processor", CPUs: 2, OS: "linux/amd64", Kernel: "6.1", Go: "go1.26", Fsync: bench.Spread{P50: 0.0002}},
-		Redis:   "redis-server 7.0.15", Slots: 64, PollMS: 2, Rounds: 3, Missing: []string{"gone: it is not on PATH"},
+		Redis:   "redis-server 7.0.15", Slots: 64, AsynqPollMS: 2, Rounds: 3, Missing: []string{"gone: it is not on PATH"},
 	}
 	for name, rate := range map[string]float64{"writ": 2000, "other": 4000} {
 		f := figures(rate)

@@ -128,7 +128,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Error("accounts do not work as they were made")
 	}
 
-	// One that is right is left alone; one that is gone, off or changed is mended.
+	// One that is right is left alone; one that is gone, off, changed, or of another version of this program is mended.
 	for name, harm := range map[string][]any{
 		"gone": {"ACL", "DELUSER", accounts.User(testNode)}, "off": {"ACL", "SETUSER", accounts.User(testNode), "off"},
 		"changed": {"ACL", "SETUSER", accounts.User(testNode), "resetpass", ">z"},
@@ -144,6 +144,17 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 			t.Errorf("%s: it does not work again", name)
 		}
 	}
+	older := slices.Clone(allowances)
+	older[0].commands = older[0].commands[1:]
+	if err := admin.ACLSetUser(t.Context(), accounts.User(testNode), rules(testNode, hashOf("a"), 0, older)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
+	conn := client(t, as(server.URL, accounts.User(testNode), "a")).Conn()
+	defer conn.Close()
+	if err := conn.Eval(t.Context(), "return 1", []string{key(testNode, "x")}).Err(); err != nil {
+		t.Errorf("the account of an older version: %v", err)
+	}
 	before := admin.Info(t.Context(), "commandstats").Val()
 	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	if n, m := statOf(before, "acl|setuser"), statOf(admin.Info(t.Context(), "commandstats").Val(), "acl|setuser"); n != m {
@@ -151,8 +162,6 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	}
 
 	// A removed one cannot do anything any more, over a connection that it has either.
-	conn := client(t, as(server.URL, accounts.User(testNode), "a")).Conn()
-	defer conn.Close()
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +31,7 @@ var allowances = []allowance{
 		commands: []string{
 			"eval", "evalsha",
 			"exists", "get", "del", "hget", "hset", "hdel",
-			"lrange", "lrem", "rpush", "rpoplpush",
+			"lrange", "lrem", "rpush", "rpoplpush", "blmove",
 			"zadd", "zrange", "zrangebyscore", "zrem", "zremrangebyscore",
 			"incr", "expireat",
 		},
@@ -92,11 +93,17 @@ func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string)
 	if err != nil {
 		return unsupported(ctx, err)
 	}
-	have := make(map[string]string) // hash of the password by user
+	_, _, needed := parseUser("user NAME on " + strings.Join(rules("", "", a.queue.client.Options().DB, allowances), " "))
+	have := make(map[string]string) // hash of the password by user, of those that may do what they should
 	for _, line := range lines {
-		if name, hash := parseUser(line); strings.HasPrefix(name, a.prefix) {
-			have[name] = hash
+		name, hash, commands := parseUser(line)
+		if !strings.HasPrefix(name, a.prefix) {
+			continue
 		}
+		if !slices.Equal(commands, needed) {
+			hash = "" // made by another version of this program
+		}
+		have[name] = hash
 	}
 	failpoint.Begin(ctx)
 	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -119,20 +126,23 @@ func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string)
 	return unsupported(ctx, err)
 }
 
-// parseUser reads a line of ACL LIST: "user NAME on sanitize-payload #HASH …". What is off has no hash.
-func parseUser(line string) (name, hash string) {
+// parseUser reads a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". What is off has no hash. Commands
+// are sorted.
+func parseUser(line string) (name, hash string, commands []string) {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "user" {
-		return "", ""
+		return "", "", nil
 	}
-	if words[2] == "on" {
-		for _, w := range words[3:] {
-			if text, ok := strings.CutPrefix(w, "#"); ok {
-				hash = text
-			}
+	for _, w := range words[3:] {
+		if text, ok := strings.CutPrefix(w, "#"); ok && words[2] == "on" {
+			hash = text
+		}
+		if text, ok := strings.CutPrefix(w, "+"); ok {
+			commands = append(commands, strings.TrimSuffix(text, ")"))
 		}
 	}
-	return words[1], hash
+	slices.Sort(commands)
+	return words[1], hash, commands
 }
 
 func hashOf(password string) string {

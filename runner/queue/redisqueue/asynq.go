@@ -30,6 +30,10 @@ const (
 // any case, so it is more than any handler takes.
 const handlersMayTake = 24 * time.Hour
 
+// lookAgain is the mean pause after a look into the queue that found nothing, before Redis is asked to wait for more (see lookouts). What
+// comes meanwhile is taken together, which is cheaper; but each of ten calls in a row pays a part of it.
+const lookAgain = 2 * time.Millisecond
+
 // errStopping is the outcome of a task that was taken when Serve was told to end, before its handler ran.
 var errStopping = errors.New("the queue is being stopped")
 
@@ -84,6 +88,7 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer q.lookouts.begin(node, ctx.Done())()
 	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
 	err := s.start(ctx, q.servers(max(slots, 1)))
 	if err == nil {
@@ -111,22 +116,18 @@ func (q *Queue) servers(slots int) []int {
 	return shares
 }
 
-// config is that of one of n servers. Each looks n times more seldom, so that the node keeps to its poll interval.
-func (q *Queue) config(node writ.NodeID, concurrency, n, i int) asynq.Config {
-	poll := q.Poll
-	if poll <= 0 {
-		poll = queue.MinPoll
-	}
+// config is that of the asynq server with a number.
+func (q *Queue) config(node writ.NodeID, concurrency, number int) asynq.Config {
 	return asynq.Config{
 		Queues:                   map[string]int{string(node): 1},
 		Concurrency:              concurrency,
-		TaskCheckInterval:        poll * time.Duration(n),
+		TaskCheckInterval:        lookAgain,
 		ShutdownTimeout:          handlersMayTake,
 		DelayedTaskCheckInterval: 24 * time.Hour, // tend puts tasks back, see layout.go
 		IsFailure:                func(error) bool { return false },
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:                 asynq.WarnLevel,
-		Logger:                   &asynqLog{log: q.log().With("node", node, "server", i)},
+		Logger:                   &asynqLog{log: q.log().With("node", node, "server", number)},
 	}
 }
 
@@ -143,7 +144,7 @@ type service struct {
 // start starts asynq servers, which stop when ctx ends.
 func (s *service) start(ctx context.Context, servers []int) error {
 	for i, concurrency := range servers {
-		server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, concurrency, len(servers), i))
+		server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, concurrency, i))
 		err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
 			return s.take(ctx, asynqCtx, t)
 		}))

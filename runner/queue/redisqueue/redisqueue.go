@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -29,8 +28,6 @@ const generationKey = "writ:generation"
 
 // Queue is a queue on Redis. Make it with Open or New; set its fields before the first call.
 type Queue struct {
-	// Poll is the mean time between two looks of a node into its empty queue; queue.MinPoll if 0. See queue.PollInterval.
-	Poll time.Duration
 	// Servers is how many asynq servers share the work of a Serve; DefaultServers if 0. One of them takes tasks one after the other,
 	// some 9,000 a second over loopback and one per round trip over a network.
 	Servers int
@@ -46,6 +43,7 @@ type Queue struct {
 	refused    atomic.Bool   // Redis refused a login since the last one was asked for
 	tasks      *asynqClient
 	deliveries deliveries
+	lookouts   lookouts
 	closed     chan struct{}
 	closing    sync.Once
 	serving    sync.WaitGroup
@@ -84,6 +82,8 @@ func (q *Queue) init(client *redis.Client) {
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
+	q.lookouts.reader = q.reader
+	client.AddHook(&q.lookouts)
 	client.AddHook(&gatherHook{client: client})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})

@@ -70,7 +70,7 @@ func (s *Speed) besideAll(on *site, r *SpeedReport) (all []system, err error) {
 	}
 	for _, journal := range []bool{false, true} {
 		b := &beside{redis: redis.PID}
-		b.process, err = startChild(on.ctx, on.logs, &b.About, AsynqName, "--redis", redis.URL, "--slots", strconv.Itoa(s.Slots), "--poll", s.Poll.String(),
+		b.process, err = startChild(on.ctx, on.logs, &b.About, AsynqName, "--redis", redis.URL, "--slots", strconv.Itoa(s.Slots), "--poll", s.AsynqPoll.String(),
 			"--journal="+strconv.FormatBool(journal))
 		if err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ type own struct {
 
 // begin starts a datacenter with one node.
 func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
-	o := &own{site: &site{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, poll: s.Poll, profiles: s.Profiles}}
+	o := &own{site: &site{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, profiles: s.Profiles}}
 	if s.Profiles != "" {
 		o.site.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
 	}

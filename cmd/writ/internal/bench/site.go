@@ -38,9 +38,8 @@ const (
 // site is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
 type site struct {
 	dir        string
-	profile    string        // where the next supervisor writes a profile of its CPU, "" for nowhere
-	profiles   string        // directory for the profiles of runners, "" for none
-	poll       time.Duration // of runners
+	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
+	profiles   string // directory for the profiles of runners, "" for none
 	version    string
 	log        *slog.Logger
 	logs       io.Writer // where the supervisor's process logs
@@ -251,7 +250,7 @@ func (s *site) addNode(name string, slots int) error {
 	node := &daemon.Runner{
 		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token,
 		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
-		Drivers: daemon.DriversSimulated, Poll: 10 * time.Millisecond, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
+		Drivers: daemon.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
 	if err := s.start(ready, func() error {
@@ -278,8 +277,7 @@ func (s *site) addRunner(name string, slots int) (*child, error) {
 		profile = filepath.Join(s.profiles, RunnerName+".pprof")
 	}
 	r, err := startChild(s.ctx, s.logs, new(memory), RunnerName, "--data", dir, "--name", name, "--supervisor", "http://"+s.door, "--join", "@"+file,
-		"--redis", redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, "--slots", strconv.Itoa(slots),
-		"--poll", s.poll.String(), "--profile", profile)
+		"--redis", redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, "--slots", strconv.Itoa(slots), "--profile", profile)
 	if err != nil {
 		return nil, err
 	}

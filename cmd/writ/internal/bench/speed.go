@@ -16,33 +16,33 @@ import (
 // Speed measures how fast runs are carried out, from a signed submission on the link to the event that says how the run ended, with every
 // part in between as it always is. The calls do nothing, so that all of the time is writ's own.
 type Speed struct {
-	Runs     int // of ten calls each, in flight together, in each round
-	InFlight int
-	Slots    int           // of the one node
-	Fan      int           // calls of a run that makes all of them at once
-	Rounds   int           // how often everything is measured
-	Within   time.Duration // how long each measurement of a round hands in runs
-	Poll     time.Duration // see daemon.Runner
-	Data     string        // directory for everything; it must be empty or not there
-	Profiles string        // directory for profiles of the CPU of supervisor and runner, "" for none
-	Beside   []string      // programs with systems to measure too; see package peer
-	Version  string
-	Errors   io.Writer // what processes log
-	Log      *slog.Logger
-	Note     func(format string, args ...any)
+	Runs      int // of ten calls each, in flight together, in each round
+	InFlight  int
+	Slots     int           // of the one node
+	Fan       int           // calls of a run that makes all of them at once
+	Rounds    int           // how often everything is measured
+	Within    time.Duration // how long each measurement of a round hands in runs
+	AsynqPoll time.Duration // mean pause between two looks of bare asynq
+	Data      string        // directory for everything; it must be empty or not there
+	Profiles  string        // directory for profiles of the CPU of supervisor and runner, "" for none
+	Beside    []string      // programs with systems to measure too; see package peer
+	Version   string
+	Errors    io.Writer // what processes log
+	Log       *slog.Logger
+	Note      func(format string, args ...any)
 }
 
 // SpeedReport is what Speed measured.
 type SpeedReport struct {
-	Machine  Machine        `json:"machine"`
-	Redis    string         `json:"redis"`
-	Runs     int            `json:"runs"`
-	InFlight int            `json:"in_flight"`
-	Slots    int            `json:"slots"`
-	Rounds   int            `json:"rounds"`
-	PollMS   float64        `json:"poll_ms"`
-	Systems  []SystemReport `json:"systems"`
-	Missing  []string       `json:"missing"` // why systems were not measured
+	Machine     Machine        `json:"machine"`
+	Redis       string         `json:"redis"`
+	Runs        int            `json:"runs"`
+	InFlight    int            `json:"in_flight"`
+	Slots       int            `json:"slots"`
+	Rounds      int            `json:"rounds"`
+	AsynqPollMS float64        `json:"asynq_poll_ms"`
+	Systems     []SystemReport `json:"systems"`
+	Missing     []string       `json:"missing"` // why systems were not measured
 }
 
 // SystemReport is what was measured of one system.
@@ -123,7 +123,7 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 			return r, fmt.Errorf("make the directory of profiles: %w", err)
 		}
 	}
-	r = SpeedReport{Runs: s.Runs, InFlight: s.InFlight, Slots: s.Slots, Rounds: s.Rounds, PollMS: float64(s.Poll) / float64(time.Millisecond)}
+	r = SpeedReport{Runs: s.Runs, InFlight: s.InFlight, Slots: s.Slots, Rounds: s.Rounds, AsynqPollMS: float64(s.AsynqPoll) / float64(time.Millisecond)}
 	if r.Machine, err = thisMachine(s.Data); err != nil {
 		return r, err
 	}

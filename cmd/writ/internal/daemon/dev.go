@@ -15,7 +15,6 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/runner"
-	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 )
 
@@ -278,7 +277,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 		}
 		node := &Runner{
 			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: devCapacity, Drivers: d.Drivers,
-			Speed: d.Speed, Poll: queue.PollInterval(max(d.Nodes, 10)), Version: d.Version, Log: d.Log.With("process", "runner"),
+			Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
 			return node.Run(ctx, func(have []writ.NodeDriver) {

@@ -30,7 +30,6 @@ type Runner struct {
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
 	Speed      float64       // of simulated drivers
-	Poll       time.Duration // see redisqueue.Queue
 	Grace      time.Duration // see runner.Runner
 	Version    string
 	Log        *slog.Logger
@@ -50,7 +49,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err != nil {
 		return err
 	}
-	queue.Log, queue.Poll = r.Log, r.Poll
+	queue.Log = r.Log
 	defer func() { err = errors.Join(err, queue.Close()) }()
 	drivers, err := openDrivers(driverConfig{Choice: r.Drivers, Dir: filepath.Join(r.Data, "host"), Speed: r.Speed})
 	if err != nil {
