@@ -182,7 +182,7 @@ var Codes = []CodeInfo{
 	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and room that the calls need."},
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
 	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
-	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource."},
+	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource, or others still use it; the message names them."},
 	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},

@@ -86,6 +86,12 @@ type Networks interface {
 	Owners(ctx context.Context) ([]Owner, error)
 }
 
+// Traffic is what Networks may also be: it counts what owners move.
+type Traffic interface {
+	// Traffic returns how many bytes an owner has received and sent at its ports since they were made; zero if it has none.
+	Traffic(ctx context.Context, owner Owner) (received, sent int64, err error)
+}
+
 // Port is a place on a network.
 type Port struct {
 	Network writ.ResourceID

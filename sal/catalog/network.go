@@ -26,7 +26,7 @@ type NetworkAllow struct {
 // Network is the result of operations on a network.
 type Network struct {
 	Identity
-	Subnet  string `writ:"subnet,required" help:"the IPv6 range of its addresses, a /64"`
+	Subnet  string `writ:"subnet,required" help:"the IPv6 range of its addresses, part of the node's own"`
 	Gateway string `writ:"gateway,required" help:"the node's address in it"`
 	Bridge  string `writ:"bridge,required" help:"the network interface on the node"`
 	MTU     int64  `writ:"mtu,required" help:"the biggest packet that passes, in bytes"`

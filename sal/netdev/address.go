@@ -1,0 +1,161 @@
+package netdev
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// marker is what comes behind the /64 of a host in all addresses of networks. Addresses that others choose in the same /64, the host's
+// own among them, hardly ever have it.
+const marker = 0xff0f
+
+// hash is what numbers and addresses are made of.
+func hash(parts ...string) []byte {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p + "\x00"))
+	}
+	return h.Sum(nil)
+}
+
+// rangeOf is the range of a network in that of the host.
+func rangeOf(host netip.Prefix, index uint16) netip.Prefix {
+	a := host.Addr().As16()
+	binary.BigEndian.PutUint16(a[8:], marker)
+	binary.BigEndian.PutUint16(a[10:], index)
+	clear(a[12:])
+	return netip.PrefixFrom(netip.AddrFrom16(a), 96)
+}
+
+// in is an address of a range.
+func in(network netip.Prefix, host uint32) netip.Addr {
+	a := network.Addr().As16()
+	binary.BigEndian.PutUint32(a[12:], host)
+	return netip.AddrFrom16(a)
+}
+
+// gatewayHost are the last bits of the gateway's address.
+const gatewayHost = 1
+
+// macOf is the address of a port on the wire: a unicast one that no vendor has.
+func macOf(owner, network writ.UID) net.HardwareAddr {
+	mac := slices.Clone(hash("mac", string(owner), string(network))[:6])
+	mac[0] = mac[0]&^1 | 2
+	return mac
+}
+
+// freeIndex is the number of a new network: the one that its name leads to, or the next that is free.
+func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error) {
+	sum := hash("network", string(resource.Project), resource.Name)
+	first := binary.BigEndian.Uint16(sum)
+	for i := range uint32(1 << 16) {
+		if index := first + uint16(i); !taken(index) {
+			return index, nil
+		}
+	}
+	return 0, writ.Errorf(writ.CodeQuotaExceeded, "this node has 65536 networks, and there can be no more")
+}
+
+// freeHost are the last bits of a new port's address.
+func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
+	sum := hash("port", string(owner))
+	for host := binary.BigEndian.Uint32(sum); ; host++ {
+		if host > gatewayHost && host != 1<<32-1 && !taken(host) {
+			return host
+		}
+	}
+}
+
+// freeIPv4 is the address of a new port in a network's IPv4 range. The first address is the router's.
+func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool) (netip.Addr, error) {
+	first := binary.BigEndian.Uint32(prefix.Addr().AsSlice())
+	room := uint32(1)<<(32-prefix.Bits()) - 3 // without the range's own, the router's and the one for all
+	offset := binary.BigEndian.Uint32(hash("port4", string(owner))) % room
+	for i := range room {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], first+2+(offset+i)%room)
+		if addr := netip.AddrFrom4(a); !taken(addr) {
+			return addr, nil
+		}
+	}
+	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are taken", room, prefix, network).
+		WithHint("delete what is not needed there, or make a network with a bigger range")
+}
+
+// router is the host's address in an IPv4 range; the zero value if there is no range.
+func router(prefix netip.Prefix) netip.Addr {
+	if !prefix.IsValid() {
+		return netip.Addr{}
+	}
+	return prefix.Addr().Next()
+}
+
+// ipv4 is the IPv4 range of a network; the zero value if it has none.
+func ipv4(r *sal.Record[network]) netip.Prefix {
+	text, _ := r.Spec["ipv4"].(string)
+	if text == "" {
+		return netip.Prefix{}
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+// checkRules returns an error if rules say what cannot be.
+func checkRules(rules []catalog.NetworkRule) error {
+	for i, r := range rules {
+		if r.Protocol == "icmp" && len(r.Ports) > 0 {
+			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] lets icmp to ports, and icmp has none", i).WithHint("leave ports away, or use tcp or udp")
+		}
+	}
+	return nil
+}
+
+// merged returns ranges of addresses that cover what prefixes do, sorted, none of them touching another, as the kernel wants them.
+func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
+	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	for _, p := range sorted {
+		from, to := p.Masked().Addr(), last(p)
+		if n := len(ranges); n > 0 {
+			if end := ranges[n-1][1]; !end.Next().IsValid() || from.Compare(end.Next()) <= 0 {
+				if to.Compare(end) > 0 {
+					ranges[n-1][1] = to
+				}
+				continue
+			}
+		}
+		ranges = append(ranges, [2]netip.Addr{from, to})
+	}
+	return ranges
+}
+
+// last is the last address of a prefix.
+func last(p netip.Prefix) netip.Addr {
+	a := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < len(a)*8; bit++ {
+		a[bit/8] |= 1 << (7 - bit%8)
+	}
+	addr, _ := netip.AddrFromSlice(a)
+	return addr
+}
+
+// checkSubnet returns an error unless a host's range can be cut.
+func checkSubnet(p netip.Prefix) error {
+	if p.Bits() != 64 || !p.Addr().Is6() {
+		return fmt.Errorf("the overlay gives %s: %w", p, errNoSubnet)
+	}
+	return nil
+}
+
+var errNoSubnet = errors.New("networks are cut of a /64")

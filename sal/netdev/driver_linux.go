@@ -1,0 +1,307 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func describeHost() string { return "bridges, veth pairs and taps of the kernel, rules of nftables" }
+
+// Do carries out an operation on a network.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	enter := d.enterWithRange
+	if request.Operation.Effect == catalog.Remove {
+		enter = d.enter // what is there must go, whatever the overlay says
+	}
+	h, leave, err := enter(ctx)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	defer leave()
+	r, err := h.settled(request.Resource)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch request.Operation.Effect {
+	case catalog.Make:
+		return h.make(r, request)
+	case catalog.Remove:
+		return h.remove(r, request)
+	default:
+		return h.use(r, request)
+	}
+}
+
+// settled returns a network's record after finishing what a crash interrupted. One that was never finished does not exist.
+func (h *host) settled(resource writ.ResourceID) (*sal.Record[network], error) {
+	r, err := h.networks().Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	switch r.Own.Phase {
+	case making:
+		return nil, nil
+	case deleting:
+		return nil, h.clear(r)
+	case changing:
+		if h.subnet.IsValid() { // else the network is about to go anyway
+			return r, h.finish(r)
+		}
+	}
+	return r, nil
+}
+
+func (h *host) make(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
+	change, _, err := r.Decide(request) // no field of a network may change
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if change == writ.ChangeCreated {
+		if r, err = h.create(request); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	return sal.Outcome{Change: change, Values: h.values(r)}, nil
+}
+
+// create makes the network, or nothing at all.
+func (h *host) create(request sal.Request) (*sal.Record[network], error) {
+	all, err := h.networks().List()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(other *sal.Record[network]) bool { return other.Resource == request.Resource })
+	r := sal.NewRecord[network](request)
+	if err := h.freeRange(r, all); err != nil {
+		return nil, err
+	}
+	r.Own.Phase = making
+	r.Own.Index, err = freeIndex(r.Resource, func(index uint16) bool {
+		return slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.Own.Index == index })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := h.networks().Put(r); err != nil {
+		return nil, err
+	}
+	if err := h.finish(r); err != nil {
+		return nil, errors.Join(err, h.clear(r))
+	}
+	return r, nil
+}
+
+// finish brings into the kernel what a record says.
+func (h *host) finish(r *sal.Record[network]) error {
+	if _, err := h.ensure(r); err != nil {
+		return failed("make "+r.Resource.String(), err)
+	}
+	r.Own.Phase = ready
+	r.Generation++
+	return h.networks().Put(r)
+}
+
+// ensure puts a network in place as its record says, without its ports, and returns its bridge.
+func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
+	name, v6, v4 := r.Resource.HostName(), rangeOf(h.subnet, r.Own.Index), ipv4(r)
+	if err := h.forwarding(v4.IsValid()); err != nil {
+		return nil, err
+	}
+	bridge, err := h.ours(name, "bridge", r.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.put(networkPiece(name, v6, v4, r.Own.Rules)); err != nil {
+		return nil, err
+	}
+	if bridge == nil {
+		h.found("the bridge %s was not there", name)
+		quiet := false // nobody asks who listens, so that neighbours are not found any more when the bridge decides by that
+		bridge, err = h.hatch(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := h.setting("/proc/sys/net/ipv6/conf/"+name+"/accept_ra", "0"); err != nil {
+		return nil, err
+	}
+	want := []netip.Prefix{netip.PrefixFrom(in(v6, gatewayHost), v6.Bits())}
+	if v4.IsValid() {
+		want = append(want, netip.PrefixFrom(router(v4), v4.Bits()))
+	}
+	if err := h.address(h.kernel, bridge, want...); err != nil {
+		return nil, err
+	}
+	return bridge, h.settle(h.kernel, bridge, shape{mac: macOf(r.UID, r.UID)})
+}
+
+// freeRange returns an error if something else has an IPv4 range that a new network asks for.
+func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) error {
+	want := ipv4(r)
+	if !want.IsValid() {
+		return nil
+	}
+	taken := func(by string, p netip.Prefix) error {
+		return writ.Errorf(writ.CodeResourceConflict, "%s cannot have %s: %s has %s on this node", r.Resource, want, by, p).WithHint("use another range")
+	}
+	for _, other := range others {
+		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
+			return taken(other.Resource.String(), p)
+		}
+	}
+	links, err := h.kernel.LinkList()
+	if err != nil {
+		return failed("list the node's interfaces", err)
+	}
+	for _, l := range links {
+		if strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
+			continue
+		}
+		addresses, err := h.kernel.AddrList(l, netlink.FAMILY_V4)
+		if err != nil {
+			return failed("list the node's addresses", err)
+		}
+		for _, a := range addresses {
+			if p := prefixOf(a.IPNet); p.Overlaps(want) {
+				return taken("the interface "+l.Attrs().Name, p)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *host) remove(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
+	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false))}
+	if r == nil {
+		left, err := h.networks().Get(request.Resource) // of a network that was never finished
+		if err != nil || left == nil {
+			return gone, err
+		}
+		return gone, h.clear(left)
+	}
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	on, err := h.on(r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if len(on) > 0 {
+		var names []string
+		for _, o := range on {
+			names = append(names, o.Own.Owner.String())
+		}
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "on %s there is still %s", r.Resource, strings.Join(names, ", ")).
+			WithHint("delete what is on it first, or take it off the network")
+	}
+	gone.Change = writ.ChangeDeleted
+	return gone, h.clear(r)
+}
+
+// on returns those who have a port on a network.
+func (h *host) on(r *sal.Record[network]) ([]*sal.Record[holding], error) {
+	all, err := h.holdings().List()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(o *sal.Record[holding]) bool {
+		return !slices.ContainsFunc(o.Own.Ports, func(p port) bool { return p.UID == r.UID })
+	}), nil
+}
+
+// clear takes away whatever there is of a network, its record last.
+func (h *host) clear(r *sal.Record[network]) error {
+	r.Own.Phase = deleting
+	if err := h.networks().Put(r); err != nil {
+		return err
+	}
+	name := r.Resource.HostName()
+	err := errors.Join(h.dropFledgling(name), h.removeLink(name))
+	if err == nil {
+		err = h.withdraw(name)
+	}
+	if err != nil {
+		return failed("remove "+r.Resource.String(), err)
+	}
+	return h.networks().Remove(r.Resource)
+}
+
+// use carries out Alter and Look operations.
+func (h *host) use(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
+	if err := r.Owned(request); err != nil {
+		return sal.Outcome{}, err
+	}
+	args, ok := request.Args.(*catalog.NetworkAllow)
+	if !ok {
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the netdev driver cannot do %s", request.Operation.Name())
+	}
+	return h.allow(r, args.Rules)
+}
+
+func (h *host) allow(r *sal.Record[network], rules []catalog.NetworkRule) (sal.Outcome, error) {
+	if err := checkRules(rules); err != nil {
+		return sal.Outcome{}, err
+	}
+	if len(rules) == len(r.Own.Rules) && (len(rules) == 0 || reflect.DeepEqual(rules, r.Own.Rules)) {
+		return sal.Outcome{Change: writ.ChangeUnchanged, Values: h.values(r)}, nil
+	}
+	r.Own.Rules, r.Own.Phase = rules, changing
+	if err := h.networks().Put(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := h.finish(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	return sal.Outcome{Change: writ.ChangeUpdated, Values: h.values(r)}, nil
+}
+
+func (h *host) values(r *sal.Record[network]) map[string]any { return values(h.subnet, r) }
+
+// values are the fields of a handle to a network.
+func values(host netip.Prefix, r *sal.Record[network]) map[string]any {
+	v6 := rangeOf(host, r.Own.Index)
+	return catalog.Values(catalog.Network{
+		Identity: catalog.Identify(r.Resource, r.UID, false),
+		Subnet:   v6.String(),
+		Gateway:  in(v6, gatewayHost).String(),
+		Bridge:   r.Resource.HostName(),
+		MTU:      MTU,
+		Rules:    int64(len(r.Own.Rules)),
+	})
+}
+
+// Observe looks at a network.
+func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	r, err := d.networks().Get(resource)
+	if err != nil || r == nil {
+		return sal.Observation{}, err
+	}
+	subnet, err := d.Overlay.Subnet(ctx)
+	if err != nil {
+		return sal.Observation{}, failed("learn the node's range of addresses", err)
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: values(subnet, r)}, ctx.Err()
+}
+
+// List returns every network that has a record, finished or not.
+func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
+	records, err := d.networks().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []writ.ResourceID
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all, ctx.Err()
+}

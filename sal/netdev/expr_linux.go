@@ -1,0 +1,115 @@
+package netdev
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+)
+
+// The words that rules are made of. All of them work on one register.
+
+const register = 1
+
+// ifname is the name of a device as the kernel compares it: filled up with zeros.
+func ifname(device string) []byte {
+	b := make([]byte, nftables.TypeIFName.Bytes)
+	copy(b, device)
+	return b
+}
+
+func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: register} }
+
+func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
+}
+
+func link(offset, length uint32) expr.Any {
+	return payload(expr.PayloadBaseLLHeader, offset, length)
+}
+
+func networkAt(offset, length uint32) expr.Any {
+	return payload(expr.PayloadBaseNetworkHeader, offset, length)
+}
+
+func transport(offset, length uint32) expr.Any {
+	return payload(expr.PayloadBaseTransportHeader, offset, length)
+}
+
+// network6Source is the source address of an IPv6 packet.
+func network6Source() expr.Any { return networkAt(8, net.IPv6len) }
+
+func compare(op expr.CmpOp, data []byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: register, Data: data}
+}
+
+func equals(what expr.Any, data []byte) []expr.Any {
+	return []expr.Any{what, compare(expr.CmpOpEq, data)}
+}
+
+func differs(what expr.Any, data []byte) []expr.Any {
+	return []expr.Any{what, compare(expr.CmpOpNeq, data)}
+}
+
+func meta(key expr.MetaKey, data []byte) []expr.Any { return equals(load(key), data) }
+
+func metaNot(key expr.MetaKey, data []byte) []expr.Any { return differs(load(key), data) }
+
+// family lets packets of one family pass to what follows.
+func family(proto byte) []expr.Any { return meta(expr.MetaKeyNFPROTO, []byte{proto}) }
+
+// protocol lets packets of one transport protocol pass to what follows.
+func protocol(number byte) []expr.Any { return meta(expr.MetaKeyL4PROTO, []byte{number}) }
+
+// etherType lets frames of one type pass to what follows.
+func etherType(number uint16) []expr.Any {
+	return meta(expr.MetaKeyPROTOCOL, binary.BigEndian.AppendUint16(nil, number))
+}
+
+// within lets packets pass whose loaded address is in a range.
+func within(what expr.Any, p netip.Prefix) []expr.Any {
+	n := uint32(p.Addr().BitLen() / 8)
+	return []expr.Any{
+		what,
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: n, Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()), Xor: make([]byte, n)},
+		compare(expr.CmpOpEq, p.Masked().Addr().AsSlice()),
+	}
+}
+
+// established lets packets pass that belong to what was let through before.
+func established() []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
+		&expr.Bitwise{
+			SourceRegister: register, DestRegister: register, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED), Xor: make([]byte, 4),
+		},
+		compare(expr.CmpOpNeq, make([]byte, 4)),
+	}
+}
+
+// inSet lets packets pass whose loaded value is in the rule's next set.
+func inSet() expr.Any { return &expr.Lookup{SourceRegister: register} }
+
+// lookupMap jumps to the chain that a map has for what is loaded.
+func lookupMap(what expr.Any, name string) []expr.Any {
+	return []expr.Any{what, &expr.Lookup{SourceRegister: register, DestRegister: 0, IsDestRegSet: true, SetName: name}}
+}
+
+func jumpBy(key expr.MetaKey, name string) []expr.Any { return lookupMap(load(key), name) }
+
+func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
+
+func done() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
+
+func jump(chain string) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}
+}
+
+// drop counts a packet and lets it go nowhere.
+func drop(counter string) []expr.Any {
+	return []expr.Any{&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counter}, &expr.Verdict{Kind: expr.VerdictDrop}}
+}

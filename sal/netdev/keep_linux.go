@@ -1,0 +1,229 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+
+	"writ"
+	"writ/sal"
+)
+
+// Keep holds a network and the ports on it against their records.
+func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	h, leave, err := d.enterWithRange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := h.networks().Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if r.Own.Phase == making { // whoever asked for it asks again, or does not want it any more
+		return nil, h.clear(r)
+	}
+	if r, err = h.settled(resource); err != nil || r == nil {
+		return nil, err
+	}
+	h.drift = nil
+	if _, err := h.ensure(r); err != nil {
+		return h.unmended(err)
+	}
+	on, err := h.on(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range on {
+		switch o.Own.Phase {
+		case deleting:
+			err = h.release(o.UID, o)
+		case ready:
+			err = h.ensureHolding(o)
+		}
+		if err != nil {
+			return h.unmended(err)
+		}
+	}
+	return h.drift, nil
+}
+
+// unmended reports what stands in the way as drift, if a person has to do something about it.
+func (h *host) unmended(err error) ([]sal.Drift, error) {
+	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeResourceConflict {
+		return append(h.drift, sal.Drift{What: e.Message}), nil
+	}
+	return h.drift, failed("mend a network", err)
+}
+
+// names of devices and namespaces that only this driver gives.
+var (
+	deviceName    = regexp.MustCompile(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-[0-9]+)$`)
+	namespaceName = regexp.MustCompile(`^p[a-z2-7]{10}$`)
+)
+
+// Orphans are links, rules and namespaces of ours that no record has.
+func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	devices, namespaces, err := h.recorded()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Orphan
+	links, err := h.kernel.LinkList()
+	if err != nil {
+		return nil, failed("list links", err)
+	}
+	for _, l := range links {
+		name := l.Attrs().Name
+		marked := strings.HasPrefix(l.Attrs().Alias, aliasPrefix)
+		begun := strings.HasPrefix(name, fledgling("")) && deviceName.MatchString(name)
+		if (marked || begun) && !devices[strings.TrimPrefix(name, fledgling(""))] {
+			all = append(all, sal.Orphan{Kind: l.Type(), Name: name})
+		}
+	}
+	s, err := h.rules()
+	if err != nil {
+		return nil, failed("list rules", err)
+	}
+	for _, c := range s.chains {
+		if of := pieceOwner(c.Name); of != "" && !devices[of] {
+			all = append(all, sal.Orphan{Kind: "chain", Name: familyName(c.Table.Family) + " " + tableName + " " + c.Name})
+		}
+	}
+	files, err := os.ReadDir(filepath.Dir(d.namespacePath("")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, failed("list namespaces", err)
+	}
+	for _, f := range files {
+		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] {
+			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name()})
+		}
+	}
+	return all, ctx.Err()
+}
+
+// recorded are the names that records lead to.
+func (h *host) recorded() (devices, namespaces map[string]bool, err error) {
+	devices, namespaces = map[string]bool{}, map[string]bool{}
+	networks, err := h.networks().List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range networks {
+		devices[r.Resource.HostName()] = true
+	}
+	owners, err := h.holdings().List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range owners {
+		namespaces[o.Resource.HostName()] = o.Own.Namespace
+		for _, p := range o.Own.Ports {
+			devices[device(o.UID, p)] = true
+		}
+	}
+	return devices, namespaces, nil
+}
+
+func familyName(f nftables.TableFamily) string {
+	if f == nftables.TableFamilyBridge {
+		return "bridge"
+	}
+	return "inet"
+}
+
+// Usage is the traffic of all that are on a network now.
+func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return sal.Usage{}, err
+	}
+	defer leave()
+	r, err := h.networks().Get(resource)
+	if err != nil || r == nil {
+		return sal.Usage{}, err
+	}
+	on, err := h.on(r)
+	if err != nil {
+		return sal.Usage{}, err
+	}
+	var u sal.Usage
+	for _, o := range on {
+		received, sent, err := h.traffic(o, func(p port) bool { return p.UID == r.UID })
+		if err != nil {
+			return sal.Usage{}, err
+		}
+		u.Received, u.Sent = u.Received+received, u.Sent+sent
+	}
+	return u, nil
+}
+
+// Traffic returns how many bytes an owner has received and sent at its ports since they were made; zero if it has none.
+func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent int64, err error) {
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer leave()
+	r, err := h.holdings().Get(ownerID(owner.UID))
+	if err != nil || r == nil {
+		return 0, 0, err
+	}
+	return h.traffic(r, func(port) bool { return true })
+}
+
+func (h *host) traffic(r *sal.Record[holding], counts func(port) bool) (received, sent int64, err error) {
+	for _, p := range slices.DeleteFunc(slices.Clone(r.Own.Ports), func(p port) bool { return !counts(p) }) {
+		l, err := h.link(device(r.UID, p))
+		if err != nil {
+			return 0, 0, failed("read the counters of "+r.Own.Owner.String(), err)
+		}
+		if l == nil || l.Attrs().Statistics == nil {
+			continue
+		}
+		// What the owner sends comes in here.
+		received += int64(l.Attrs().Statistics.TxBytes)
+		sent += int64(l.Attrs().Statistics.RxBytes)
+	}
+	return received, sent, nil
+}
+
+// Dropped counts packets that went nowhere.
+type Dropped struct {
+	Denied  int64 // to a port, from outside of its network, and not allowed there
+	Spoofed int64 // from a port, under an address that is not its own
+}
+
+// Dropped returns what was dropped at the ports of an owner since they were made; zero if it has none.
+func (d *Driver) Dropped(ctx context.Context, owner sal.Owner) (Dropped, error) {
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return Dropped{}, err
+	}
+	defer leave()
+	r, err := h.holdings().Get(ownerID(owner.UID))
+	if err != nil || r == nil {
+		return Dropped{}, err
+	}
+	var all Dropped
+	for _, p := range r.Own.Ports {
+		denied, spoofed, err := h.packets(device(r.UID, p))
+		if err != nil {
+			return Dropped{}, failed("read the counters of "+r.Own.Owner.String(), err)
+		}
+		all.Denied, all.Spoofed = all.Denied+denied, all.Spoofed+spoofed
+	}
+	return all, nil
+}

@@ -1,0 +1,242 @@
+package netdev
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal"
+)
+
+// found notes something that was not as it should have been.
+func (h *host) found(format string, args ...any) {
+	h.drift = append(h.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: true})
+}
+
+// link returns a link by its name, nil if there is none.
+func (h *host) link(name string) (netlink.Link, error) {
+	l, err := h.kernel.LinkByName(name)
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
+		return nil, nil
+	}
+	return l, err
+}
+
+// ours returns the link of a UID, nil if there is none. What bears our mark and is something else, or of somebody who is no more, is taken
+// away; what does not bear it is somebody else's and an error.
+func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
+	l, err := h.link(name)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has an interface %s, a %s that writ did not make", name, l.Type()).
+			WithHint("look at it with `ip -d link show %s`; if nobody needs it: `ip link delete %s`", name, name)
+	}
+	if l.Type() == kind && l.Attrs().Alias == alias(uid) {
+		return l, nil
+	}
+	return nil, h.removeLink(name)
+}
+
+// removeLink takes a link away if there is one and it is ours.
+func (h *host) removeLink(name string) error {
+	l, err := h.link(name)
+	if err != nil || l == nil || !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
+		return err
+	}
+	h.step("delete the link " + name)
+	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
+}
+
+// fledgling is the name of a link until it bears our mark. Only we give such names.
+func fledgling(name string) string { return "w" + name }
+
+// hatch makes a link. It gets its name when it bears our mark, so that a link of this name is never in doubt.
+func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
+	name := l.Attrs().Name
+	if err := h.dropFledgling(name); err != nil {
+		return nil, err
+	}
+	l.Attrs().Name = fledgling(name)
+	h.step("make the link " + name)
+	if err := h.kernel.LinkAdd(l); err != nil {
+		return nil, err
+	}
+	made, err := h.kernel.LinkByName(fledgling(name))
+	if err != nil {
+		return nil, err
+	}
+	h.step("mark the link " + name)
+	if err := h.kernel.LinkSetAlias(made, alias(uid)); err != nil {
+		return nil, err
+	}
+	h.step("name the link " + name)
+	if err := h.kernel.LinkSetName(made, name); err != nil {
+		return nil, err
+	}
+	return h.kernel.LinkByIndex(made.Attrs().Index)
+}
+
+// dropFledgling takes away what an attempt left that was interrupted before it gave a link its name.
+func (h *host) dropFledgling(name string) error {
+	l, err := h.link(fledgling(name))
+	if err != nil || l == nil {
+		return err
+	}
+	h.step("delete what was begun of the link " + name)
+	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
+}
+
+// shape is how a link ought to be.
+type shape struct {
+	master int // index of the bridge it is on, 0 for none
+	mac    net.HardwareAddr
+	silent bool // no IPv6 address of its own: it is somebody's cable
+}
+
+// settle makes a link what it ought to be, and up.
+func (h *host) settle(kernel *netlink.Handle, l netlink.Link, want shape) error {
+	a := l.Attrs()
+	if want.mac != nil && !bytes.Equal(a.HardwareAddr, want.mac) {
+		h.step("set the hardware address of " + a.Name)
+		h.found("%s had the hardware address %s", a.Name, a.HardwareAddr)
+		if err := kernel.LinkSetHardwareAddr(l, want.mac); err != nil {
+			return err
+		}
+	}
+	if a.MTU != MTU {
+		h.step("set the MTU of " + a.Name)
+		h.found("%s let packets of %d bytes through", a.Name, a.MTU)
+		if err := kernel.LinkSetMTU(l, MTU); err != nil {
+			return err
+		}
+	}
+	if a.Flags&net.FlagUp != 0 && a.MasterIndex == want.master {
+		return nil
+	}
+	if want.silent {
+		h.step("keep " + a.Name + " without addresses")
+		if err := ignoring(kernel.LinkSetIP6AddrGenMode(l, nl.IN6_ADDR_GEN_MODE_NONE), unix.EAFNOSUPPORT); err != nil {
+			return err
+		}
+	}
+	if a.MasterIndex != want.master {
+		h.step("put " + a.Name + " on its bridge")
+		h.found("%s was not on its bridge", a.Name)
+		if err := kernel.LinkSetMasterByIndex(l, want.master); err != nil {
+			return err
+		}
+	}
+	if a.Flags&net.FlagUp == 0 {
+		h.step("set " + a.Name + " up")
+		h.found("%s was down", a.Name)
+		return kernel.LinkSetUp(l)
+	}
+	return nil
+}
+
+// address gives a link exactly these addresses, besides those that the kernel makes for its wire.
+func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Prefix) error {
+	there, err := kernel.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	var have []netip.Prefix
+	for _, a := range there {
+		p := prefixOf(a.IPNet)
+		switch {
+		case p.Addr().IsLinkLocalUnicast():
+		case slices.Contains(want, p):
+			have = append(have, p)
+		default:
+			h.step("take an address from " + l.Attrs().Name)
+			h.found("%s had the address %s", l.Attrs().Name, p)
+			if err := ignoring(kernel.AddrDel(l, &a), unix.EADDRNOTAVAIL); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range want {
+		if !p.IsValid() || slices.Contains(have, p) {
+			continue
+		}
+		h.step("give an address to " + l.Attrs().Name)
+		h.found("%s had not the address %s", l.Attrs().Name, p)
+		a := &netlink.Addr{IPNet: netOf(p)}
+		if p.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD // the address is ours by record; nobody else can have it
+		}
+		if err := kernel.AddrReplace(l, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setting writes a setting of the kernel, unless it has that value.
+func (h *host) setting(path, value string) error {
+	now, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(now)) == value {
+		return err
+	}
+	h.step("set " + path)
+	return os.WriteFile(path, []byte(value), 0o644)
+}
+
+// forwarding lets packets through this host, which becomes a router. A router does not listen to other routers unless it is told to: where
+// the host has done so, it goes on.
+func (h *host) forwarding(v4 bool) error {
+	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
+	now, err := os.ReadFile(all)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(now)) == "0" {
+		links, err := h.kernel.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			accept := "/proc/sys/net/ipv6/conf/" + strings.ReplaceAll(l.Attrs().Name, ".", "/") + "/accept_ra"
+			if heard, err := os.ReadFile(accept); err != nil || strings.TrimSpace(string(heard)) != "1" {
+				continue
+			}
+			if err := h.setting(accept, "2"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := h.setting(all, "1"); err != nil || !v4 {
+		return err
+	}
+	return h.setting("/proc/sys/net/ipv4/ip_forward", "1")
+}
+
+// ignoring returns an error unless it is one of these.
+func ignoring(err error, these ...error) error {
+	if slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return err
+}
+
+func netOf(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func prefixOf(n *net.IPNet) netip.Prefix {
+	addr, _ := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), ones)
+}

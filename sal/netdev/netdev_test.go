@@ -1,0 +1,398 @@
+//go:build linux
+
+package netdev
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// overlay is a place in an overlay that nobody needs a daemon for.
+type overlay netip.Prefix
+
+func (o overlay) Subnet(context.Context) (netip.Prefix, error) { return netip.Prefix(o), nil }
+
+func (o overlay) Address(context.Context) (netip.Addr, error) {
+	return netip.Prefix(o).Addr().Next(), nil
+}
+
+var (
+	_ sal.Keeper   = (*Driver)(nil)
+	_ sal.Metered  = (*Driver)(nil)
+	_ sal.Networks = (*Driver)(nil)
+)
+
+var subnetA = netip.MustParsePrefix("400:aaaa:1:1::/64")
+
+// sites gives each directory of the exam a network namespace.
+type sites struct {
+	mu     sync.Mutex
+	netns  map[string]string
+	subnet netip.Prefix
+}
+
+func (s *sites) of(t testing.TB, host string) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.netns[host] == "" {
+		s.netns[host] = testenv.Netns(t)
+	}
+	return s.netns[host]
+}
+
+// clear makes the next namespace of a host a new one: the old one ends with all that is in it.
+func (s *sites) clear(t testing.TB, host string) {
+	t.Helper()
+	for _, file := range glob(t, host, "namespaces/*") {
+		_ = exec.Command("umount", file).Run()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.netns, host)
+}
+
+func (s *sites) open(t testing.TB, host string, step func(string)) *Driver {
+	return &Driver{
+		Dir: filepath.Join(host, "network"), Overlay: overlay(s.subnet), Netns: s.of(t, host),
+		Namespaces: filepath.Join(host, "namespaces"), Step: step,
+	}
+}
+
+func glob(t testing.TB, host, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(host, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// traces are links, addresses, routes and rules in a namespace, and files of others; without what comes and goes by itself.
+func (s *sites) traces(t testing.TB, host string) (all []string) {
+	t.Helper()
+	netns := s.of(t, host)
+	kernel, closeKernel, err := handleAt(netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeKernel()
+	links, err := kernel.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		all = append(all, fmt.Sprintf("link %s %s %q", l.Attrs().Name, l.Type(), l.Attrs().Alias))
+	}
+	addresses, err := kernel.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if !a.IP.IsLinkLocalUnicast() {
+			all = append(all, "address "+a.IPNet.String())
+		}
+	}
+	routes, err := kernel.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes {
+		if !r.Dst.IP.IsLinkLocalUnicast() {
+			all = append(all, fmt.Sprintf("route %s %v", r.Dst, r.Gw))
+		}
+	}
+	for line := range strings.Lines(run(t, netns, "nft", "list", "ruleset")) {
+		if !strings.Contains(line, "packets") {
+			all = append(all, "rules "+strings.TrimSpace(line))
+		}
+	}
+	return append(all, glob(t, host, "namespaces/*")...)
+}
+
+// run runs a tool in a network namespace and returns what it says.
+func run(t testing.TB, netns string, args ...string) string {
+	t.Helper()
+	said, err := try(t, netns, args...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return said
+}
+
+func try(t testing.TB, netns string, args ...string) (said string, err error) {
+	t.Helper()
+	path := testenv.Need(t, args[0])
+	testenv.InNetns(t, netns, func() error {
+		var text []byte
+		text, err = exec.Command(path, args[1:]...).CombinedOutput()
+		said = string(text)
+		return nil
+	})
+	return said, err
+}
+
+func TestExam(t *testing.T) {
+	t.Parallel()
+	s := &sites{netns: map[string]string{}, subnet: subnetA}
+	rule := func(ports ...any) map[string]any { return map[string]any{"protocol": "tcp", "ports": ports} }
+	saltest.Run(t, saltest.Exam{
+		Open:      func(t testing.TB, host string, step func(string)) sal.Driver { return s.open(t, host, step) },
+		Make:      saltest.Step{Operation: "network.create"},
+		Immutable: map[string]any{"ipv4": "10.77.0.0/24"},
+		Steps: []saltest.Step{
+			{Operation: "network.allow", Args: map[string]any{"rules": []any{rule(int64(80), int64(443))}}},
+			{Operation: "network.allow", Args: map[string]any{"rules": []any{}}},
+		},
+		Clear:  s.clear,
+		Traces: s.traces,
+	})
+}
+
+// site is a host with a driver, for tests that look at packets.
+type site struct {
+	*Driver
+	testing.TB
+	dir string
+}
+
+func newSite(t testing.TB, subnet netip.Prefix) *site {
+	t.Helper()
+	s := &sites{netns: map[string]string{}, subnet: subnet}
+	dir := t.TempDir()
+	x := &site{Driver: s.open(t, dir, nil), TB: t, dir: dir}
+	t.Cleanup(func() { s.clear(t, dir) })
+	return x
+}
+
+// do carries out an operation on a network.
+func (x *site) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+	x.Helper()
+	o, _ := catalog.Lookup(operation)
+	decoded, err := o.Decode(args)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return x.Do(x.Context(), sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindNetwork, name), UID: saltest.RefTo(writ.KindNetwork, name).UID, Args: decoded,
+		Progress: func(string) {},
+	})
+}
+
+func (x *site) must(operation, name string, args map[string]any) sal.Outcome {
+	x.Helper()
+	o, err := x.do(operation, name, args)
+	if err != nil {
+		x.Fatalf("%s %s: %s: %v", operation, name, writ.CodeOf(err), err)
+	}
+	return o
+}
+
+// guest is a namespace on networks, as a container has it.
+type guest struct {
+	*site
+	owner sal.Owner
+	netns string
+	ports []sal.Port
+}
+
+func (x *site) guest(name string, networks ...string) *guest {
+	x.Helper()
+	g := &guest{site: x, owner: ownerOf(name)}
+	var err error
+	if g.netns, g.ports, err = x.Namespace(x.Context(), g.owner, refs(networks)); err != nil {
+		x.Fatalf("put %s on %v: %v", name, networks, err)
+	}
+	return g
+}
+
+func ownerOf(name string) sal.Owner {
+	return sal.Owner{Resource: saltest.Resource(writ.KindContainer, name), UID: saltest.RefTo(writ.KindContainer, name).UID}
+}
+
+func refs(networks []string) (all []writ.Ref) {
+	for _, n := range networks {
+		all = append(all, saltest.RefTo(writ.KindNetwork, n))
+	}
+	return all
+}
+
+func (g *guest) address() string { return g.ports[0].IPv6.Addr().String() }
+
+// reaches waits until an address answers; the first packets of a new link may be lost.
+func (g *guest) reaches(to string, options ...string) bool {
+	g.Helper()
+	return g.ping(to, append(options, "-c", "100", "-w", "10", "-i", "0.1"))
+}
+
+// cutOff reports whether an address does not answer to a few packets.
+func (g *guest) cutOff(to string, options ...string) bool {
+	g.Helper()
+	return !g.ping(to, append(options, "-c", "3", "-W", "0.2", "-i", "0.05"))
+}
+
+// ping returns at the first answer.
+func (g *guest) ping(to string, options []string) (answered bool) {
+	g.Helper()
+	path := testenv.Need(g, "ping")
+	testenv.InNetns(g, g.netns, func() error {
+		cmd := exec.Command(path, append(append([]string{"-n"}, options...), to)...)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return err
+		}
+		for lines := bufio.NewScanner(out); lines.Scan() && !answered; {
+			answered = strings.Contains(lines.Text(), "bytes from")
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil
+	})
+	return answered
+}
+
+func (g *guest) dropped() Dropped {
+	g.Helper()
+	d, err := g.Dropped(g.Context(), g.owner)
+	if err != nil {
+		g.Fatal(err)
+	}
+	return d
+}
+
+func TestNothingIsLeftAfterDelete(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	before := x.traces()
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
+	x.must("network.create", "back", nil)
+	x.must("network.allow", "front", map[string]any{"rules": []any{
+		map[string]any{"protocol": "tcp", "ports": []any{int64(80), int64(443)}, "from": []any{"400::/7", "10.0.0.0/8", "10.1.0.0/16"}},
+		map[string]any{"protocol": "icmp"},
+	}})
+	web := x.guest("web", "front", "back")
+	vm := ownerOf("vm")
+	_, err := x.Taps(t.Context(), vm, refs([]string{"front"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = x.do("network.delete", "front", nil)
+	if writ.CodeOf(err) != writ.CodeResourceBusy || !strings.Contains(err.Error(), "container vm, container web") && !strings.Contains(err.Error(), "container web, container vm") {
+		t.Errorf("a network with ports on it is deleted: %v", err)
+	}
+	owners, err := x.Owners(t.Context())
+	if err != nil || len(owners) != 2 {
+		t.Errorf("owners are %v, %v", owners, err)
+	}
+	for _, o := range []sal.Owner{web.owner, vm, web.owner} {
+		if err := x.Release(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	}
+	x.must("network.delete", "front", nil)
+	x.must("network.delete", "back", nil)
+	if after := x.traces(); !slices.Equal(before, after) {
+		t.Errorf("before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	if files, _ := os.ReadDir(filepath.Join(x.Dir, "ports")); len(files) > 0 {
+		t.Errorf("records are left: %v", files)
+	}
+}
+
+func TestGuestsReachEachOtherAndNothingComesInUnlessItIsAllowed(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	x.must("network.create", "front", nil)
+	x.must("network.create", "back", nil)
+	web, db, other := x.guest("web", "front"), x.guest("db", "front"), x.guest("other", "back")
+	if !web.reaches(db.address()) {
+		t.Error("two on one network do not reach each other")
+	}
+	if !web.reaches(web.ports[0].Gateway.String()) {
+		t.Error("the gateway does not answer")
+	}
+	if !other.cutOff(web.address()) {
+		t.Error("something came into a network that is closed")
+	}
+	if d := web.dropped(); d.Denied == 0 {
+		t.Errorf("what was dropped was not counted: %+v", d)
+	}
+	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"protocol": "icmp", "from": []any{other.ports[0].IPv6.Masked().String()}}}})
+	if !other.reaches(web.address()) {
+		t.Error("what is allowed does not come in")
+	}
+	if !web.cutOff(other.address()) {
+		t.Error("an open network opens others")
+	}
+	x.must("network.allow", "front", map[string]any{"rules": []any{}})
+	if !other.cutOff(web.address()) {
+		t.Error("a network that was closed is open")
+	}
+	received, sent, err := x.Traffic(t.Context(), web.owner)
+	if err != nil || received == 0 || sent == 0 {
+		t.Errorf("traffic: %d, %d, %v", received, sent, err)
+	}
+}
+
+func TestNobodySendsUnderAnothersAddress(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	x.must("network.create", "front", nil)
+	bad, victim := x.guest("bad", "front"), x.guest("victim", "front")
+	if !bad.reaches(victim.address()) {
+		t.Fatal("they do not reach each other to begin with")
+	}
+	if d := bad.dropped(); d.Spoofed != 0 {
+		t.Errorf("honest packets count as false: %+v", d)
+	}
+	other := bad.ports[0].IPv6.Addr().Next().String()
+	for _, tt := range []struct {
+		what    string
+		forge   []string
+		options []string
+	}{
+		{"a false hardware address", []string{"ip", "link", "set", "eth0", "address", "02:00:00:00:00:99"}, nil},
+		{"its own again", []string{"ip", "link", "set", "eth0", "address", bad.ports[0].MAC.String()}, nil},
+		{"another's address", []string{"ip", "address", "add", other + "/96", "dev", "eth0", "nodad"}, []string{"-I", other}},
+	} {
+		run(t, bad.netns, tt.forge...)
+		if tt.what == "its own again" {
+			if !bad.reaches(victim.address()) {
+				t.Error("with its own address it gets no answer any more")
+			}
+			continue
+		}
+		before := bad.dropped().Spoofed
+		if !bad.cutOff(victim.address(), tt.options...) {
+			t.Errorf("with %s it gets an answer", tt.what)
+		}
+		if after := bad.dropped().Spoofed; after <= before {
+			t.Errorf("%s: %d packets were counted before and %d after", tt.what, before, after)
+		}
+	}
+	run(t, bad.netns, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
+	drift, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front"))
+	if err != nil || len(drift) != 2 || !bad.reaches(victim.address()) {
+		t.Errorf("an interface that was changed by hand is not put right: %+v, %v", drift, err)
+	}
+}

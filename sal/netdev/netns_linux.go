@@ -1,0 +1,178 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal"
+)
+
+// host is the namespace that networks are made in, seen from a thread that is in there.
+type host struct {
+	*Driver
+	kernel *netlink.Handle
+	subnet netip.Prefix // the host's range in the overlay; the zero value if nobody asked for it
+	drift  []sal.Drift  // what was not as it should have been, and is now
+}
+
+// enter brings the calling thread into the driver's namespace and keeps everybody else out. Leave must be called by the same goroutine.
+func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	if err := ctx.Err(); err != nil {
+		d.mu.Unlock()
+		return nil, nil, err
+	}
+	back := func() {}
+	if d.Netns != "" {
+		if back, err = visit(d.Netns); err != nil {
+			d.mu.Unlock()
+			return nil, nil, failed("enter the network namespace "+d.Netns, err)
+		}
+	}
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		back()
+		d.mu.Unlock()
+		return nil, nil, failed("talk to the kernel", err)
+	}
+	leave = func() {
+		kernel.Close()
+		back()
+		d.mu.Unlock()
+	}
+	return &host{Driver: d, kernel: kernel}, leave, nil
+}
+
+// enterWithRange also asks the overlay for the host's range.
+func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err error) {
+	if d.Overlay == nil {
+		return nil, nil, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to take addresses from")
+	}
+	subnet, err := d.Overlay.Subnet(ctx)
+	if err == nil {
+		err = checkSubnet(subnet)
+	}
+	if err != nil {
+		return nil, nil, failed("learn the node's range of addresses", err)
+	}
+	if h, leave, err = d.enter(ctx); err != nil {
+		return nil, nil, err
+	}
+	h.subnet = subnet
+	return h, leave, nil
+}
+
+// visit brings the calling thread into a network namespace, and back. A thread that cannot go back is given up: it ends with its
+// goroutine.
+func visit(path string) (back func(), err error) {
+	there, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err == nil {
+		err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET)
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, errors.Join(err, home.Close())
+	}
+	return func() {
+		defer home.Close()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+	}, nil
+}
+
+// namespacePath is the file of an owner's namespace.
+func (d *Driver) namespacePath(owner writ.UID) string {
+	dir := d.Namespaces
+	if dir == "" {
+		dir = DefaultNamespaces
+	}
+	return filepath.Join(dir, ownerID(owner).HostName())
+}
+
+// isNamespace reports whether a file is that of a namespace, and not what is left of one.
+func isNamespace(path string) (bool, error) {
+	var s unix.Statfs_t
+	err := unix.Statfs(path, &s)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && s.Type == unix.NSFS_MAGIC, err
+}
+
+// makeNamespace makes a network namespace that a file keeps.
+func (h *host) makeNamespace(path string) error {
+	h.step("make the file of the namespace")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	h.step("make the namespace")
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer home.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
+		return errors.Join(err, back) // the thread stays locked, and ends with its goroutine
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// removeNamespace takes away the file of a namespace, which ends it when no process is in there any more.
+func (h *host) removeNamespace(path string) error {
+	there, err := isNamespace(path)
+	if err == nil && there {
+		h.step("unmount the namespace")
+		err = unix.Unmount(path, unix.MNT_DETACH)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	h.step("remove the file of the namespace")
+	return os.Remove(path)
+}
+
+// failed says that the kernel or the disk refused something.
+func failed(doing string, err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+	}
+	return sal.HostError(doing, err)
+}

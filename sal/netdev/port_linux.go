@@ -1,0 +1,507 @@
+package netdev
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal"
+)
+
+// overlayRange is what is reached through the gateway of a network.
+var overlayRange = netip.MustParsePrefix("400::/7")
+
+// Taps makes a tap on each network.
+func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
+	return d.hold(ctx, owner, networks, false)
+}
+
+// Namespace makes a namespace with an interface on each network.
+func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ.Ref) (path string, ports []sal.Port, err error) {
+	ports, err = d.hold(ctx, owner, networks, true)
+	if err != nil {
+		return "", nil, err
+	}
+	return d.namespacePath(owner.UID), ports, nil
+}
+
+// hold gives an owner a port on each of the networks, and on no others.
+func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
+	h, leave, err := d.enterWithRange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := h.holdings().Get(ownerID(owner.UID))
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && r.Own.Phase == deleting {
+		if err := h.release(owner.UID, r); err != nil {
+			return nil, err
+		}
+		r = nil
+	}
+	if r != nil && (r.Own.Owner != owner.Resource || r.Own.Namespace != namespace) {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s holds ports under the id of %s already", r.Own.Owner, owner.Resource)
+	}
+	on, err := h.resolve(owner, networks)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		r = &sal.Record[holding]{Resource: ownerID(owner.UID), UID: owner.UID, Operation: "hold"}
+		r.Own = holding{Owner: owner.Resource, Namespace: namespace}
+	}
+	if err := h.plan(r, on); err != nil {
+		return nil, err
+	}
+	if err := h.ensureHolding(r); err != nil {
+		return nil, failed("put "+owner.Resource.String()+" on its networks", err)
+	}
+	if r.Own.Phase != ready {
+		r.Own.Phase = ready
+		r.Generation++
+		if err := h.holdings().Put(r); err != nil {
+			return nil, err
+		}
+	}
+	ports := make([]sal.Port, 0, len(on))
+	for i, n := range on {
+		ports = append(ports, h.describe(n, r.Own.Ports[i], r))
+	}
+	return ports, nil
+}
+
+// resolve finds networks by the handles that a job has.
+func (h *host) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[network], error) {
+	var all []*sal.Record[network]
+	for _, ref := range networks {
+		wanted := sal.Request{Resource: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: ref.Name}, UID: ref.UID}
+		r, err := h.settled(wanted.Resource)
+		if err == nil {
+			err = r.Owned(wanted)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.UID == r.UID }) {
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s would be on %s twice", owner.Resource, r.Resource)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// plan writes down which ports there are to be, in the order of the networks, and takes those away that are no longer asked for.
+func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
+	var keep, drop []port
+	for _, p := range r.Own.Ports {
+		if slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return n.UID == p.UID }) {
+			keep = append(keep, p)
+		} else {
+			drop = append(drop, p)
+		}
+	}
+	same := len(drop) == 0 && slices.EqualFunc(keep, on, func(p port, n *sal.Record[network]) bool { return p.UID == n.UID })
+	if same && r.Own.Phase != "" {
+		return nil
+	}
+	for _, p := range drop {
+		if err := h.unplug(device(r.UID, p)); err != nil {
+			return failed("take "+r.Own.Owner.String()+" off "+p.Network.String(), err)
+		}
+	}
+	others, err := h.holdings().List()
+	if err != nil {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
+	var ports []port
+	for _, n := range on {
+		if i := slices.IndexFunc(keep, func(p port) bool { return p.UID == n.UID }); i >= 0 {
+			ports = append(ports, keep[i])
+			continue
+		}
+		p, err := newPort(r.UID, n, others)
+		if err != nil {
+			return err
+		}
+		for slices.ContainsFunc(slices.Concat(keep, ports), func(other port) bool { return other.Number == p.Number }) {
+			p.Number++
+		}
+		ports = append(ports, p)
+	}
+	r.Own.Ports = ports
+	r.Own.Phase = making
+	return h.holdings().Put(r)
+}
+
+// newPort gives an owner addresses on a network that nobody else has.
+func newPort(owner writ.UID, n *sal.Record[network], others []*sal.Record[holding]) (port, error) {
+	var there []port
+	for _, o := range others {
+		for _, p := range o.Own.Ports {
+			if p.UID == n.UID {
+				there = append(there, p)
+			}
+		}
+	}
+	p := port{Network: n.Resource, UID: n.UID}
+	p.Host = freeHost(owner, func(host uint32) bool {
+		return slices.ContainsFunc(there, func(other port) bool { return other.Host == host })
+	})
+	var err error
+	if v4 := ipv4(n); v4.IsValid() {
+		p.IPv4, err = freeIPv4(n.Resource, v4, owner, func(a netip.Addr) bool {
+			return slices.ContainsFunc(there, func(other port) bool { return other.IPv4 == a })
+		})
+	}
+	return p, err
+}
+
+// device is the name of a port's device on the host.
+func device(owner writ.UID, p port) string {
+	return fmt.Sprintf("%s-%d", ownerID(owner).HostName(), p.Number)
+}
+
+// inside is the name of a port's interface in a namespace.
+func inside(p port) string { return fmt.Sprintf("eth%d", p.Number) }
+
+// describe is what an owner is told about its port.
+func (h *host) describe(n *sal.Record[network], p port, r *sal.Record[holding]) sal.Port {
+	v6 := rangeOf(h.subnet, n.Own.Index)
+	told := sal.Port{
+		Network: n.Resource,
+		Device:  device(r.UID, p),
+		MAC:     macOf(r.UID, p.UID),
+		IPv6:    netip.PrefixFrom(in(v6, p.Host), v6.Bits()),
+		Gateway: in(v6, gatewayHost),
+		MTU:     MTU,
+	}
+	if r.Own.Namespace {
+		told.Device = inside(p)
+	}
+	if v4 := ipv4(n); v4.IsValid() {
+		told.IPv4, told.Router = netip.PrefixFrom(p.IPv4, v4.Bits()), router(v4)
+	}
+	return told
+}
+
+// ensureHolding puts in place what an owner holds: the rules of each port before the port.
+func (h *host) ensureHolding(r *sal.Record[holding]) error {
+	path := ""
+	if r.Own.Namespace {
+		path = h.namespacePath(r.UID)
+		there, err := isNamespace(path)
+		if err != nil {
+			return err
+		}
+		if !there {
+			h.found("the namespace of %s was not there", r.Own.Owner)
+			if err := h.makeNamespace(path); err != nil {
+				return err
+			}
+		}
+	}
+	var ports []sal.Port
+	for _, p := range r.Own.Ports {
+		n, err := h.networks().Get(p.Network)
+		if err != nil {
+			return err
+		}
+		if n == nil || n.UID != p.UID {
+			return sal.Unknown(p.Network)
+		}
+		told := h.describe(n, p, r)
+		ports = append(ports, told)
+		if err := h.plug(n, told, r, device(r.UID, p), path); err != nil {
+			return err
+		}
+	}
+	if r.Own.Namespace {
+		return h.furnish(path, ports)
+	}
+	return nil
+}
+
+// plug makes a port, behind its rules.
+func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding], name, namespace string) error {
+	bridge, err := h.ensure(n)
+	if err != nil {
+		return err
+	}
+	kind := "tuntap"
+	if namespace != "" {
+		kind = "veth"
+	}
+	l, err := h.ours(name, kind, r.UID)
+	if err != nil {
+		return err
+	}
+	if err := h.put(portPiece(n.Resource.HostName(), told, name)); err != nil {
+		return err
+	}
+	if l != nil && namespace != "" {
+		if l, err = h.cable(l, told.Device, namespace); err != nil {
+			return err
+		}
+	}
+	if l == nil {
+		h.found("the port %s of %s was not there", name, r.Own.Owner)
+		if l, err = h.newLink(name, told, r.UID, namespace); err != nil {
+			return err
+		}
+	}
+	return h.settle(h.kernel, l, shape{master: bridge.Attrs().Index, silent: true})
+}
+
+// newLink makes a tap, or a pair of which one end is in a namespace.
+func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace string) (netlink.Link, error) {
+	attrs := netlink.LinkAttrs{Name: name, TxQLen: -1}
+	if namespace == "" {
+		return h.hatch(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}, owner)
+	}
+	f, err := os.Open(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	pair := netlink.NewVeth(attrs)
+	pair.MTU, pair.PeerMTU = MTU, MTU
+	pair.PeerName, pair.PeerHardwareAddr, pair.PeerNamespace = told.Device, told.MAC, netlink.NsFd(int(f.Fd()))
+	return h.hatch(pair, owner)
+}
+
+// cable returns a pair if its other end is in the namespace, and takes it away if not.
+func (h *host) cable(l netlink.Link, inside, namespace string) (netlink.Link, error) {
+	there, closeThere, err := handleAt(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer closeThere()
+	_, err = there.LinkByName(inside)
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
+		return nil, h.removeLink(l.Attrs().Name)
+	}
+	return l, err
+}
+
+// unplug takes a port away, and then its rules.
+func (h *host) unplug(names ...string) error {
+	for _, name := range names {
+		if err := errors.Join(h.dropFledgling(name), h.removeLink(name)); err != nil {
+			return err
+		}
+	}
+	return h.withdraw(names...)
+}
+
+// Release takes away what an owner holds.
+func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r, err := h.holdings().Get(ownerID(owner.UID))
+	if err != nil {
+		return err
+	}
+	return h.release(owner.UID, r)
+}
+
+// release takes away what is on the host under the names of an owner, its record last. Names follow from the UID, so that it works
+// without a record too.
+func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
+	if r != nil && r.Own.Phase != deleting {
+		r.Own.Phase = deleting
+		if err := h.holdings().Put(r); err != nil {
+			return err
+		}
+	}
+	names, err := h.devices(owner)
+	if err == nil {
+		err = h.unplug(names...)
+	}
+	if err == nil {
+		err = h.removeNamespace(h.namespacePath(owner))
+	}
+	if err != nil {
+		return failed("take away the ports of "+string(owner), err)
+	}
+	if r == nil {
+		return nil
+	}
+	return h.holdings().Remove(r.Resource)
+}
+
+// devices are the names of an owner's devices that are in use for a link or for rules.
+func (h *host) devices(owner writ.UID) (names []string, err error) {
+	prefix := ownerID(owner).HostName() + "-"
+	links, err := h.kernel.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		name := l.Attrs().Name
+		if fledged, found := strings.CutPrefix(name, fledgling("")); found && strings.HasPrefix(fledged, prefix) {
+			name = fledged
+		}
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	s, err := h.rules()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range s.chains {
+		if name := pieceOwner(c.Name); strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// Owners are all who hold something.
+func (d *Driver) Owners(ctx context.Context) ([]sal.Owner, error) {
+	records, err := d.holdings().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		all = append(all, sal.Owner{Resource: r.Own.Owner, UID: r.UID})
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}
+
+// handleAt talks to the kernel about another namespace.
+func handleAt(namespace string) (*netlink.Handle, func(), error) {
+	back, err := visit(namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer back()
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, nil, err
+	}
+	return kernel, kernel.Close, nil
+}
+
+// furnish gives the interfaces in a namespace their addresses and ways out.
+func (h *host) furnish(namespace string, ports []sal.Port) error {
+	there, closeThere, err := handleAt(namespace)
+	if err != nil {
+		return err
+	}
+	defer closeThere()
+	lo, err := there.LinkByName("lo")
+	if err == nil && lo.Attrs().RawFlags&unix.IFF_UP == 0 {
+		h.step("set the loopback interface up")
+		err = there.LinkSetUp(lo)
+	}
+	if err != nil {
+		return err
+	}
+	outside := false // one interface has the way to the outside of IPv4
+	for i, p := range ports {
+		l, err := there.LinkByName(p.Device)
+		if err != nil {
+			return err
+		}
+		if err := h.settle(there, l, shape{mac: p.MAC}); err != nil {
+			return err
+		}
+		want := []netip.Prefix{p.IPv6}
+		if p.IPv4.IsValid() {
+			want = append(want, p.IPv4)
+		}
+		if err := h.address(there, l, want...); err != nil {
+			return err
+		}
+		if err := h.route(there, l, overlayRange, p.Gateway, i); err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := h.routeBack(there, l, p, i); err != nil {
+				return err
+			}
+		}
+		if p.Router.IsValid() && !outside {
+			outside = true
+			if err := h.route(there, l, netip.PrefixFrom(netip.IPv4Unspecified(), 0), p.Router, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstMetric is that of a namespace's first interface; those of others come after it.
+const firstMetric = 1024
+
+// route leads a range through a gateway.
+func (h *host) route(kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, rank int) error {
+	want := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank}
+	return h.routed(kernel, want, netlink.FAMILY_ALL)
+}
+
+// routeBack leads what an interface answers out where the question came in: on another network its address would be a false one.
+func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i int) error {
+	table := firstMetric + i
+	if err := h.routed(kernel, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(overlayRange), Gw: p.Gateway.AsSlice(), Table: table}, netlink.FAMILY_V6); err != nil {
+		return err
+	}
+	rules, err := kernel.RuleList(netlink.FAMILY_V6)
+	if err != nil {
+		return err
+	}
+	from := netip.PrefixFrom(p.IPv6.Addr(), 128)
+	if slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Table == table && r.Src != nil && prefixOf(r.Src) == from }) {
+		return nil
+	}
+	rule := netlink.NewRule()
+	rule.Family, rule.Src, rule.Table = netlink.FAMILY_V6, netOf(from), table
+	h.step("add a rule for routes")
+	return kernel.RuleAdd(rule)
+}
+
+// routed adds a route unless there is one.
+func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) error {
+	if want.Table == 0 {
+		want.Table = unix.RT_TABLE_MAIN
+	}
+	there, err := kernel.RouteListFiltered(family, &netlink.Route{LinkIndex: want.LinkIndex, Table: want.Table}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(there, func(r netlink.Route) bool { return r.Gw.Equal(want.Gw) && sameRange(r, want) }) {
+		return nil
+	}
+	h.step("add a route")
+	h.found("a route to %s was not there", want.Dst)
+	return kernel.RouteReplace(want)
+}
+
+// sameRange compares where two routes lead; the kernel says nothing of a range that is everything.
+func sameRange(is netlink.Route, want *netlink.Route) bool {
+	if is.Dst == nil {
+		ones, _ := want.Dst.Mask.Size()
+		return ones == 0
+	}
+	return is.Dst.String() == want.Dst.String()
+}

@@ -1,0 +1,374 @@
+//go:build linux
+
+package netdev
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+// front makes a network that everything of the tests below is on.
+func front(t testing.TB) *site {
+	x := newSite(t, subnetA)
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/29"})
+	return x
+}
+
+func (x *site) traces() []string {
+	x.Helper()
+	s := &sites{netns: map[string]string{x.dir: x.Netns}}
+	all := s.traces(x, x.dir)
+	slices.Sort(all) // the kernel numbers links as they come
+	return all
+}
+
+func comparable(t testing.TB, a, b any) string {
+	t.Helper()
+	return cmp.Diff(a, b, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
+}
+
+func (x *site) tap(name string) ([]sal.Port, error) {
+	return x.Taps(x.Context(), ownerOf(name), refs([]string{"front"}))
+}
+
+func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var dead sync.WaitGroup
+	t.Cleanup(func() {
+		close(release)
+		dead.Wait()
+	})
+	hold := func(x *site) error {
+		_, err := x.tap("vm")
+		if err == nil {
+			_, _, err = x.Namespace(t.Context(), ownerOf("web"), refs([]string{"front"}))
+		}
+		return err
+	}
+	letGo := func(x *site) error {
+		if err := x.Release(t.Context(), ownerOf("vm")); err != nil {
+			return err
+		}
+		return x.Release(t.Context(), ownerOf("web"))
+	}
+	x := front(t)
+	empty := x.traces()
+	if err := hold(x); err != nil {
+		t.Fatal(err)
+	}
+	full := x.traces()
+	for name, acts := range map[string]struct {
+		before, do func(*site) error
+	}{
+		"while they are made":       {letGo, hold},
+		"while they are taken away": {hold, letGo},
+	} {
+		for at := 0; ; at++ {
+			if err := acts.before(x); err != nil {
+				t.Fatal(err)
+			}
+			when := fmt.Sprintf("%s, at step %d", name, at)
+			if !crash(t, x, at, acts.do, release, &dead) {
+				t.Logf("%s: nothing to interrupt", when)
+				break
+			}
+			// The driver is opened anew: this one waits for the other's lock.
+			x.Driver = &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces}
+			if _, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front")); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			if at%2 == 0 {
+				if err := hold(x); err != nil {
+					t.Errorf("%s: it cannot be done again: %v", when, err)
+				}
+				if diff := cmp.Diff(full, x.traces()); diff != "" {
+					t.Errorf("%s, and done again:\n%s", when, diff)
+				}
+			}
+			if err := letGo(x); err != nil {
+				t.Errorf("%s: it cannot be taken away: %v", when, err)
+			}
+			if diff := cmp.Diff(empty, x.traces()); diff != "" {
+				t.Errorf("%s, and taken away:\n%s", when, diff)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// crash stops a driver at a step as SIGKILL does, and reports whether there was such a step.
+func crash(t *testing.T, x *site, at int, do func(*site) error, release chan struct{}, dead *sync.WaitGroup) (reached bool) {
+	stopped, finished := make(chan struct{}), make(chan error, 1)
+	steps := 0
+	doomed := &site{TB: t, dir: x.dir, Driver: &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Step: func(string) {
+		if steps == at {
+			close(stopped)
+			<-release
+			runtime.Goexit()
+		}
+		steps++
+	}}}
+	dead.Go(func() { finished <- do(doomed) })
+	select {
+	case <-stopped:
+		return true
+	case err := <-finished:
+		if err != nil {
+			t.Error(err)
+		}
+		return false
+	}
+}
+
+func TestPortsStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	x.must("network.create", "back", nil)
+	web := x.guest("web", "front", "back")
+	again := x.guest("web", "front", "back")
+	if diff := comparable(t, web.ports, again.ports); diff != "" {
+		t.Errorf("asked again it gets others:\n%s", diff)
+	}
+	turned := x.guest("web", "back", "front")
+	if diff := comparable(t, []sal.Port{web.ports[1], web.ports[0]}, turned.ports); diff != "" {
+		t.Errorf("in another order it gets others:\n%s", diff)
+	}
+	one := x.guest("web", "back")
+	if diff := comparable(t, web.ports[1:], one.ports); diff != "" {
+		t.Errorf("taken off one network it gets others:\n%s", diff)
+	}
+	x.must("network.delete", "front", nil)
+	if alone := x.guest("alone"); len(alone.ports) != 0 || !strings.Contains(run(t, alone.netns, "ip", "-brief", "link"), "UNKNOWN") {
+		t.Errorf("without a network there is more or less than a loopback interface: %+v", alone.ports)
+	}
+	_, err := x.Taps(t.Context(), web.owner, nil)
+	if writ.CodeOf(err) != writ.CodeResourceConflict {
+		t.Errorf("an owner with a namespace gets taps: %v", err)
+	}
+}
+
+func TestPortsOfAnIPv4RangeRunOut(t *testing.T) {
+	t.Parallel()
+	x := front(t) // a /29: five addresses besides the router's
+	seen := map[netip.Addr]bool{}
+	for i := range 5 {
+		ports, err := x.tap(fmt.Sprintf("vm-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[ports[0].IPv4.Addr()] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("addresses were given twice: %v", seen)
+	}
+	if _, err := x.tap("vm-6"); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("the sixth gets %v", err)
+	}
+	if err := x.Release(t.Context(), ownerOf("vm-3")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.tap("vm-6"); err != nil {
+		t.Errorf("an address that was given back is not to be had: %v", err)
+	}
+}
+
+func TestSomebodyElsesInterfaceIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	vm := ownerOf("vm")
+	name := device(vm.UID, port{})
+	run(t, x.Netns, "ip", "tuntap", "add", name, "mode", "tap")
+	_, err := x.tap("vm")
+	if writ.CodeOf(err) != writ.CodeResourceConflict || writ.AsError(err).Hint == "" {
+		t.Errorf("a tap that is taken: %v", err)
+	}
+	if err := x.Release(t.Context(), vm); err != nil {
+		t.Error(err)
+	}
+	if said := run(t, x.Netns, "ip", "-brief", "link"); !strings.Contains(said, name) {
+		t.Error("it was taken away")
+	}
+	run(t, x.Netns, "ip", "link", "delete", name)
+	if _, err := x.tap("vm"); err != nil {
+		t.Error(err)
+	}
+
+	bridge := saltest.Resource(writ.KindNetwork, "back").HostName()
+	run(t, x.Netns, "ip", "link", "add", bridge, "type", "bridge")
+	if _, err := x.do("network.create", "back", nil); writ.CodeOf(err) != writ.CodeResourceConflict {
+		t.Errorf("a bridge that is taken: %v", err)
+	}
+	if all, _ := x.List(t.Context()); len(all) != 1 {
+		t.Errorf("of a network that could not be made there is a record: %v", all)
+	}
+}
+
+func TestRangesDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	run(t, x.Netns, "ip", "link", "add", "uplink", "type", "bridge")
+	run(t, x.Netns, "ip", "address", "add", "192.168.7.2/24", "dev", "uplink")
+	for _, taken := range []string{"10.77.0.0/24", "10.0.0.0/8", "192.168.0.0/16", "192.168.7.0/30"} {
+		_, err := x.do("network.create", "back", map[string]any{"ipv4": taken})
+		if writ.CodeOf(err) != writ.CodeResourceConflict || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v", taken, err)
+		}
+	}
+}
+
+// A host that was started anew has the records and nothing else.
+func TestEverythingComesBackAfterAReboot(t *testing.T) {
+	t.Parallel()
+	s := &sites{netns: map[string]string{}, subnet: subnetA}
+	dir := t.TempDir()
+	t.Cleanup(func() { s.clear(t, dir) })
+	x := &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
+	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"protocol": "icmp"}}})
+	web := x.guest("web", "front")
+	if _, err := x.tap("vm"); err != nil {
+		t.Fatal(err)
+	}
+	before := x.traces()
+
+	s.clear(t, dir)
+	x.Driver = s.open(t, dir, nil)
+	network := saltest.Resource(writ.KindNetwork, "front")
+	drift, err := x.Keep(t.Context(), network)
+	if err != nil || len(drift) == 0 {
+		t.Errorf("it finds %+v, %v", drift, err)
+	}
+	for _, d := range drift {
+		if !d.Mended {
+			t.Errorf("it cannot mend that %s", d.What)
+		}
+	}
+	if diff := cmp.Diff(before, x.traces()); diff != "" {
+		t.Error(diff)
+	}
+	if drift, err := x.Keep(t.Context(), network); err != nil || len(drift) > 0 {
+		t.Errorf("the second time it finds %+v, %v", drift, err)
+	}
+	if again := x.guest("web", "front"); comparable(t, web.ports, again.ports) != "" || !again.reaches(again.ports[0].Gateway.String()) {
+		t.Errorf("the port came back as %+v", again.ports)
+	}
+}
+
+func TestWhatSomebodyTookAwayIsMended(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"ports": []any{int64(80)}}}})
+	web := x.guest("web", "front")
+	network := saltest.Resource(writ.KindNetwork, "front")
+	bridge := network.HostName()
+	port := device(web.owner.UID, port{})
+	for _, change := range [][]string{
+		{"ip", "link", "delete", bridge},
+		{"ip", "link", "delete", port},
+		{"ip", "link", "set", port, "nomaster"},
+		{"ip", "link", "set", bridge, "down"},
+		{"ip", "link", "set", bridge, "mtu", "1280"},
+		{"ip", "address", "flush", "dev", bridge, "scope", "global"},
+		{"ip", "address", "add", "10.9.9.9/24", "dev", bridge},
+		{"nft", "flush", "ruleset"},
+		{"nft", "flush", "chain", "inet", "writ", "allow-" + bridge},
+		{"nft", "flush", "map", "bridge", "writ", "ports"},
+		{"nft", "add", "rule", "inet", "writ", "allow-" + bridge, "accept"},
+	} {
+		run(t, x.Netns, change...)
+		drift, err := x.Keep(t.Context(), network)
+		if err != nil || len(drift) == 0 || slices.ContainsFunc(drift, func(d sal.Drift) bool { return !d.Mended }) {
+			t.Errorf("after %v it finds %+v, %v", change, drift, err)
+		}
+		if drift, err := x.Keep(t.Context(), network); err != nil || len(drift) > 0 {
+			t.Errorf("after %v it is not mended: %+v, %v", change, drift, err)
+		}
+	}
+	if !web.reaches(web.ports[0].Gateway.String()) {
+		t.Error("in the end it reaches nobody")
+	}
+}
+
+func TestOrphansAreFoundByTheirNames(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	web := x.guest("web", "front")
+	if _, err := x.tap("vm"); err != nil {
+		t.Fatal(err)
+	}
+	name := saltest.Resource(writ.KindNetwork, "front").HostName()
+	x.Dir = t.TempDir() // the records are lost
+	orphans, err := x.Orphans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []sal.Orphan{
+		{Kind: "bridge", Name: name}, {Kind: "veth", Name: device(web.owner.UID, port{})}, {Kind: "tuntap", Name: device(ownerOf("vm").UID, port{})},
+		{Kind: "chain", Name: "inet writ allow-" + name}, {Kind: "namespace", Name: ownerID(web.owner.UID).HostName()},
+	} {
+		if !slices.Contains(orphans, want) {
+			t.Errorf("%+v is not among %+v", want, orphans)
+		}
+	}
+}
+
+func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {
+	t.Parallel()
+	x := front(t)
+	var rules []any
+	for i := range 256 {
+		var ports, from []any
+		for j := range 64 {
+			ports = append(ports, int64(1000+i*64+j))
+			from = append(from, fmt.Sprintf("400:%x:%x::/64", i+1, 2*j), fmt.Sprintf("10.%d.%d.0/24", i, 2*j))
+		}
+		rules = append(rules, map[string]any{"protocol": "any", "ports": ports, "from": from[:64]})
+	}
+	o := x.must("network.allow", "front", map[string]any{"rules": rules})
+	if o.Values["rules"] != int64(256) {
+		t.Errorf("%v", o.Values)
+	}
+	if drift, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front")); err != nil || len(drift) > 0 {
+		t.Errorf("it finds %+v, %v", drift, err)
+	}
+}
+
+func TestManyGetPortsAtOnce(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	x.must("network.create", "front", nil)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[netip.Addr]bool{}
+	for i := range 12 {
+		all.Go(func() {
+			ports, err := x.tap(fmt.Sprintf("vm-%d", i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[ports[0].IPv6.Addr()] = true
+		})
+	}
+	all.Wait()
+	if len(seen) != 12 {
+		t.Errorf("%d addresses for 12", len(seen))
+	}
+}

@@ -1,0 +1,339 @@
+package netdev
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// The maps of our tables: from the name of a device, or an address, to the chain that judges its packets.
+const (
+	mapInto     = "into"     // inet: bridge to which a packet is led
+	mapFrom     = "from"     // inet: bridge from which it came
+	mapToHost   = "to-host"  // inet: bridge from which it came, if it is for the host itself
+	mapAddress6 = "address6" // inet: to whom it goes
+	mapAddress4 = "address4"
+	mapDevice   = "ports" // bridge: port from which it came
+)
+
+// maps are all of them, with the type of their keys.
+func maps() map[string]nftables.SetDatatype {
+	return map[string]nftables.SetDatatype{
+		mapInto: nftables.TypeIFName, mapFrom: nftables.TypeIFName, mapToHost: nftables.TypeIFName,
+		mapAddress6: nftables.TypeIP6Addr, mapAddress4: nftables.TypeIPAddr,
+		mapDevice: nftables.TypeIFName,
+	}
+}
+
+// familyOf says in which of our two tables a map is.
+func familyOf(name string) nftables.TableFamily {
+	if name == mapDevice {
+		return nftables.TableFamilyBridge
+	}
+	return nftables.TableFamilyINet
+}
+
+// piece is what a network or port has in our tables. It is put in place as a whole.
+type piece struct {
+	name     string // of the device; chains end with it, counters begin with it
+	chains   []chain
+	entries  []entry
+	counters []counter
+}
+
+type chain struct {
+	family nftables.TableFamily
+	name   string
+	hook   *hook // nil if other chains jump to it
+	rules  []rule
+}
+
+type hook struct {
+	kind     nftables.ChainType
+	at       *nftables.ChainHook
+	priority *nftables.ChainPriority
+}
+
+// entry leads from a key of a map to a chain.
+type entry struct {
+	in    string
+	key   []byte
+	chain string
+}
+
+type counter struct {
+	family nftables.TableFamily
+	name   string
+}
+
+// rule is one rule. What it says is in its comment, shortened, with a digest of all of it, by which it is compared.
+type rule struct {
+	says  string
+	match []expr.Any
+	sets  []*set // that match looks into, in the order of its lookups
+	then  []expr.Any
+}
+
+// set is a list of values or ranges that one rule has for itself.
+type set struct {
+	of       nftables.SetDatatype
+	elements []nftables.SetElement
+	interval bool
+}
+
+// comment is what a rule is marked with.
+func (r rule) comment() string {
+	sum := sha256.Sum256([]byte(r.says))
+	return fmt.Sprintf("%.80s [%x]", r.says, sum[:4])
+}
+
+// The chains of a piece.
+func intoChain(device string) string  { return "into-" + device }
+func fromChain(device string) string  { return "from-" + device }
+func allowChain(device string) string { return "allow-" + device }
+func natChain(device string) string   { return "nat-" + device }
+
+// The counters of a piece.
+func deniedCounter(device string) string  { return device + "-denied" }
+func spoofedCounter(device string) string { return device + "-spoofed" }
+
+// hostChain judges what networks send to the host itself.
+const hostChain = "host"
+
+// base is what all networks share.
+func base() piece {
+	hooked := func(kind nftables.ChainType, at *nftables.ChainHook, priority *nftables.ChainPriority) *hook {
+		return &hook{kind, at, priority}
+	}
+	inet, bridge := nftables.TableFamilyINet, nftables.TableFamilyBridge
+	return piece{
+		chains: []chain{
+			{inet, hostChain, nil, []rule{
+				{says: "replies to the host", match: established(), then: accept()},
+				{says: "icmpv6 to the host", match: protocol(unix.IPPROTO_ICMPV6), then: accept()},
+				{says: "icmp to the host", match: protocol(unix.IPPROTO_ICMP), then: accept()},
+				{says: "nothing else to the host", then: drop("host-denied")},
+			}},
+			{inet, "forward", hooked(nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter), []rule{
+				{says: "from a network", match: jumpBy(expr.MetaKeyIIFNAME, mapFrom)},
+				{says: "into a network", match: jumpBy(expr.MetaKeyOIFNAME, mapInto)},
+			}},
+			{inet, "input", hooked(nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter), []rule{
+				{says: "from a network", match: jumpBy(expr.MetaKeyIIFNAME, mapFrom)},
+				{says: "from a network to the host", match: jumpBy(expr.MetaKeyIIFNAME, mapToHost)},
+			}},
+			{bridge, "prerouting", hooked(nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(bridgeBefore)), []rule{
+				{says: "from a port", match: jumpBy(expr.MetaKeyIIFNAME, mapDevice)},
+			}},
+		},
+		counters: []counter{{inet, "host-denied"}},
+	}
+}
+
+// bridgeBefore is before whatever else looks at packets of bridges.
+const bridgeBefore = -300
+
+// networkPiece is what a network has besides its ports.
+func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkRule) piece {
+	inet := nftables.TableFamilyINet
+	into := chain{inet, intoChain(device), nil, []rule{
+		{says: "within " + device, match: meta(expr.MetaKeyIIFNAME, ifname(device)), then: accept()},
+		{says: "replies", match: established(), then: accept()},
+		{says: "by IPv6 address", match: append(family(unix.NFPROTO_IPV6), lookupMap(networkAt(24, 16), mapAddress6)...)},
+		{says: "by IPv4 address", match: append(family(unix.NFPROTO_IPV4), lookupMap(networkAt(16, 4), mapAddress4)...)},
+		{says: "to nobody", then: drop(deniedCounter(device))},
+	}}
+	from := chain{inet, fromChain(device), nil, []rule{
+		{says: "from " + v6.String(), match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), v6)...), then: done()},
+		{says: "from the wire", match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), linkLocal)...), then: done()},
+		{says: "from nobody yet", match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), unspecified)...), then: done()},
+	}}
+	allow := chain{inet, allowChain(device), nil, nil}
+	for _, r := range allowed {
+		allow.rules = append(allow.rules, allowRules(r)...)
+	}
+	p := piece{
+		name: device,
+		entries: []entry{
+			{mapInto, ifname(device), into.name},
+			{mapFrom, ifname(device), from.name},
+			{mapToHost, ifname(device), hostChain},
+		},
+		counters: []counter{{inet, deniedCounter(device)}, {inet, spoofedCounter(device)}},
+	}
+	if v4.IsValid() {
+		from.rules = append(from.rules, rule{says: "from " + v4.String(), match: append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...), then: done()})
+		outside := append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...)
+		outside = append(outside, metaNot(expr.MetaKeyOIFNAME, ifname(device))...)
+		p.chains = append(p.chains, chain{inet, natChain(device), &hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}, []rule{
+			{says: v4.String() + " goes out as the host", match: outside, then: []expr.Any{&expr.Masq{}}},
+		}})
+	}
+	from.rules = append(from.rules, rule{says: "from elsewhere", then: drop(spoofedCounter(device))})
+	p.chains = append(p.chains, allow, into, from) // those that are jumped to come first
+	return p
+}
+
+// allowRules are the rules of the kernel for one of network.allow.
+func allowRules(r catalog.NetworkRule) (all []rule) {
+	for _, kind := range []byte{unix.NFPROTO_IPV6, unix.NFPROTO_IPV4} {
+		sources, some := sourcesOf(r.From, kind)
+		if !some {
+			continue
+		}
+		for _, number := range protocolsOf(r, kind) {
+			one := rule{says: fmt.Sprintf("allow %s %v from %v, IPv%d protocol %d", r.Protocol, r.Ports, r.From, map[byte]int{unix.NFPROTO_IPV6: 6, unix.NFPROTO_IPV4: 4}[kind], number), then: accept()}
+			one.match = family(kind)
+			if number != 0 {
+				one.match = append(one.match, protocol(number)...)
+			}
+			if sources != nil {
+				offset, length := uint32(8), uint32(16)
+				if kind == unix.NFPROTO_IPV4 {
+					offset, length = 12, 4
+				}
+				one.match = append(one.match, networkAt(offset, length), inSet())
+				one.sets = append(one.sets, sources)
+			}
+			if len(r.Ports) > 0 {
+				one.match = append(one.match, transport(2, 2), inSet())
+				one.sets = append(one.sets, portsOf(r.Ports))
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// protocolsOf are the numbers of protocols that a rule means; 0 is all of them.
+func protocolsOf(r catalog.NetworkRule, kind byte) []byte {
+	switch {
+	case r.Protocol == "tcp":
+		return []byte{unix.IPPROTO_TCP}
+	case r.Protocol == "udp":
+		return []byte{unix.IPPROTO_UDP}
+	case r.Protocol == "icmp" && kind == unix.NFPROTO_IPV4:
+		return []byte{unix.IPPROTO_ICMP}
+	case r.Protocol == "icmp":
+		return []byte{unix.IPPROTO_ICMPV6}
+	case len(r.Ports) > 0:
+		return []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP}
+	default:
+		return []byte{0}
+	}
+}
+
+// sourcesOf are the ranges of one family as a set, nil for everybody; some is false if there is none of that family among others.
+func sourcesOf(from []string, kind byte) (sources *set, some bool) {
+	if len(from) == 0 {
+		return nil, true
+	}
+	var prefixes []netip.Prefix
+	for _, text := range from {
+		p, err := netip.ParsePrefix(text)
+		if err == nil && p.Addr().Is4() == (kind == unix.NFPROTO_IPV4) {
+			prefixes = append(prefixes, p)
+		}
+	}
+	if len(prefixes) == 0 {
+		return nil, false
+	}
+	s := &set{of: nftables.TypeIP6Addr, interval: true}
+	if kind == unix.NFPROTO_IPV4 {
+		s.of = nftables.TypeIPAddr
+	}
+	ranges := merged(prefixes)
+	if !ranges[len(ranges)-1][1].Next().IsValid() && !ranges[0][0].Prev().IsValid() && len(ranges) == 1 {
+		return nil, true
+	}
+	for _, r := range ranges {
+		s.elements = append(s.elements, nftables.SetElement{Key: r[0].AsSlice()})
+		if end := r[1].Next(); end.IsValid() {
+			s.elements = append(s.elements, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
+		}
+	}
+	return s, true
+}
+
+func portsOf(ports []int64) *set {
+	s := &set{of: nftables.TypeInetService}
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(ports))) {
+		s.elements = append(s.elements, nftables.SetElement{Key: []byte{byte(p >> 8), byte(p)}})
+	}
+	return s
+}
+
+// portPiece is what a port has: who may reach it, and as whom it may send.
+func portPiece(network string, p sal.Port, device string) piece {
+	inet, bridge := nftables.TableFamilyINet, nftables.TableFamilyBridge
+	into := chain{inet, intoChain(device), nil, []rule{
+		{says: "what the network allows", then: jump(allowChain(network))},
+		{says: "nothing else", then: drop(deniedCounter(device))},
+	}}
+	spoofed := func() []expr.Any { return drop(spoofedCounter(device)) }
+	only6 := etherType(unix.ETH_P_IPV6)
+	from := chain{bridge, fromChain(device), nil, []rule{
+		{says: "not from " + p.MAC.String(), match: differs(link(6, 6), p.MAC), then: spoofed()},
+		{says: "no router", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRouterAdvertisement})), then: spoofed()},
+		{says: "no redirect", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRedirect})), then: spoofed()},
+		{says: "neighbour of the wire", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), within(transport(8, 16), linkLocal)), then: accept()},
+		{says: "no neighbour but " + p.IPv6.Addr().String(), match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), differs(transport(8, 16), p.IPv6.Addr().AsSlice())), then: spoofed()},
+		{says: "from " + p.IPv6.Addr().String(), match: slices.Concat(only6, equals(network6Source(), p.IPv6.Addr().AsSlice())), then: accept()},
+		{says: "from the wire", match: slices.Concat(only6, within(network6Source(), linkLocal)), then: accept()},
+		{says: "from nobody yet", match: slices.Concat(only6, within(network6Source(), unspecified)), then: accept()},
+	}}
+	pc := piece{
+		name:     device,
+		entries:  []entry{{mapDevice, ifname(device), from.name}, {mapAddress6, p.IPv6.Addr().AsSlice(), into.name}},
+		counters: []counter{{inet, deniedCounter(device)}, {bridge, spoofedCounter(device)}},
+	}
+	if p.IPv4.IsValid() {
+		own := p.IPv4.Addr().AsSlice()
+		pc.entries = append(pc.entries, entry{mapAddress4, own, into.name})
+		from.rules = append(from.rules,
+			rule{says: "from " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_IP), equals(networkAt(12, 4), own)...), then: accept()},
+			rule{says: "arp not from " + p.MAC.String(), match: append(etherType(unix.ETH_P_ARP), differs(networkAt(8, 6), p.MAC)...), then: spoofed()},
+			rule{says: "arp of " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), own)...), then: accept()},
+			rule{says: "arp of nobody yet", match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), make([]byte, 4))...), then: accept()},
+		)
+	}
+	from.rules = append(from.rules, rule{says: "nothing else", then: spoofed()})
+	pc.chains = []chain{into, from}
+	return pc
+}
+
+// What an ICMPv6 message is, by RFC 4861.
+const (
+	icmpRouterAdvertisement    = 134
+	icmpNeighbourAdvertisement = 136
+	icmpRedirect               = 137
+)
+
+var (
+	linkLocal   = netip.MustParsePrefix("fe80::/10")
+	unspecified = netip.MustParsePrefix("::/128")
+)
+
+// pieceOwner returns the device that a chain or counter of ours belongs to, "" if all networks share it.
+func pieceOwner(name string) string {
+	for _, prefix := range []string{"into-", "from-", "allow-", "nat-"} {
+		if device, found := strings.CutPrefix(name, prefix); found {
+			return device
+		}
+	}
+	for _, suffix := range []string{"-denied", "-spoofed"} {
+		if device, found := strings.CutSuffix(name, suffix); found && device != hostChain {
+			return device
+		}
+	}
+	return ""
+}
