@@ -12,9 +12,9 @@ import (
 )
 
 // HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, else DRIVER_FAILED. Errors
-// that are for people already, and those of a context that ended, stay as they are. Doing is a bare verb phrase, "copy the image".
+// that are for people already, and those of a context that ended, stay as they are, and so does nil. Doing is a bare verb phrase, "copy the image".
 func HostError(doing string, err error) error {
-	if _, ok := errors.AsType[*writ.Error](err); ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

@@ -10,37 +10,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small file system of its own: ext4 in a file, on a loop device.
+// Disk is a small file system of its own, in a file on a loop device.
 type Disk struct {
 	Dir string // where it is mounted
 
-	t     testing.TB
-	image string
+	t testing.TB
 }
 
 // ballast is the file that fills a disk.
 const ballast = ".ballast"
 
-// NewDisk mounts a new file system of so many MiB at dir, which it makes, until the test ends. It skips the test where that is impossible:
+// NewDisk mounts a new ext4 of so many MiB at dir, which it makes, until the test ends. It skips the test where that is impossible:
 // only root may mount, and not in every container.
 func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
-	mkfs := Need(t, "mkfs.ext4")
-	d := &Disk{Dir: dir, t: t, image: filepath.Join(t.TempDir(), "image")}
-	if err := errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, mib<<20), os.MkdirAll(dir, 0o700)); err != nil {
+	// No blocks are kept for root: the test may be root, and full shall mean full.
+	d := mount(t, dir, filepath.Join(t.TempDir(), "image"), mib, Need(t, "mkfs.ext4"), "-q", "-m", "0")
+	if err := os.Remove(filepath.Join(dir, "lost+found")); err != nil {
 		t.Fatal(err)
 	}
-	// No blocks are kept for root: the test may be root, and full shall mean full.
-	if said, err := exec.Command(mkfs, "-q", "-m", "0", d.image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v\n%s", err, said)
+	return d
+}
+
+// NewBtrfs is NewDisk with btrfs, which needs 110 MiB at least. Its content is in memory if the system has a place there, so that tests do
+// not wait for a busy disk at each commit.
+func NewBtrfs(t testing.TB, dir string, mib int64) *Disk {
+	t.Helper()
+	mkfs := Need(t, "mkfs.btrfs")
+	home, err := os.MkdirTemp("/dev/shm", "writ-btrfs-")
+	if err != nil {
+		home = t.TempDir()
 	}
-	if said, err := exec.Command("mount", "-o", "loop", d.image, d.Dir).CombinedOutput(); err != nil {
+	t.Cleanup(func() {
+		if err := os.RemoveAll(home); err != nil {
+			t.Error(err)
+		}
+	})
+	return mount(t, dir, filepath.Join(home, "image"), mib, mkfs, "-q")
+}
+
+// mount makes a file system with a command line that lacks only the file, and mounts it.
+func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib<<20), os.MkdirAll(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", mkfs[0], err, said)
+	}
+	if said, err := exec.Command("mount", "-o", "loop,noatime", image, dir).CombinedOutput(); err != nil {
 		text := "no file system can be mounted here: " + string(said)
 		note(t, text)
 		t.Skip(text)
 	}
-	t.Cleanup(func() { d.unmount() })
-	if err := errors.Join(os.Remove(filepath.Join(dir, "lost+found")), os.Chmod(dir, 0o700)); err != nil {
+	d := &Disk{Dir: dir, t: t}
+	t.Cleanup(d.unmount)
+	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return d

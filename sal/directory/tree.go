@@ -33,7 +33,7 @@ func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to str
 	if err := j.root.MkdirAll(work, 0o700); err != nil {
 		return err
 	}
-	for _, dir := range []string{".", "volumes", j.at} { // these may be new
+	for _, dir := range []string{".", path.Dir(j.at), j.at} { // these may be new
 		if err := j.sync(dir); err != nil {
 			return err
 		}

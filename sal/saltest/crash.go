@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -93,15 +91,15 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 // there was such a step. After that a fresh driver must do what the contract says.
 func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
-	saved := hostDir(t)
+	saved := e.hosts().New(t)
 	acts := e.acts()
 	tried := 0
 	for i, s := range acts {
 		back := func() { h.replay(acts[:i]) }
 		if e.Clear == nil {
-			replaceDir(t, saved, h.dir)
+			e.hosts().Replace(t, saved, h.dir)
 			back = func() {
-				replaceDir(t, h.dir, saved)
+				e.hosts().Replace(t, h.dir, saved)
 				h.restart(nil)
 			}
 		}
@@ -181,27 +179,5 @@ func (h *host) cleansUp(when string) {
 	made, err := h.do(h.Context(), h.exam.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
 	if err != nil || made.Change != writ.ChangeCreated {
 		h.Errorf("%s, then deleted: it cannot be made anew: %q, %v", when, made.Change, err)
-	}
-}
-
-// replaceDir makes to a copy of from.
-func replaceDir(t testing.TB, to, from string) {
-	t.Helper()
-	emptyDir(t, to)
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func emptyDir(t testing.TB, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -5,7 +5,6 @@ package saltest
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -24,6 +23,8 @@ type Exam struct {
 	// drivers that were open before. The driver must call step before every single change of the host, so that the exam can stop
 	// it there; a driver that cannot, leaves step alone and is not tried for crashes.
 	Open func(t testing.TB, host string, step func(name string)) sal.Driver
+	// Hosts makes the directories. Without it they are plain ones; a driver that makes more than files below its directory brings its own.
+	Hosts Hosts
 	// Prepare makes on a new host what other drivers would have made. It may be nil.
 	Prepare func(t testing.TB, host string)
 	// Others are resources of the same driver that the steps refer to; see RefTo.
@@ -106,7 +107,7 @@ type host struct {
 
 // newHost returns a host with everything on it but the subject.
 func (e Exam) newHost(t testing.TB) *host {
-	h := &host{TB: t, exam: e, dir: hostDir(t)}
+	h := &host{TB: t, exam: e, dir: e.hosts().New(t)}
 	if e.Clear != nil {
 		t.Cleanup(func() { e.Clear(t, h.dir) })
 	}
@@ -137,22 +138,6 @@ func (h *host) traces() []string {
 	all := h.exam.Traces(h, h.dir)
 	slices.Sort(all)
 	return all
-}
-
-// hostDir returns an empty directory, in memory if the system has a place there: the exam is about processes that die, not about power
-// cuts, and waiting for a busy disk would take most of its time.
-func hostDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "writ-saltest-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // restart opens the driver anew.

@@ -1,0 +1,261 @@
+package vmmstub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ/internal/vmmstub"
+)
+
+// guard ends a wait that would not end by itself; all of them take milliseconds.
+const guard = 30 * time.Second
+
+// process is a running stub of a test.
+type process struct {
+	t      *testing.T
+	path   string // of the program
+	dir    string // for sockets and files; its path is short enough for a socket
+	socket string
+	events string
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	ended  bool
+	disks  map[string]bool
+}
+
+// newProcess prepares a stub in a directory of its own; nothing runs yet.
+func newProcess(t *testing.T) *process {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vmm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, path: vmmstub.Build(t), dir: dir, socket: filepath.Join(dir, "api"), events: filepath.Join(dir, "events")}
+	t.Cleanup(func() {
+		p.kill()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// play starts a stub that listens on its socket.
+func play(t *testing.T) *process {
+	t.Helper()
+	p := newProcess(t)
+	p.start()
+	return p
+}
+
+// start starts the program and waits until it listens.
+func (p *process) start(args ...string) {
+	p.t.Helper()
+	p.spawn(append([]string{"--api-socket", "path=" + p.socket, "--event-monitor", "path=" + p.events}, args...)...)
+	for end := time.Now().Add(guard); ; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("unix", p.socket)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("it does not listen: %v\n%s", err, p.stderr)
+		}
+	}
+}
+
+func (p *process) spawn(args ...string) {
+	p.t.Helper()
+	p.stderr = &bytes.Buffer{}
+	p.cmd = exec.Command(p.path, args...)
+	p.cmd.Stderr, p.cmd.Stdout = p.stderr, io.Discard
+	p.ended = false
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends it with SIGKILL.
+func (p *process) kill() {
+	if p.cmd == nil || p.ended {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.ended = true
+}
+
+// code waits until it has ended and returns its exit code; -1 after a signal.
+func (p *process) code() int {
+	p.t.Helper()
+	timer := time.AfterFunc(guard, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	err := p.cmd.Wait()
+	p.ended = true
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// do sends a request on a connection of its own and returns status and body.
+func (p *process) do(method, action, body string) (int, string) {
+	p.t.Helper()
+	status, text, err := p.try(method, "/api/v1/"+action, body)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v\n%s", method, action, err, p.stderr)
+	}
+	return status, text
+}
+
+func (p *process) try(method, path, body string) (int, string, error) {
+	client := http.Client{Timeout: guard, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		Dial:              func(string, string) (net.Conn, error) { return net.Dial("unix", p.socket) },
+	}}
+	request, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
+
+// must asks for an action that has to succeed.
+func (p *process) must(action, body string) string {
+	p.t.Helper()
+	status, text := p.do("PUT", action, body)
+	if status/100 != 2 {
+		p.t.Fatalf("%s = %d %s", action, status, text)
+	}
+	return text
+}
+
+// info is what tests look at of vm.info.
+type info struct {
+	State  string `json:"state"`
+	Memory int64  `json:"memory_actual_size"`
+	Config struct {
+		CPUs  map[string]any   `json:"cpus"`
+		Disks []map[string]any `json:"disks"`
+		Net   []map[string]any `json:"net"`
+	} `json:"config"`
+	raw string
+}
+
+func (p *process) info() info {
+	p.t.Helper()
+	status, text := p.do("GET", "vm.info", "")
+	in := info{raw: text}
+	if status != 200 {
+		p.t.Fatalf("vm.info = %d %s", status, text)
+	}
+	if err := json.Unmarshal([]byte(text), &in); err != nil {
+		p.t.Fatal(err)
+	}
+	return in
+}
+
+// config is the body of vm.create: one CPU, a kernel that is only a file, and what is added.
+func (p *process) config(more string) string {
+	p.t.Helper()
+	kernel := p.file("kernel", 1)
+	return `{"cpus":{"boot_vcpus":1,"max_vcpus":4},"memory":{"size":134217728,"hotplug_size":268435456},"payload":{"kernel":"` + kernel +
+		`"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
+}
+
+// file makes a file of so many bytes.
+func (p *process) file(name string, size int64) string {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// boot makes a machine that runs.
+func (p *process) boot(more string) {
+	p.t.Helper()
+	p.must("vm.create", p.config(more))
+	p.must("vm.boot", "")
+}
+
+// event waits for an event and returns its properties.
+func (p *process) event(source, event string) map[string]string {
+	p.t.Helper()
+	for end := time.Now().Add(guard); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, e := range p.told() {
+			if e.Source == source && e.Event == event {
+				return e.Properties
+			}
+		}
+	}
+	p.t.Fatalf("no event %s %s in %v", source, event, p.told())
+	return nil
+}
+
+type event struct {
+	Timestamp  struct{ Secs, Nanos int64 }
+	Source     string
+	Event      string
+	Properties map[string]string
+}
+
+// told returns the events in the file, as far as it is whole.
+func (p *process) told() (events []event) {
+	p.t.Helper()
+	text, err := os.ReadFile(p.events)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.t.Fatal(err)
+	}
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		var e event
+		if err := d.Decode(&e); err != nil {
+			return events
+		}
+		events = append(events, e)
+	}
+}
+
+// names are the events as words.
+func (p *process) names() (names []string) {
+	for _, e := range p.told() {
+		if e.Source != "virtio-device" {
+			names = append(names, e.Source+"/"+e.Event)
+		}
+	}
+	return names
+}
+
+// locked reports whether somebody has a lock on a file.
+func (p *process) locked(path string) bool {
+	p.t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		p.t.Fatal(err)
+	}
+	return lock.Type != unix.F_UNLCK
+}

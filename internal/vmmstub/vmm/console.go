@@ -1,0 +1,61 @@
+package vmm
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// consoles are the open ends of the guest's console and serial port.
+type consoles struct {
+	console, serial *os.File // nil if nothing is kept
+}
+
+func openConsoles(config *vmConfig) (*consoles, error) {
+	c := &consoles{}
+	var err error
+	if c.console, err = openConsole(config.Console.consoleCommon); err == nil {
+		c.serial, err = openConsole(config.Serial.consoleCommon)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func openConsole(c consoleCommon) (*os.File, error) {
+	switch c.Mode {
+	case "Off", "Null":
+		return nil, nil
+	case "Tty":
+		return os.Stdout, nil
+	case "File":
+		if c.File == nil {
+			return nil, nil // vm.boot says what is wrong with that; the real program dies here
+		}
+		f, err := os.Create(*c.File)
+		if err != nil {
+			return nil, because("Error creating console device", cause(err))
+		}
+		return f, nil
+	default:
+		return nil, fmt.Errorf("vmmstub plays no console of the mode %s", c.Mode)
+	}
+}
+
+func (c *consoles) write(text string) {
+	for _, f := range []*os.File{c.console, c.serial} {
+		if f != nil {
+			_, _ = io.WriteString(f, text) // a full disk is no reason for a machine to stop
+		}
+	}
+}
+
+func (c *consoles) close() {
+	for _, f := range []*os.File{c.console, c.serial} {
+		if f != nil && f != os.Stdout {
+			_ = f.Close()
+		}
+	}
+}

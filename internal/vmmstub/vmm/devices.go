@@ -1,0 +1,331 @@
+package vmm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+)
+
+// machine is what vm.boot makes: devices, and a guest that uses them.
+type machine struct {
+	state   string
+	guest   guest
+	devices []*device
+	counter int // of ids
+	cpus    uint32
+	dimms   int
+	plugged uint64 // bytes of memory
+}
+
+// device is one on the machine's PCI bus.
+type device struct {
+	id   string
+	slot int
+	disk *diskConfig // one of the two, or none
+	net  *netConfig
+
+	file *os.File // the disk with its lock, or the tap; nil when it was given back
+	down bool     // it was taken away, and the guest has not given it up
+}
+
+func (d *device) bdf() string { return fmt.Sprintf("0000:00:%02x.0", d.slot) }
+
+func (d *device) release() {
+	if d.file != nil {
+		_ = d.file.Close()
+		d.file = nil
+	}
+}
+
+// newMachine opens what the configuration names and starts a guest.
+func (v *vmm) newMachine(memory string) (vm *machine, err error) {
+	vm = &machine{state: stateCreated, cpus: v.config.CPUs.Boot}
+	defer func() {
+		if err != nil {
+			vm.release()
+		}
+	}()
+	if err := v.config.Payload.open(); err != nil {
+		return vm, err
+	}
+	if v.config.Console.Mode != "Off" {
+		_, err = vm.add("__console")
+	}
+	for _, disk := range v.config.Disks {
+		if err == nil {
+			_, err = vm.addDisk(disk)
+		}
+	}
+	for _, net := range v.config.Net {
+		if err == nil {
+			_, err = vm.addNet(net)
+		}
+	}
+	if err == nil {
+		_, err = vm.add("__rng")
+	}
+	if err == nil && v.config.Balloon != nil {
+		_, err = vm.add("__balloon")
+	}
+	if err == nil && v.config.Vsock != nil {
+		_, err = vm.add(vm.name("_vsock", &v.config.Vsock.pciCommon))
+	}
+	if err != nil {
+		return vm, err
+	}
+	vm.guest, err = v.newGuest(vm, memory)
+	return vm, err
+}
+
+// open looks whether the files of the payload can be read.
+func (p *payloadConfig) open() error {
+	for _, file := range []struct {
+		path *string
+		text string
+	}{{p.Firmware, "Error manipulating firmware file"}, {p.Kernel, "Cannot open kernel file"}, {p.Initramfs, "Cannot open initramfs file"}} {
+		if file.path == nil {
+			continue
+		}
+		f, err := os.Open(*file.path)
+		if err != nil {
+			return because(file.text, cause(err))
+		}
+		_ = f.Close()
+	}
+	return nil
+}
+
+// add gives a device its place on the bus.
+func (vm *machine) add(id string) (*device, error) {
+	for slot := 1; slot < maxPCIDevices; slot++ {
+		if !slices.ContainsFunc(vm.devices, func(d *device) bool { return d.slot == slot }) {
+			d := &device{id: id, slot: slot}
+			vm.devices = append(vm.devices, d)
+			return d, nil
+		}
+	}
+	return nil, chain{"Error from device manager", "Failed to find an available PCI device ID"}
+}
+
+// name gives a device a name that has none.
+func (vm *machine) name(prefix string, common *pciCommon) string {
+	for common.ID == nil {
+		id := fmt.Sprintf("%s%d", prefix, vm.counter)
+		vm.counter++
+		if vm.find(id) == nil {
+			common.ID = &id
+		}
+	}
+	return *common.ID
+}
+
+func (vm *machine) find(id string) *device {
+	for _, d := range vm.devices {
+		if d.id == id {
+			return d
+		}
+	}
+	return nil
+}
+
+func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
+	if disk.Path == nil {
+		return nil, chain{"Error from device manager", "vmmstub plays no vhost-user disks"}
+	}
+	if disk.ImageType == "Qcow2" || disk.ImageType == "Vhdx" || disk.ImageType == "FixedVhd" {
+		return nil, chain{"Error from device manager", "vmmstub plays raw disks only"}
+	}
+	file, err := openDisk(*disk.Path, disk.ReadOnly)
+	switch {
+	case errors.Is(err, errLocked):
+		return nil, chain{"Error locking disk images: Another instance likely holds a lock", "Error from device manager", "Failed to lock disk " + *disk.Path}
+	case err != nil:
+		return nil, chain{"Error from device manager", "Cannot open disk path", cause(err).Error()}
+	}
+	d, err := vm.add(vm.name("_disk", &disk.pciCommon))
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	d.file, d.disk = file, disk
+	return d, nil
+}
+
+func (vm *machine) addNet(net *netConfig) (*device, error) {
+	if net.Tap == nil {
+		return nil, chain{"Error from device manager", "vmmstub plays no network without the name of a tap"}
+	}
+	if net.NumQueues != 2 {
+		return nil, chain{"Error from device manager", "Cannot open tap interface", "vmmstub plays taps of one queue only"}
+	}
+	tap, err := openTap(*net.Tap, net.HostMAC, net.MTU)
+	if err != nil {
+		return nil, chain{"Error from device manager", "Cannot create virtio-net device", "Failed to open taps", "Open tap device failed", cause(err).Error()}
+	}
+	d, err := vm.add(vm.name("_net", &net.pciCommon))
+	if err != nil {
+		_ = tap.Close()
+		return nil, err
+	}
+	d.file, d.net = tap, net
+	return d, nil
+}
+
+// drop takes a device off the bus.
+func (vm *machine) drop(d *device) {
+	d.release()
+	vm.devices = slices.DeleteFunc(vm.devices, func(other *device) bool { return other == d })
+}
+
+func (vm *machine) release() {
+	for _, d := range vm.devices {
+		d.release()
+	}
+}
+
+func (vm *machine) close() {
+	vm.guest.close()
+	vm.release()
+}
+
+// node is one of the device tree of vm.info.
+type node struct {
+	ID        string   `json:"id"`
+	Resources []any    `json:"resources"`
+	Children  []string `json:"children"`
+	Parent    string   `json:"parent,omitempty"`
+	BDF       string   `json:"pci_bdf,omitempty"`
+}
+
+func (vm *machine) tree() map[string]node {
+	tree := map[string]node{"__serial": {ID: "__serial", Resources: []any{}, Children: []string{}}}
+	for _, d := range vm.devices {
+		pci := "_virtio-pci-" + d.id
+		tree[d.id] = node{ID: d.id, Resources: []any{}, Children: []string{}, Parent: pci}
+		tree[pci] = node{ID: pci, Resources: []any{}, Children: []string{d.id}, BDF: d.bdf()}
+	}
+	return tree
+}
+
+// pciInfo answers a hot-plug.
+type pciInfo struct {
+	ID  string `json:"id"`
+	BDF string `json:"bdf"`
+}
+
+// attach adds a device: to the configuration only while there is no machine, which is answered without a body.
+func (v *vmm) attach(add func(config *vmConfig), plug func(vm *machine) (*device, error)) (any, error) {
+	if v.config == nil {
+		return nil, errNotCreated
+	}
+	tried := v.config.clone()
+	add(tried)
+	if err := tried.validate(); err != nil {
+		return nil, err
+	}
+	if v.vm == nil {
+		add(v.config)
+		return nil, nil
+	}
+	d, err := plug(v.vm)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.vm.guest.plug(d); err != nil {
+		v.vm.drop(d)
+		return nil, because("Error from device manager", err)
+	}
+	add(v.config)
+	return pciInfo{d.id, d.bdf()}, nil
+}
+
+func (v *vmm) addDisk(body []byte) (any, error) {
+	disk := &diskConfig{}
+	if f := decodeBody(body, disk); f != nil {
+		return nil, f
+	}
+	return v.attach(func(c *vmConfig) { c.Disks = append(c.Disks, disk) }, func(vm *machine) (*device, error) { return vm.addDisk(disk) })
+}
+
+func (v *vmm) addNet(body []byte) (any, error) {
+	net := &netConfig{}
+	if f := decodeBody(body, net); f != nil {
+		return nil, f
+	}
+	return v.attach(func(c *vmConfig) { c.Net = append(c.Net, net) }, func(vm *machine) (*device, error) { return vm.addNet(net) })
+}
+
+// removeDevice takes a device from the configuration and asks the guest to give it up; an event tells when it has.
+func (v *vmm) removeDevice(body []byte) (any, error) {
+	asked := struct {
+		ID string `json:"id" need:"yes"`
+	}{}
+	if f := decodeBody(body, &fields{&asked}); f != nil {
+		return nil, f
+	}
+	switch {
+	case v.config == nil:
+		return nil, errNotCreated
+	case v.vm == nil && !v.config.remove(asked.ID):
+		return nil, said("No device with id %q to remove", asked.ID)
+	case v.vm == nil:
+		return nil, nil
+	}
+	d := v.vm.find(asked.ID)
+	if d == nil || d.down {
+		return nil, chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + asked.ID}
+	}
+	if d.disk == nil && d.net == nil {
+		return nil, chain{"Error from device manager", "Removing device of that type is not allowed"}
+	}
+	if err := v.vm.guest.unplug(d); err != nil {
+		return nil, because("Error from device manager", err)
+	}
+	d.down = true
+	if d.disk != nil {
+		unlockDisk(d.file)
+	}
+	v.config.remove(asked.ID)
+	return nil, nil
+}
+
+// remove takes a disk or network out of the configuration, and says whether it was there.
+func (c *vmConfig) remove(id string) bool {
+	before := len(c.Disks) + len(c.Net)
+	c.Disks = slices.DeleteFunc(c.Disks, func(d *diskConfig) bool { return d.id() == id })
+	c.Net = slices.DeleteFunc(c.Net, func(n *netConfig) bool { return n.id() == id })
+	return len(c.Disks)+len(c.Net) < before
+}
+
+// unplugged is the end of removeDevice.
+func (v *vmm) unplugged(id string) {
+	d := v.vm.find(id)
+	if d == nil || !d.down {
+		return
+	}
+	v.vm.drop(d)
+	v.event("vm", "device-removed", "id", d.id, "bdf", d.bdf())
+}
+
+// counters are what disks and networks have moved.
+func (v *vmm) counters([]byte) (any, error) {
+	if v.vm == nil {
+		return nil, errNotRunning
+	}
+	all := map[string]map[string]uint64{}
+	for _, d := range v.vm.devices {
+		switch {
+		case d.disk != nil:
+			all[d.id] = map[string]uint64{"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0,
+				"read_latency_min": 0, "read_latency_max": 0, "read_latency_avg": 0, "write_latency_min": 0, "write_latency_max": 0, "write_latency_avg": 0}
+		case d.net != nil:
+			all[d.id] = tapCounters(*d.net.Tap)
+		default:
+			continue
+		}
+		maps.Copy(all[d.id], v.vm.guest.counters(d))
+	}
+	return all, nil
+}

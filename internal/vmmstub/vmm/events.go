@@ -1,0 +1,43 @@
+package vmm
+
+import (
+	"encoding/json"
+	"os"
+	"sync"
+	"time"
+)
+
+// monitor writes events to the file of --event-monitor: indented objects with an empty line between them. What cannot be written is
+// lost, as with the real program, whose file does not block.
+type monitor struct {
+	start time.Time
+
+	mu   sync.Mutex
+	file *os.File // nil if nobody asked
+}
+
+func (m *monitor) tell(source, event string, properties ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file == nil {
+		return
+	}
+	var pairs map[string]string
+	for i := 0; i+1 < len(properties); i += 2 {
+		if pairs == nil {
+			pairs = map[string]string{}
+		}
+		pairs[properties[i]] = properties[i+1]
+	}
+	since := time.Since(m.start)
+	text, err := json.MarshalIndent(struct {
+		Timestamp  map[string]int64  `json:"timestamp"`
+		Source     string            `json:"source"`
+		Event      string            `json:"event"`
+		Properties map[string]string `json:"properties"`
+	}{map[string]int64{"secs": int64(since / time.Second), "nanos": int64(since % time.Second)}, source, event, pairs}, "", "  ")
+	if err != nil {
+		return
+	}
+	_, _ = m.file.Write(append(text, "\n\n"...))
+}

@@ -1,0 +1,88 @@
+package vmm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+// failure is an error as the API tells it: a status, and sentences from the outermost cause to the innermost.
+type failure struct {
+	Status int
+	Chain  []string
+}
+
+func (f *failure) Error() string { return strings.Join(f.Chain, ": ") }
+
+// missing marks causes that are 404 and not 500: of all the errors of the machine only that it is not there.
+type missing string
+
+func (m missing) Error() string { return string(m) }
+
+// The causes that callers meet most. What is in the wrong state is 500, whatever the published description says.
+const (
+	errNotCreated    = missing("VM is not created")
+	errMissingConfig = missing("VM config is missing")
+)
+
+// pending is the one cause that is 429.
+type pending string
+
+func (p pending) Error() string { return string(p) }
+
+const errPendingVCPU = pending("Still pending removed vCPU")
+
+var (
+	errAlreadyCreated = said("VM is already created")
+	errNotRunning     = said("VM is not running")
+)
+
+// chain is an error with its causes, outermost first.
+type chain []string
+
+func (c chain) Error() string { return strings.Join(c, ": ") }
+
+// said is an error in the real program's words, which begin with capitals.
+func said(format string, args ...any) error { return chain{fmt.Sprintf(format, args...)} }
+
+// because puts a sentence before a cause.
+func because(text string, err error) error { return append(chain{text}, causes(err)...) }
+
+// causes are the sentences of an error.
+func causes(err error) []string {
+	if c, ok := errors.AsType[chain](err); ok {
+		return c
+	}
+	return []string{err.Error()}
+}
+
+// refusal is the failure of an action of the API: what could not be done, and why.
+func refusal(action string, err error) *failure {
+	if _, ok := errors.AsType[pending](err); ok {
+		return &failure{Status: 429, Chain: []string{"Too Many Requests"}}
+	}
+	status := 500
+	if _, ok := errors.AsType[missing](err); ok {
+		status = 404
+	}
+	return &failure{Status: status, Chain: append([]string{"Error from API", action}, causes(err)...)}
+}
+
+var (
+	badRequest = &failure{Status: 400, Chain: []string{"Bad Request"}}
+	notFound   = &failure{Status: 404, Chain: []string{"Not Found"}}
+)
+
+func invalid(format string, args ...any) error {
+	return chain{"Failed to validate config", fmt.Sprintf(format, args...)}
+}
+
+// cause is the error of the system in the real program's words, without the path that Go puts before it.
+func cause(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		text := errno.Error()
+		return said("%s%s (os error %d)", strings.ToUpper(text[:1]), text[1:], int(errno))
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package vmm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// errLocked says that somebody else has a lock.
+var errLocked = errors.New("locked by somebody else")
+
+// openDisk opens a disk and locks all of it, to write or to read, by its open file and not by this process.
+func openDisk(path string, readOnly bool) (*os.File, error) {
+	flags, kind := os.O_RDWR, int16(unix.F_WRLCK)
+	if readOnly {
+		flags, kind = os.O_RDONLY, unix.F_RDLCK
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f, kind); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func unlockDisk(f *os.File) { _ = lock(f, unix.F_UNLCK) }
+
+func lock(f *os.File, kind int16) error {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return errLocked
+	}
+	return err
+}
+
+// lockSocket takes the lock beside a socket, for as long as the file is open.
+func lockSocket(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+".lock", os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f, unix.F_WRLCK); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openTap attaches to a tap, makes one if there is none of the name, and sets it up. One that somebody else has is busy.
+func openTap(name string, mac *string, mtu *uint16) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "/dev/net/tun")
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err == nil {
+		err = setUp(name, mac, mtu)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// hardwareRequest is the ifreq of SIOCSIFHWADDR.
+type hardwareRequest struct {
+	name   [unix.IFNAMSIZ]byte
+	family uint16
+	mac    [22]byte
+}
+
+// setUp gives a link its address and size, if it has to have others, and sets it up.
+func setUp(name string, mac *string, mtu *uint16) error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	if mac != nil {
+		address, err := net.ParseMAC(*mac)
+		if err != nil {
+			return err
+		}
+		r := hardwareRequest{family: unix.ARPHRD_ETHER}
+		copy(r.name[:unix.IFNAMSIZ-1], name)
+		copy(r.mac[:], address)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&r))); errno != 0 {
+			return errno
+		}
+	}
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	if mtu != nil {
+		request.SetUint32(uint32(*mtu))
+		if err := unix.IoctlIfreq(s, unix.SIOCSIFMTU, request); err != nil {
+			return err
+		}
+	}
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, request); err != nil {
+		return err
+	}
+	request.SetUint16(request.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
+}
+
+// tapCounters are what a guest has received and sent, which is what its tap has sent and received.
+func tapCounters(name string) map[string]uint64 {
+	counters := map[string]uint64{}
+	for counter, file := range map[string]string{"rx_bytes": "tx_bytes", "rx_frames": "tx_packets", "tx_bytes": "rx_bytes", "tx_frames": "rx_packets"} {
+		text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "statistics", file)) // zero if it is gone
+		counters[counter], _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	}
+	return counters
+}
+
+// dieWithUs ends a child when this process ends, however it does.
+func dieWithUs(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+}
+
+// pair returns two ends of a connection.
+func pair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	mine := os.NewFile(uintptr(fds[0]), "qmp")
+	defer mine.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "qmp")
+	if ours, err = net.FileConn(mine); err != nil {
+		_ = theirs.Close()
+		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	return ours, theirs, nil
+}
+
+// umask closes what is made from now on to everybody else.
+func umask() { unix.Umask(0o077) }

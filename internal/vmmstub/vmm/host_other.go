@@ -1,0 +1,32 @@
+//go:build !linux
+
+package vmm
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+)
+
+// errLocked says that somebody else has a lock.
+var errLocked = errors.New("locked by somebody else")
+
+// errLinux is all there is to say elsewhere.
+var errLinux = errors.New("vmmstub plays on Linux only")
+
+func openDisk(string, bool) (*os.File, error) { return nil, errLinux }
+
+func unlockDisk(*os.File) {}
+
+func lockSocket(string) (*os.File, error) { return nil, errLinux }
+
+func openTap(string, *string, *uint16) (*os.File, error) { return nil, errLinux }
+
+func tapCounters(string) map[string]uint64 { return nil }
+
+func dieWithUs(*exec.Cmd) {}
+
+func pair() (net.Conn, *os.File, error) { return nil, nil, errLinux }
+
+func umask() {}

@@ -1,0 +1,249 @@
+package vmm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const help = `cloud-hypervisor, played by vmmstub: THIS IS NO HYPERVISOR. It is a program for tests that answers as cloud-hypervisor v53 does and
+runs nothing, or a guest in QEMU if %s or %s beside it say so.
+
+  --api-socket PATH|path=PATH|fd=N   where it listens
+  --event-monitor path=PATH|fd=N     where it tells events
+  --log-file PATH                    its log; standard error if not given
+  --no-shutdown                      goes on when the guest has powered off
+  --seccomp true|false|log|errno     taken, and nothing is done about it
+  -v                                 says more, given more often still more
+  -V, --version
+`
+
+// warning is the first line of every log.
+const warning = "vmmstub plays cloud-hypervisor here, for tests: this is no hypervisor"
+
+// flags are what the command line says.
+type flags struct {
+	socket, events, logFile string
+	noShutdown              bool
+	verbose                 int
+	show                    string // "version" or "help" instead of anything else
+}
+
+// Main is the program. It returns the exit code.
+func Main(args []string, stdout, stderr io.Writer) int {
+	f, err := parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 2
+	}
+	switch f.show {
+	case "version":
+		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n", buildVersion)
+		return 0
+	case "help":
+		fmt.Fprintf(stdout, help, QEMUVar, SettingsName)
+		return 0
+	}
+	umask()
+	if err := run(f, stderr); err != nil {
+		fmt.Fprintln(stderr, "Error: Cloud Hypervisor exited with the following chain of errors:")
+		for i, text := range causes(err) {
+			fmt.Fprintf(stderr, "  %d: %s\n", i, text)
+		}
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string) (f flags, err error) {
+	var ignored string
+	values := map[string]*string{"--api-socket": &f.socket, "--event-monitor": &f.events, "--log-file": &f.logFile, "--seccomp": &ignored}
+	for i := 0; i < len(args); i++ {
+		name, value, given := strings.Cut(args[i], "=")
+		if into := values[name]; into != nil {
+			if !given {
+				if i++; i == len(args) {
+					return f, fmt.Errorf("a value is required for '%s' but none was supplied", name)
+				}
+				value = args[i]
+			}
+			*into = value
+			continue
+		}
+		switch args[i] {
+		case "--no-shutdown":
+			f.noShutdown = true
+		case "--version", "-V":
+			f.show = "version"
+		case "--help", "-h":
+			f.show = "help"
+		default:
+			if strings.Trim(args[i], "v") != "-" {
+				return f, fmt.Errorf("unexpected argument '%s' found", args[i])
+			}
+			f.verbose += len(args[i]) - 1
+		}
+	}
+	return f, nil
+}
+
+// run plays from the start to the end of the process.
+func run(f flags, stderr io.Writer) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := openLog(f, stderr)
+	if err != nil {
+		return because("Error opening log file", cause(err))
+	}
+	defer closeLog()
+	v := &vmm{
+		log: log, settings: settingsReader(program), noShutdown: f.noShutdown,
+		heard: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	log.Warn(warning, "pid", os.Getpid())
+	if v.monitor, err = openMonitor(f.events); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, guestOff, guestAgain)
+	v.event("vmm", "starting")
+	s := v.settings()
+	if err := hold(s.HoldStart); err != nil {
+		return err
+	}
+	if s.DieEarly {
+		return chain{"Failed to start the VMM thread", "vmmstub dies early, as its settings say"}
+	}
+	listener, done, err := listen(f.socket)
+	if err != nil {
+		return append(chain{"Failed to start the VMM thread"}, causes(err)...)
+	}
+	defer done()
+	server := &server{vmm: v, listener: listener, open: map[net.Conn]bool{}}
+	var serving sync.WaitGroup
+	serving.Go(server.serve)
+	v.loop(signals)
+	server.stop()
+	serving.Wait()
+	return nil
+}
+
+// loop follows signals and what guests do, until the process shall end.
+func (v *vmm) loop(signals <-chan os.Signal) {
+	for {
+		select {
+		case <-v.over:
+			return
+		case <-v.heard:
+			for _, h := range v.reported() {
+				v.happens(h)
+			}
+		case s := <-signals:
+			v.log.Info("signal", "signal", s.String())
+			switch s {
+			case guestOff:
+				v.happens(happening{what: guestPoweroff})
+			case guestAgain:
+				v.happens(happening{what: guestReboot})
+			default:
+				v.thread.Lock()
+				if _, err := v.end(nil); err != nil {
+					v.finish()
+				}
+				v.thread.Unlock()
+			}
+		}
+	}
+}
+
+// The signals by which a test lets the guest act: it powers off, or starts anew.
+const (
+	guestOff   = syscall.SIGUSR1
+	guestAgain = syscall.SIGUSR2
+)
+
+func openLog(f flags, stderr io.Writer) (*slog.Logger, func(), error) {
+	level := slog.LevelWarn - slog.Level(4*min(f.verbose, 2))
+	if f.logFile == "" {
+		return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), func() {}, nil
+	}
+	file, err := os.Create(f.logFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), func() { _ = file.Close() }, nil
+}
+
+func openMonitor(where string) (*monitor, error) {
+	m := &monitor{start: time.Now()}
+	key, value, _ := strings.Cut(where, "=")
+	switch {
+	case where == "":
+	case key == "path":
+		file, err := os.OpenFile(value, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return nil, because("Error monitoring events", cause(err))
+		}
+		m.file = file
+	case key == "fd":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return nil, because("Error parsing --event-monitor", err)
+		}
+		m.file = os.NewFile(uintptr(n), "event-monitor")
+	default:
+		return nil, said("Error parsing --event-monitor: path or fd required")
+	}
+	return m, nil
+}
+
+// listen opens the API socket: one that is inherited, or one at a path, where it takes the lock and clears away what a crash has left.
+// The socket file is removed when the process ends in order; the lock stays.
+func listen(where string) (net.Listener, func(), error) {
+	if text, found := strings.CutPrefix(where, "fd="); found {
+		fd, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, nil, because("Error parsing --api-socket", err)
+		}
+		file := os.NewFile(uintptr(fd), "api-socket")
+		listener, err := net.FileListener(file)
+		_ = file.Close()
+		if err != nil {
+			return nil, nil, because("Error creating API server", err)
+		}
+		return listener, func() {}, nil
+	}
+	path := strings.TrimPrefix(where, "path=")
+	if path == "" {
+		return nil, nil, errors.New("vmmstub needs --api-socket: it takes no machine from the command line")
+	}
+	held, err := lockSocket(path)
+	switch {
+	case errors.Is(err, errLocked):
+		return nil, nil, said("API socket is in use by another instance: %q", path)
+	case err != nil:
+		return nil, nil, because("Error creating API server's socket", cause(err))
+	}
+	_ = os.Remove(path) // nobody has the lock, so nobody listens
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		_ = held.Close()
+		return nil, nil, because("Error creating API server's socket", cause(err))
+	}
+	listener.SetUnlinkOnClose(false)
+	return listener, func() {
+		_ = os.Remove(path)
+		_ = held.Close()
+	}, nil
+}

@@ -1,0 +1,119 @@
+package vmm
+
+import ()
+
+// resize changes CPUs, memory and balloon. While there is no machine it edits the configuration and asks nothing.
+func (v *vmm) resize(body []byte) (any, error) {
+	var asked struct {
+		CPUs    *uint32 `json:"desired_vcpus"`
+		RAM     *uint64 `json:"desired_ram"`
+		Balloon *uint64 `json:"desired_balloon"`
+	}
+	if f := decodeBody(body, &fields{&asked}); f != nil {
+		return nil, f
+	}
+	if v.config == nil {
+		return nil, errNotCreated
+	}
+	if v.vm != nil {
+		v.event("vm", "resizing")
+	}
+	if asked.CPUs != nil {
+		if err := v.resizeCPUs(*asked.CPUs); err != nil {
+			return nil, err
+		}
+	}
+	if asked.RAM != nil {
+		if err := v.resizeRAM(*asked.RAM); err != nil {
+			return nil, err
+		}
+	}
+	if asked.Balloon != nil {
+		switch {
+		case v.config.Balloon != nil:
+			v.config.Balloon.Size = *asked.Balloon
+		case v.vm != nil:
+			return nil, chain{"Error from device manager", "No balloon device"}
+		}
+	}
+	if v.vm != nil {
+		v.event("vm", "resized")
+	}
+	return nil, nil
+}
+
+// resizeCPUs plugs CPUs in or asks the guest to give some up. Until it has, no other resize is taken.
+func (v *vmm) resizeCPUs(desired uint32) error {
+	if v.vm != nil && desired != v.vm.cpus {
+		switch {
+		case desired < 1:
+			return chain{"Error from CPU manager", "Requested zero vCPUs"}
+		case desired > v.config.CPUs.Max:
+			return chain{"Error from CPU manager", "Requested vCPUs exceed maximum"}
+		case v.vm.cpus > v.config.CPUs.Boot:
+			return errPendingVCPU
+		case desired > v.vm.cpus || !v.settings().StuckCPUs:
+			v.vm.cpus = desired
+		}
+	}
+	v.config.CPUs.Boot = desired
+	return nil
+}
+
+// resizeRAM plugs memory in. Less memory than there is changes the configuration only, without a word, and counts from the next boot.
+func (v *vmm) resizeRAM(desired uint64) error {
+	m := &v.config.Memory
+	if v.vm != nil && desired > m.total() {
+		more := desired - m.total()
+		switch {
+		case v.vm.dimms == maxDIMMs:
+			return chain{"Memory manager error", "No ACPI slot available"}
+		case more%dimmMultiple != 0 && m.HotplugMethod == "Acpi":
+			return chain{"Memory manager error", "The requested hotplug memory addition is not a valid size"}
+		case m.HotplugSize == nil || v.vm.plugged+more > *m.HotplugSize:
+			return chain{"Memory manager error", "Not enough space in the hotplug RAM region"}
+		}
+		v.vm.dimms++
+		v.vm.plugged += more
+	}
+	switch {
+	case v.vm == nil || m.HotplugMethod == "Acpi":
+		m.Size = desired
+	case desired < m.Size:
+		return chain{"Memory manager error", "Cannot resize below the size at boot"}
+	case desired == m.Size:
+		m.HotpluggedSize = nil
+	default:
+		plugged := desired - m.Size
+		m.HotpluggedSize = &plugged
+	}
+	return nil
+}
+
+// resizeDisk changes the size of a raw disk and tells the guest. There has to be a machine.
+func (v *vmm) resizeDisk(body []byte) (any, error) {
+	var asked struct {
+		ID   string `json:"id" need:"yes"`
+		Size uint64 `json:"desired_size" need:"yes"`
+	}
+	if f := decodeBody(body, &fields{&asked}); f != nil {
+		return nil, f
+	}
+	switch {
+	case v.config == nil:
+		return nil, errNotCreated
+	case v.vm == nil:
+		return nil, said("Failed resizing a disk image")
+	}
+	d := v.vm.find(asked.ID)
+	if d == nil || d.disk == nil {
+		return nil, chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + asked.ID}
+	}
+	if err := d.file.Truncate(int64(asked.Size)); err != nil {
+		return nil, chain{"Error from device manager", "Failed to resize a disk image", cause(err).Error()}
+	}
+	if err := v.vm.guest.grow(d, asked.Size); err != nil {
+		return nil, because("Error from device manager", err)
+	}
+	return nil, nil
+}

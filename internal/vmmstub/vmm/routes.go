@@ -1,0 +1,101 @@
+package vmm
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// root is what every path begins with.
+const root = "/api/v1/"
+
+// action is one path of the API. Paths are compared as a whole: no query, no slash behind.
+type action struct {
+	method string
+	body   bool   // it must have one, else it must have none
+	lax    bool   // it does not mind a body
+	empty  int    // answers success without a body with this status
+	text   string // begins the error if it fails
+	do     func(v *vmm, body []byte) (any, error)
+}
+
+var actions = map[string]action{
+	"vmm.ping":     {http.MethodGet, false, true, 204, "", (*vmm).ping},
+	"vmm.shutdown": {http.MethodPut, false, true, 200, "The VMM could not shutdown", (*vmm).end},
+
+	"vm.info":     {http.MethodGet, false, true, 204, "The VM info is not available", (*vmm).info},
+	"vm.counters": {http.MethodGet, false, true, 204, "The VM info is not available", (*vmm).counters},
+
+	"vm.create":       {http.MethodPut, true, false, 204, "The VM could not be created", (*vmm).create},
+	"vm.boot":         {http.MethodPut, false, false, 204, "The VM could not boot", (*vmm).boot},
+	"vm.delete":       {http.MethodPut, false, false, 204, "The VM could not be deleted", (*vmm).delete},
+	"vm.shutdown":     {http.MethodPut, false, false, 204, "The VM could not shutdown", (*vmm).shutdown},
+	"vm.reboot":       {http.MethodPut, false, false, 204, "The VM could not reboot", (*vmm).reboot},
+	"vm.power-button": {http.MethodPut, false, false, 204, "Error triggering power button", (*vmm).powerButton},
+	"vm.nmi":          {http.MethodPut, false, false, 204, "Error triggering NMI", (*vmm).nmi},
+	"vm.pause":        {http.MethodPut, false, false, 204, "The VM could not be paused", (*vmm).pause},
+	"vm.resume":       {http.MethodPut, false, false, 204, "The VM could not resume", (*vmm).resume},
+
+	"vm.resize":        {http.MethodPut, true, false, 204, "The VM could not be resized", (*vmm).resize},
+	"vm.resize-disk":   {http.MethodPut, true, false, 204, "The disk could not be resized", (*vmm).resizeDisk},
+	"vm.add-disk":      {http.MethodPut, true, false, 204, "The disk could not be added to the VM", (*vmm).addDisk},
+	"vm.add-net":       {http.MethodPut, true, false, 204, "The network device could not be added to the VM", (*vmm).addNet},
+	"vm.remove-device": {http.MethodPut, true, false, 204, "The device could not be removed from the VM", (*vmm).removeDevice},
+	"vm.snapshot":      {http.MethodPut, true, false, 204, "The VM could not be snapshotted", (*vmm).snapshot},
+	"vm.restore":       {http.MethodPut, true, false, 204, "The VM could not be restored", (*vmm).restore},
+}
+
+// unplayed are paths of the real program that this one only knows to be there.
+var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user", "vm.add-pmem", "vm.add-user-device", "vm.add-vdpa",
+	"vm.add-vsock", "vm.receive-migration", "vm.resize-zone", "vm.send-migration"}
+
+// answer carries out one request. Whoever calls it has the thread.
+func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) {
+	name, inside := strings.CutPrefix(path, root)
+	a, known := actions[name]
+	switch {
+	case inside && slices.Contains(unplayed, name):
+		return 0, nil, refusal("vmmstub does not play "+name, errors.New("it is no hypervisor"))
+	case !inside || !known:
+		return 0, nil, notFound
+	case method != http.MethodGet && method != http.MethodPut, name == "vm.create" && method == http.MethodPut && len(asked) == 0:
+		return 0, nil, &failure{Status: 400}
+	case method != a.method, a.body && len(asked) == 0, !a.body && !a.lax && len(asked) > 0:
+		return 0, nil, badRequest
+	}
+	given, err := v.misbehave(name, func() (any, error) { return a.do(v, asked) })
+	if err != nil {
+		if f, ok := errors.AsType[*failure](err); ok {
+			return 0, nil, f
+		}
+		return 0, nil, refusal(a.text, err)
+	}
+	text, err := body(given)
+	switch {
+	case err != nil:
+		return 0, nil, &failure{Status: 500, Chain: []string{"Internal Server Error"}}
+	case text == nil:
+		return a.empty, nil, nil
+	}
+	return 200, text, nil
+}
+
+// misbehave carries out an action as the settings want it.
+func (v *vmm) misbehave(name string, do func() (any, error)) (any, error) {
+	s := v.settings()
+	if slices.Contains(s.DieBefore, name) {
+		crash()
+	}
+	if err := s.wait(name); err != nil {
+		return nil, err
+	}
+	if text, ok := s.Fail[name]; ok {
+		return nil, errors.New(text)
+	}
+	given, err := do()
+	if slices.Contains(s.DieAfter, name) {
+		crash()
+	}
+	return given, err
+}

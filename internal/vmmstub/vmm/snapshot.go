@@ -1,0 +1,155 @@
+package vmm
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The files of a snapshot. None of them may be there before.
+const (
+	snapshotConfig = "config.json"
+	snapshotState  = "state.json"
+	snapshotMemory = "memory-ranges"
+)
+
+// snapshot keeps a paused machine in a directory that is there.
+func (v *vmm) snapshot(body []byte) (any, error) {
+	var asked struct {
+		URL string `json:"destination_url" need:"yes"`
+	}
+	if f := decodeBody(body, &fields{&asked}); f != nil {
+		return nil, f
+	}
+	if v.vm == nil {
+		return nil, errNotRunning
+	}
+	v.event("vm", "snapshotting")
+	if v.vm.state != statePaused {
+		return nil, chain{"Cannot snapshot VM", "Failed to snapshot migratable component", "Trying to snapshot while VM is running"}
+	}
+	v.event("vm", "snapshotted")
+	dir, err := directory(asked.URL)
+	if err == nil {
+		err = v.writeSnapshot(dir)
+	}
+	if err != nil {
+		return nil, append(chain{"Cannot send VM snapshot", "Failed to send migratable component snapshot"}, causes(err)...)
+	}
+	return nil, nil
+}
+
+// directory is the path of a file:// address, which has to be a directory.
+func directory(url string) (string, error) {
+	dir, found := strings.CutPrefix(url, "file://")
+	if !found {
+		return "", said("Could not extract path from URL: %s", url)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", said("Destination is not a directory: %q", dir)
+	}
+	return dir, nil
+}
+
+// state is what a snapshot keeps besides configuration and memory.
+type state struct {
+	CPUs    uint32 `json:"cpus"`
+	Counter int    `json:"counter"`
+}
+
+func (v *vmm) writeSnapshot(dir string) error {
+	config, err := json.Marshal(v.config)
+	if err != nil {
+		return err
+	}
+	kept, err := json.Marshal(state{v.vm.cpus, v.vm.counter})
+	if err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name, text string
+		content    []byte
+	}{
+		{snapshotConfig, "Error creating VM config snapshot file", config},
+		{snapshotState, "Error creating VM state snapshot file", kept},
+		{snapshotMemory, "Error creating VM memory snapshot file", nil},
+	} {
+		f, err := os.OpenFile(filepath.Join(dir, file.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return because(file.text, cause(err))
+		}
+		_, err = f.Write(file.content)
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return because(file.text, cause(err))
+		}
+	}
+	return v.vm.guest.save(filepath.Join(dir, snapshotMemory))
+}
+
+// restore makes the machine of a snapshot, paused unless resume is asked for. If it fails, nothing stays of it.
+func (v *vmm) restore(body []byte) (any, error) {
+	asked := struct {
+		URL      string `json:"source_url" need:"yes"`
+		Prefault bool   `json:"prefault"`
+		Mode     string `json:"memory_restore_mode" oneof:"Copy OnDemand"`
+		Resume   bool   `json:"resume"`
+	}{Mode: "Copy"}
+	if f := decodeBody(body, &fields{&asked}); f != nil {
+		return nil, f
+	}
+	if v.config != nil || v.vm != nil {
+		return nil, errAlreadyCreated
+	}
+	if asked.Prefault && asked.Mode == "OnDemand" {
+		return nil, invalid("'prefault' cannot be combined with 'memory_restore_mode=ondemand'")
+	}
+	dir, err := directory(asked.URL)
+	if err == nil {
+		err = v.readSnapshot(dir)
+	}
+	if err == nil && asked.Resume {
+		_, err = v.resume(nil)
+	}
+	if err != nil {
+		if _, err := v.delete(nil); err != nil {
+			return nil, err
+		}
+		return nil, append(chain{"Cannot restore VM"}, causes(err)...)
+	}
+	return nil, nil
+}
+
+func (v *vmm) readSnapshot(dir string) error {
+	config := &vmConfig{}
+	if err := readJSON(filepath.Join(dir, snapshotConfig), config); err != nil {
+		return because("Error reading VM config snapshot file", cause(err))
+	}
+	var kept state
+	if err := readJSON(filepath.Join(dir, snapshotState), &kept); err != nil {
+		return because("Error reading VM state snapshot file", cause(err))
+	}
+	v.config = config
+	v.event("vm", "restoring")
+	memory := filepath.Join(dir, snapshotMemory)
+	if _, err := os.Stat(memory); err != nil {
+		return because("Error opening memory snapshot file", cause(err))
+	}
+	if err := v.start(memory); err != nil {
+		return err
+	}
+	v.vm.state, v.vm.cpus, v.vm.counter = statePaused, kept.CPUs, kept.Counter
+	v.event("vm", "restored")
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}

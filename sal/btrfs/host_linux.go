@@ -1,0 +1,127 @@
+//go:build cgo
+
+package btrfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/containerd/btrfs/v2"
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// Usable returns nil if trees can be kept in a directory that exists, or says why not and what to do.
+func Usable(dir string) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return writ.Errorf(writ.CodeDriverMissing, "cannot look at the file system of %s: %w", dir, err)
+	}
+	if uint32(stat.Type) != unix.BTRFS_SUPER_MAGIC {
+		return writ.Errorf(writ.CodeDriverMissing, "%s is not on btrfs", dir).
+			WithHint("mount a btrfs file system there: apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY")
+	}
+	if os.Geteuid() != 0 {
+		return writ.Errorf(writ.CodeDriverMissing, "only root can bound and remove btrfs subvolumes").WithHint("run the node as root")
+	}
+	return nil
+}
+
+const (
+	readOnly = true
+	writable = false
+)
+
+// subvolumeInode is the inode of every subvolume's top.
+const subvolumeInode = 256
+
+// isSubvolume reports whether there is a subvolume. Something else in its place is an error.
+func isSubvolume(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || stat.Ino != subvolumeInode {
+		return false, writ.Errorf(writ.CodeResourceConflict, "%s is in the way: it is no subvolume", path).WithHint("move it elsewhere")
+	}
+	return true, nil
+}
+
+func createSubvolume(path string) error {
+	if err := btrfs.SubvolCreate(path); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
+}
+
+func snapshotSubvolume(to, from string, readOnly bool) error {
+	return btrfs.SubvolSnapshot(to, from, readOnly)
+}
+
+// deleteSubvolume removes a subvolume and what is nested in it. Its space comes back later.
+func deleteSubvolume(path string) error { return btrfs.SubvolDelete(path) }
+
+func subvolumeID(path string) (uint64, error) { return btrfs.SubvolID(path) }
+
+// exchange lets two subvolumes change places, at once.
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}
+
+// sizeAttribute keeps what a tree was asked to hold, in bytes. Only root sees attributes of this kind, so no container can change it.
+const sizeAttribute = "trusted.writ.size"
+
+// errNoSize is that of a subvolume which was never finished.
+var errNoSize = errors.New("the subvolume has no size")
+
+func sizeOf(path string) (int64, error) {
+	text := make([]byte, 32)
+	n, err := unix.Lgetxattr(path, sizeAttribute, text)
+	if errors.Is(err, unix.ENODATA) {
+		return 0, errNoSize
+	}
+	if err != nil {
+		return 0, &fs.PathError{Op: "getxattr", Path: path, Err: err}
+	}
+	return strconv.ParseInt(string(text[:n]), 10, 64)
+}
+
+func setSize(path string, size int64) error {
+	if err := unix.Lsetxattr(path, sizeAttribute, strconv.AppendInt(nil, size, 10), 0); err != nil {
+		return &fs.PathError{Op: "setxattr", Path: path, Err: err}
+	}
+	return nil
+}
+
+// onDir calls f with a directory that is open.
+func onDir(dir string, f func(fd uintptr) error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(d.Fd()), d.Close())
+}
+
+// sysfs reads a number or word that the kernel shows of the file system of a directory.
+func sysfs(dir string, path ...string) (string, error) {
+	id, err := fileSystemID(dir)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(append([]string{"/sys/fs/btrfs", id}, path...)...))
+	if err != nil {
+		return "", err
+	}
+	for len(text) > 0 && text[len(text)-1] == '\n' {
+		text = text[:len(text)-1]
+	}
+	return string(text), nil
+}

@@ -1,0 +1,37 @@
+//go:build !linux || !cgo
+
+package btrfs
+
+import (
+	"errors"
+
+	"writ"
+)
+
+// Usable says why trees cannot be kept in a directory by this program: it was built without what btrfs needs.
+func Usable(string) error {
+	return writ.Errorf(writ.CodeDriverMissing, "this program was built without support for btrfs").
+		WithHint("use the build for Linux with cgo, or plain directories")
+}
+
+var errNoSize = errors.New("the subvolume has no size")
+
+const (
+	readOnly = true
+	writable = false
+)
+
+func isSubvolume(string) (bool, error)             { return false, Usable("") }
+func createSubvolume(string) error                 { return Usable("") }
+func snapshotSubvolume(string, string, bool) error { return Usable("") }
+func deleteSubvolume(string) error                 { return Usable("") }
+func subvolumeID(string) (uint64, error)           { return 0, Usable("") }
+func exchange(string, string) error                { return Usable("") }
+func sizeOf(string) (int64, error)                 { return 0, Usable("") }
+func setSize(string, int64) error                  { return Usable("") }
+func enableQuota(string) error                     { return Usable("") }
+func simpleQuota(string) (bool, error)             { return false, Usable("") }
+func limitGroup(string, uint64, int64) error       { return Usable("") }
+func makeGroup(string, uint64) error               { return Usable("") }
+func joinGroup(string, uint64, uint64) error       { return Usable("") }
+func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }

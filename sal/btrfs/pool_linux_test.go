@@ -1,0 +1,274 @@
+//go:build cgo
+
+package btrfs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/btrfs/v2"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+// hosts are directories of the exam on a btrfs of the test's own.
+type hosts struct{ dir string }
+
+func newHosts(t testing.TB) hosts {
+	return hosts{testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 4<<10).Dir}
+}
+
+func (h hosts) New(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(h.dir, "host-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Replace makes subvolumes of subvolumes, and files of files.
+func (h hosts) Replace(t testing.TB, to, from string) {
+	t.Helper()
+	if err := errors.Join(emptyDir(to), copyDir(to, from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if there, _ := isSubvolume(path); there {
+			err = errors.Join(err, btrfs.SubvolDelete(path))
+			continue
+		}
+		if e.IsDir() {
+			err = errors.Join(err, emptyDir(path))
+		}
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+func copyDir(to, from string) error {
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		source, path := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		there, _ := isSubvolume(source)
+		switch {
+		case there:
+			var flags uint64 // BTRFS_IOC_SUBVOL_GETFLAGS; 2 is BTRFS_SUBVOL_RDONLY
+			err = errors.Join(err, ioctl(source, 2, 25, &flags), btrfs.SubvolSnapshot(path, source, flags&2 != 0))
+		case e.IsDir():
+			err = errors.Join(err, os.Mkdir(path, 0o700), copyDir(path, source))
+		default:
+			text, e := os.ReadFile(source)
+			err = errors.Join(err, e, os.WriteFile(path, text, 0o600))
+		}
+	}
+	return err
+}
+
+func TestTreesExam(t *testing.T) {
+	saltest.RunTrees(t, saltest.TreesExam{
+		Hosts: newHosts(t),
+		Open:  func(_ testing.TB, host string, step func(string)) sal.Trees { return &Pool{Dir: host, Step: step} },
+	})
+}
+
+const mib = 1 << 20
+
+// kinds are the two kinds of quotas, each on a disk of its own.
+func kinds(t *testing.T, test func(t *testing.T, p *Pool)) {
+	for name, prepare := range map[string]func(t *testing.T, dir string){
+		"simple": func(*testing.T, string) {},
+		"full": func(t *testing.T, dir string) {
+			if said, err := exec.Command(testenv.Need(t, "btrfs"), "quota", "enable", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
+			prepare(t, dir)
+			p := &Pool{Dir: filepath.Join(dir, "pool")}
+			test(t, p)
+			if simple, err := simpleQuota(dir); err != nil || simple != (name == "simple") {
+				t.Errorf("the quotas are simple: %v, %v", simple, err)
+			}
+		})
+	}
+}
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", writ.CodeOf(err), err)
+		}
+		return v
+	}
+}
+
+// fill writes a file in a directory until it has so many MiB or there is no more room, and returns how many it has then. It writes over
+// what is there.
+func fill(t testing.TB, dir string, upTo int) (written int, err error) {
+	t.Helper()
+	f := must[*os.File](t)(os.OpenFile(filepath.Join(dir, sal.DiskName), os.O_WRONLY|os.O_CREATE, 0o600))
+	defer f.Close()
+	block := bytes.Repeat([]byte("writ"), mib/4)
+	for ; written < upTo; written++ {
+		if _, err := f.Write(block); err != nil {
+			return written, err
+		}
+		if written%16 != 15 {
+			continue
+		}
+		if err := f.Sync(); err != nil {
+			return written, err
+		}
+	}
+	return written, f.Sync()
+}
+
+// syncAll lets the file system count what was written.
+func syncAll(t testing.TB, dir string) {
+	t.Helper()
+	if err := onDir(dir, func(fd uintptr) error { return unix.Syncfs(int(fd)) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestATreeHoldsWhatItMayAndNoMore(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		dir := must[string](t)(p.Make(t.Context(), "a", 32*mib))
+		if n, err := fill(t, dir, 200); !errors.Is(err, unix.EDQUOT) || n < 32 || n > 64 {
+			t.Errorf("a tree of 32 MiB took %d: %v", n, err)
+		}
+		_, err := fill(t, dir, 200)
+		if got := writ.AsError(hostError("write", err)); got.Code != writ.CodeQuotaExceeded || got.Hint == "" {
+			t.Errorf("that is told as %v", got)
+		}
+		must[string](t)(p.Make(t.Context(), "a", 128*mib))
+		if n, err := fill(t, dir, 128); err != nil {
+			t.Errorf("grown to 128 MiB it took %d: %v", n, err)
+		}
+		syncAll(t, p.Dir)
+		if used := must[int64](t)(p.Used("a")); used < 127*mib || used > 160*mib {
+			t.Errorf("128 MiB are counted as %d", used)
+		}
+	})
+}
+
+// A machine must be able to write all of its disk, whatever snapshots there are of it.
+func TestSnapshotsTakeNoRoomFromATree(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		dir := must[string](t)(p.Make(t.Context(), "a", 32*mib))
+		for _, s := range []string{"one", "two"} {
+			if n, err := fill(t, dir, 32); err != nil {
+				t.Fatalf("before the snapshot %s: %d MiB, %v", s, n, err)
+			}
+			if err := p.Snapshot(t.Context(), "a", s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := fill(t, dir, 32); err != nil {
+			t.Errorf("after two snapshots: %d MiB, %v", n, err)
+		}
+		if err := p.Restore(t.Context(), "a", "one"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := fill(t, dir, 32); err != nil {
+			t.Errorf("after it was put back: %d MiB, %v", n, err)
+		}
+		if n, err := fill(t, dir, 900); !errors.Is(err, unix.EDQUOT) || n > 200 {
+			t.Errorf("and it has no bound any more: %d MiB, %v", n, err)
+		}
+	})
+}
+
+func TestVolumesOfAProjectShareItsBound(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": 100 * mib}[project] }
+		a := must[string](t)(p.make(t.Context(), "a", 80*mib, "bounded"))
+		b := must[string](t)(p.make(t.Context(), "b", 80*mib, "bounded"))
+		other := must[string](t)(p.make(t.Context(), "c", 80*mib, "unbounded"))
+		if n, err := fill(t, a, 80); err != nil {
+			t.Fatalf("the first took %d MiB: %v", n, err)
+		}
+		if n, err := fill(t, b, 80); !errors.Is(err, unix.EDQUOT) || n > 20 {
+			t.Errorf("the second took %d MiB: %v", n, err)
+		}
+		if n, err := fill(t, other, 80); err != nil {
+			t.Errorf("one of another project took %d MiB: %v", n, err)
+		}
+		if used := must[int64](t)(p.ProjectUsed("bounded")); used < 80*mib || used > 101*mib {
+			t.Errorf("the project uses %d", used)
+		}
+	})
+}
+
+func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		images := must[string](t)(p.Make(t.Context(), "images", 0))
+		must[int](t)(fill(t, images, 64))
+		scattered := filepath.Join(p.Dir, "scattered") // one that is not written in place
+		if err := sal.Clone(t.Context(), filepath.Join(images, sal.DiskName), filepath.Join(p.Dir, "copy"), 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		text := must[[]byte](t)(os.ReadFile(filepath.Join(images, sal.DiskName)))
+		if err := os.WriteFile(scattered, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		room := func() uint64 {
+			var stat unix.Statfs_t
+			syncAll(t, p.Dir)
+			if err := unix.Statfs(p.Dir, &stat); err != nil {
+				t.Fatal(err)
+			}
+			return stat.Bfree * uint64(stat.Bsize) / mib
+		}
+		before := room()
+		for _, from := range []string{filepath.Join(images, sal.DiskName), scattered} {
+			dir := must[string](t)(p.Make(t.Context(), "of-"+filepath.Base(from), 256*mib))
+			if err := p.Clone(t.Context(), from, filepath.Join(dir, sal.DiskName), 256*mib); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := room(); before-after > 16 {
+			t.Errorf("two clones of 64 MiB took %d MiB", before-after)
+		}
+	})
+}
+
+func TestADiskThatIsFullSaysSo(t *testing.T) {
+	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128)
+	p := &Pool{Dir: filepath.Join(disk.Dir, "pool")}
+	dir := must[string](t)(p.Make(t.Context(), "a", 0))
+	if _, err := fill(t, dir, 200); writ.CodeOf(hostError("write", err)) != writ.CodeDiskFull {
+		t.Errorf("writing: %v", err)
+	}
+	if err := p.Remove(t.Context(), "a"); err != nil {
+		t.Errorf("a full disk cannot be freed: %v", err)
+	}
+}
+
+func TestOnlyBtrfsIsUsable(t *testing.T) {
+	if err := Usable("/proc"); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
+		t.Errorf("/proc: %v", err)
+	}
+	p := &Pool{Dir: filepath.Join(t.TempDir(), "pool")}
+	if _, err := p.Make(t.Context(), "a", 0); Usable(t.TempDir()) != nil && writ.CodeOf(err) != writ.CodeDriverMissing {
+		t.Errorf("a tree elsewhere: %v", err)
+	}
+}

@@ -1,0 +1,146 @@
+package btrfs
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+
+	"writ"
+	"writ/sal"
+)
+
+// A tree's own bookkeeping is charged to it too, and must never be what a machine's disk fails at: so a bound is a little higher than what
+// was asked for.
+const (
+	slackShare = 32       // one part in so many
+	slackBytes = 16 << 20 // and this besides
+)
+
+// bound sets how much a subvolume may hold that is, or is about to become, the tree of a name: at least what it could hold before. It
+// counts for the project, unless that is empty.
+func (p *Pool) bound(name, subvolume string, size int64, project writ.ProjectID) error {
+	switch had, err := sizeOf(subvolume); {
+	case err == nil && (had == 0 || size > 0 && size < had):
+		size = had // it never shrinks
+	case err != nil && !errors.Is(err, errNoSize):
+		return err
+	}
+	if project != "" {
+		p.step("count for the project")
+		if err := p.count(subvolume, project); err != nil {
+			return err
+		}
+	}
+	p.step("bound the tree")
+	if err := p.limit(name, subvolume, size); err != nil {
+		return err
+	}
+	p.step("note the size") // which a full tree has no room for until it may hold more
+	return setSize(subvolume, size)
+}
+
+// rebound sets the bound of a tree anew after the number of its snapshots has changed.
+func (p *Pool) rebound(name string) error {
+	size, err := sizeOf(p.tree(name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.step("bound the tree")
+	return p.limit(name, p.tree(name), size)
+}
+
+func (p *Pool) limit(name, subvolume string, size int64) error {
+	simple, err := simpleQuota(p.Dir)
+	if err != nil {
+		return err
+	}
+	bytes := int64(0)
+	if size > 0 {
+		bytes = size + size/slackShare + slackBytes
+	}
+	if simple && bytes > 0 {
+		// Simple quotas charge a block to the subvolume that wrote it for as long as anybody has it. Each snapshot may keep as much as
+		// the tree could hold then, and a disk must not fail because of that.
+		kept, err := names(p.snapshot(name, ""))
+		if err != nil {
+			return err
+		}
+		bytes *= int64(1 + len(kept))
+	}
+	id, err := subvolumeID(subvolume)
+	if err != nil {
+		return err
+	}
+	return limitGroup(p.Dir, group(0, id), bytes)
+}
+
+// count lets a subvolume count for a project. With full quota groups only an empty one can, or the kernel would have to count the whole
+// file system anew: there, clones and what was restored do not count.
+func (p *Pool) count(subvolume string, project writ.ProjectID) error {
+	simple, err := simpleQuota(p.Dir)
+	if err != nil {
+		return err
+	}
+	if !simple {
+		if inside, err := names(subvolume); err != nil || len(inside) > 0 {
+			return err
+		}
+	}
+	id, err := subvolumeID(subvolume)
+	if err != nil {
+		return err
+	}
+	parent := projectGroup(project)
+	if err := makeGroup(p.Dir, parent); err != nil {
+		return err
+	}
+	bytes := int64(0)
+	if p.ProjectBytes != nil {
+		bytes = p.ProjectBytes(project)
+	}
+	if err := limitGroup(p.Dir, parent, bytes); err != nil {
+		return err
+	}
+	return joinGroup(p.Dir, group(0, id), parent)
+}
+
+// group is the id of a quota group: of a subvolume on level 0, of what counts together on level 1.
+func group(level, id uint64) uint64 { return level<<48 | id }
+
+// projectGroup is the group of all volumes of a project.
+func projectGroup(project writ.ProjectID) uint64 {
+	sum := sha256.Sum256([]byte(project))
+	return group(1, binary.BigEndian.Uint64(sum[:])>>16)
+}
+
+// Used is how many bytes are charged to a tree at the moment, as of the file system's last commit.
+func (p *Pool) Used(name string) (int64, error) {
+	if err := valid(name); err != nil {
+		return 0, err
+	}
+	id, err := subvolumeID(p.tree(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, unknownTree(name)
+	}
+	var used int64
+	if err == nil {
+		used, err = groupUsage(p.Dir, group(0, id))
+	}
+	return used, hostError("look at the quota of "+name, err)
+}
+
+// ProjectUsed is how many bytes are charged to all volumes of a project.
+func (p *Pool) ProjectUsed(project writ.ProjectID) (int64, error) {
+	used, err := groupUsage(p.Dir, projectGroup(project))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, sal.HostError("look at the quota of a project", err)
+	}
+	return used, nil
+}

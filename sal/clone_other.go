@@ -1,0 +1,12 @@
+//go:build !linux
+
+package sal
+
+import "os"
+
+func share(_, _ *os.File) bool { return false }
+
+// InPlace does nothing: see the one for Linux.
+func InPlace(string) {}
+
+func data(_ *os.File, at, size int64) (start, end int64) { return at, size }
