@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -80,6 +81,24 @@ func TestGateInstallsEveryPackage(t *testing.T) {
 		if tool.Package != "" && !slices.Contains(installed, tool.Package) {
 			t.Errorf(".ci/run does not install %s, which %s is in", tool.Package, tool.Name)
 		}
+	}
+	if !slices.Contains(installed, KernelPackage) {
+		t.Errorf(".ci/run does not get %s, for guests", KernelPackage)
+	}
+}
+
+func TestKernelIsFoundWithItsModules(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"boot/vmlinuz-6.1.0-2-cloud-amd64", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/modules/6.1.0-2-cloud-amd64/modules.builtin"} {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(KernelVar, dir)
+	want := KernelFiles{filepath.Join(dir, "boot/vmlinuz-6.1.0-2-cloud-amd64"), filepath.Join(dir, "lib/modules/6.1.0-2-cloud-amd64")}
+	if got := Kernel(t); got != want {
+		t.Errorf("Kernel = %v, want %v", got, want)
 	}
 }
 

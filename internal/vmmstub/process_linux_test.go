@@ -259,3 +259,18 @@ func (p *process) locked(path string) bool {
 	}
 	return lock.Type != unix.F_UNLCK
 }
+
+// gone fails if a process still has a file of this one open or mapped by name in its arguments.
+func (p *process) gone(what string) error {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		text, err := os.ReadFile(line)
+		if err == nil && bytes.Contains(text, []byte(p.dir)) {
+			return errors.New(what + " still runs: " + line)
+		}
+	}
+	return nil
+}

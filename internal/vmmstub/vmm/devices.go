@@ -32,6 +32,11 @@ type device struct {
 
 func (d *device) bdf() string { return fmt.Sprintf("0000:00:%02x.0", d.slot) }
 
+// back and name are what guests call the two sides of a device: what is behind it, and what is on the bus.
+func (d *device) back() string { return fmt.Sprintf("back%d", d.slot) }
+
+func (d *device) name() string { return fmt.Sprintf("front%d", d.slot) }
+
 func (d *device) release() {
 	if d.file != nil {
 		_ = d.file.Close()
@@ -300,11 +305,13 @@ func (c *vmConfig) remove(id string) bool {
 }
 
 // unplugged is the end of removeDevice.
-func (v *vmm) unplugged(id string) {
-	d := v.vm.find(id)
-	if d == nil || !d.down {
+func (v *vmm) unplugged(name string) {
+	i := slices.IndexFunc(v.vm.devices, func(d *device) bool { return d.name() == name && d.down })
+	if i < 0 {
 		return
 	}
+	d := v.vm.devices[i]
+	v.vm.guest.unplugged(d)
 	v.vm.drop(d)
 	v.event("vm", "device-removed", "id", d.id, "bdf", d.bdf())
 }

@@ -31,6 +31,8 @@ type guest interface {
 	save(path string) error
 	plug(d *device) error
 	unplug(d *device) error
+	// unplugged says that the device is off the bus.
+	unplugged(d *device)
 	grow(d *device, size uint64) error
 	counters(d *device) map[string]uint64
 	// close ends it at once and returns when it is gone.
@@ -111,10 +113,12 @@ func (g *makeBelieve) plug(d *device) error {
 
 func (g *makeBelieve) unplug(d *device) error {
 	if !g.stuck() {
-		g.act(happening{what: guestUnplugged, id: d.id})
+		g.act(happening{what: guestUnplugged, id: d.name()})
 	}
 	return nil
 }
+
+func (g *makeBelieve) unplugged(*device) {}
 
 func (g *makeBelieve) grow(*device, uint64) error { return nil }
 
@@ -128,5 +132,9 @@ func (g *makeBelieve) close() {
 
 // newGuest starts what runs in a machine; memory is the file that it goes on from, or "".
 func (v *vmm) newGuest(vm *machine, memory string) (guest, error) {
-	return newMakeBelieve(v, vm.devices, memory != ""), nil
+	program := v.settings().QEMU
+	if program == "" {
+		return newMakeBelieve(v, vm.devices, memory != ""), nil
+	}
+	return newQEMU(v, program, vm, memory)
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -122,12 +121,19 @@ func setUp(name string, mac *string, mtu *uint16) error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }
 
-// tapCounters are what a guest has received and sent, which is what its tap has sent and received.
+// tapCounters are what a guest has received and sent, which is what its tap has sent and received; zeros if it is gone.
 func tapCounters(name string) map[string]uint64 {
-	counters := map[string]uint64{}
-	for counter, file := range map[string]string{"rx_bytes": "tx_bytes", "rx_frames": "tx_packets", "tx_bytes": "rx_bytes", "tx_frames": "rx_packets"} {
-		text, _ := os.ReadFile(filepath.Join("/sys/class/net", name, "statistics", file)) // zero if it is gone
-		counters[counter], _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	counters := map[string]uint64{"rx_bytes": 0, "rx_frames": 0, "tx_bytes": 0, "tx_frames": 0}
+	text, _ := os.ReadFile("/proc/self/net/dev") // of our network namespace, other than what /sys shows
+	for line := range strings.Lines(string(text)) {
+		link, numbers, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields := strings.Fields(numbers)
+		if link != name || len(fields) < 10 {
+			continue
+		}
+		for counter, i := range map[string]int{"tx_bytes": 0, "tx_frames": 1, "rx_bytes": 8, "rx_frames": 9} {
+			counters[counter], _ = strconv.ParseUint(fields[i], 10, 64)
+		}
 	}
 	return counters
 }
@@ -151,6 +157,20 @@ func pair() (ours net.Conn, theirs *os.File, err error) {
 		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
 	}
 	return ours, theirs, nil
+}
+
+// send writes to a connection that pair has made, and hands a file over with it unless that is nil.
+func send(conn net.Conn, text []byte, file *os.File) error {
+	if file == nil {
+		_, err := conn.Write(text)
+		return err
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("only a unix socket hands files over")
+	}
+	_, _, err := unixConn.WriteMsgUnix(text, unix.UnixRights(int(file.Fd())), nil)
+	return err
 }
 
 // umask closes what is made from now on to everybody else.

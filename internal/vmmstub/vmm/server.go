@@ -99,6 +99,7 @@ func (s *server) converse(conn net.Conn) {
 		}
 		text, err := readBody(request)
 		if err != nil {
+			_, _ = io.Copy(io.Discard, request.Body) // who is still writing would not read why
 			unreadable(conn, err.Error())
 			return
 		}

@@ -1,0 +1,113 @@
+// Package guest makes a guest that is real and small: a distribution's kernel, and an initramfs with the modules that a virtual machine
+// needs and a first process of our own. It must not know what runs it.
+package guest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"writ/internal/testenv"
+)
+
+// modules are what an initramfs has, in the order in which they are loaded.
+var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk",
+	"failover", "net_failover", "virtio_net", "button", "evdev", "nls_cp437", "nls_ascii", "fat", "vfat"}
+
+// Cmdline is what a kernel is told at least: it is quiet, its console is the serial port, and it does not start anew after a panic.
+const Cmdline = "console=ttyS0 quiet panic=-1"
+
+// UpText is in the line that a guest writes to its console when it is up, after its name.
+const UpText = "is up"
+
+// Guest is what a machine is started from.
+type Guest struct {
+	Kernel    string // path
+	Initramfs string // path
+}
+
+// initramfs is built once in this process.
+var initramfs struct {
+	sync.Mutex
+	text []byte
+}
+
+// Build makes a guest for a test. It skips the test as testenv.Kernel does.
+func Build(t testing.TB) Guest {
+	t.Helper()
+	kernel := testenv.Kernel(t)
+	initramfs.Lock()
+	defer initramfs.Unlock()
+	if initramfs.text == nil {
+		text, err := build(kernel.Modules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		initramfs.text = text
+	}
+	path := filepath.Join(t.TempDir(), "initramfs")
+	if err := os.WriteFile(path, initramfs.text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Guest{Kernel: kernel.Image, Initramfs: path}
+}
+
+// build makes an initramfs with modules from a directory.
+func build(dir string) ([]byte, error) {
+	first, err := buildInit()
+	if err != nil {
+		return nil, err
+	}
+	paths, err := find(dir)
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{}
+	for _, name := range []string{"dev", "proc", "sys", "mnt", "modules"} {
+		a.dir(name)
+	}
+	a.device("dev/console", 5, 1)
+	a.file("init", first)
+	a.file("modules/order", []byte(strings.Join(modules, "\n")))
+	for _, name := range modules {
+		text, err := os.ReadFile(paths[name])
+		if err != nil {
+			return nil, fmt.Errorf("read the module %s: %w", name, err)
+		}
+		a.file("modules/"+name+".ko", text)
+	}
+	return a.bytes(), nil
+}
+
+// find finds the files of modules.
+func find(dir string) (map[string]string, error) {
+	paths := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if name, found := strings.CutSuffix(filepath.Base(path), ".ko"); found {
+			paths[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	return paths, err
+}
+
+// buildInit builds the first process.
+func buildInit() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "writ-guest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "init")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/internal/vmmstub/guest/init")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the guest's first process: %w\n%s", err, said)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,174 @@
+// Command init is all that a guest of tests has besides its kernel. It says on its console that it is up, takes its addresses from the
+// kernel's command line or from a NoCloud disk, and powers off at its button.
+//
+// The kernel's command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it is up).
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// order names the modules in the order in which they are loaded: names of one depend on those before it.
+const order = "/modules/order"
+
+// settle is how long devices may take to be there after their driver; under emulation it is slow.
+const settle = 20 * time.Second
+
+func main() {
+	if err := run(); err != nil {
+		say("failed: %v", err)
+	}
+	select {} // a kernel panics without its first process
+}
+
+func say(format string, args ...any) { fmt.Printf("guest: "+format+"\n", args...) }
+
+func run() error {
+	for _, m := range [][2]string{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
+		if err := os.MkdirAll(m[1], 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m[0], m[1], m[0], 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mount %s: %w", m[1], err)
+		}
+	}
+	modules, err := os.ReadFile(order)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(string(modules)) {
+		if err := load("/modules/" + name + ".ko"); err != nil {
+			return fmt.Errorf("load %s: %w", name, err)
+		}
+	}
+	pressed, err := watchButton()
+	if err != nil {
+		return err
+	}
+	command := commandLine()
+	name, err := configure(command)
+	if err != nil {
+		say("its network is not configured: %v", err)
+	}
+	for _, disk := range disks() {
+		say("disk %s", disk)
+	}
+	say("%s is up", name)
+	switch command["writ.act"] {
+	case "reboot":
+		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	case "panic":
+		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	case "poweroff":
+		return powerOff()
+	}
+	<-pressed
+	say("the power button was pressed")
+	return powerOff()
+}
+
+func powerOff() error {
+	unix.Sync()
+	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func load(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = unix.FinitModule(int(f.Fd()), "", 0)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+func commandLine() map[string]string {
+	text, _ := os.ReadFile("/proc/cmdline")
+	words := map[string]string{}
+	for _, word := range strings.Fields(string(text)) {
+		key, value, _ := strings.Cut(word, "=")
+		words[key] = value
+	}
+	return words
+}
+
+// watchButton listens to all input devices there are, and tells when the key of power is pressed on one.
+func watchButton() (<-chan struct{}, error) {
+	paths, err := waitFor("/dev/input/event*")
+	if err != nil {
+		return nil, fmt.Errorf("there is no power button: %w", err)
+	}
+	pressed := make(chan struct{}, len(paths))
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			defer f.Close()
+			const power = 116
+			for {
+				var e struct {
+					Seconds, Micros int64
+					Kind, Code      uint16
+					Value           int32
+				}
+				if err := binary.Read(f, binary.LittleEndian, &e); err != nil {
+					return
+				}
+				if e.Kind == unix.EV_KEY && e.Code == power && e.Value == 1 {
+					pressed <- struct{}{}
+					return
+				}
+			}
+		}()
+	}
+	return pressed, nil
+}
+
+// waitFor waits until there is a file of a pattern.
+func waitFor(pattern string) ([]string, error) {
+	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if paths, err := filepath.Glob(pattern); err != nil || len(paths) > 0 {
+			return paths, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
+}
+
+// disks are the names of all disks with their sizes in bytes, sorted.
+func disks() []string {
+	paths, _ := filepath.Glob("/sys/block/vd*")
+	slices.Sort(paths)
+	var all []string
+	for _, path := range paths {
+		sectors, err := number(filepath.Join(path, "size"))
+		if err != nil {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s %d", filepath.Base(path), sectors*512))
+	}
+	return all
+}
+
+func number(path string) (n int64, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(text), &n)
+	return n, err
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func main() { panic("a guest of tests is Linux") }

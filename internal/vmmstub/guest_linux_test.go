@@ -1,0 +1,86 @@
+package vmmstub_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
+)
+
+// guestGuard ends the wait for a guest, which starts in three seconds where there is nothing else to do.
+const guestGuard = 150 * time.Second
+
+// console is what the guest has written.
+func (p *process) console() string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, "serial"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// says waits until the guest has written something.
+func (p *process) says(text string) {
+	p.t.Helper()
+	for end := time.Now().Add(guestGuard); !strings.Contains(p.console(), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("the guest does not say %q; it said:\n%s\nand its program:\n%s", text, p.console(), p.stderr)
+		}
+	}
+}
+
+// real is the configuration of a machine with a real guest.
+func (p *process) real(g guest.Guest, cmdline, more string) string {
+	return `{"cpus":{"boot_vcpus":1,"max_vcpus":1},"memory":{"size":201326592},"payload":{"kernel":"` + g.Kernel + `","initramfs":"` + g.Initramfs +
+		`","cmdline":"` + guest.Cmdline + " " + cmdline + `"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
+}
+
+func TestARealGuestBootsAnswersAndPowersOffAtItsButton(t *testing.T) {
+	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
+	g := guest.Build(t)
+	ns := testenv.Netns(t)
+	p := newProcess(t)
+	vmmstub.Set(t, p.path, vmmstub.Settings{QEMU: qemu})
+	run := func(name string, args ...string) error {
+		said, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			return errors.New(name + " " + strings.Join(args, " ") + ": " + string(said))
+		}
+		return nil
+	}
+	testenv.InNetns(t, ns, func() error {
+		err := errors.Join(run(ip, "tuntap", "add", "tap0", "mode", "tap"), run(ip, "address", "add", "fd77::1/64", "dev", "tap0", "nodad"))
+		p.start() // it stays in there
+		return err
+	})
+	p.must("vm.create", p.real(g, "writ.address=fd77::2/64", `,"disks":[{"id":"data","path":"`+p.disk("disk")+`"}],"net":[{"id":"net","tap":"tap0","mac":"02:00:00:00:00:07"}]`))
+	p.must("vm.boot", "")
+	p.says("guest: guest " + guest.UpText)
+	p.says("guest: disk vda 1048576")
+	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "fd77::2") })
+
+	p.must("vm.pause", "")
+	p.must("vm.resume", "")
+	p.must("vm.resize-disk", `{"id":"data","desired_size":2097152}`)
+	if _, counters := p.do("GET", "vm.counters", ""); !strings.Contains(counters, `"net":{`) || strings.Contains(counters, `"tx_bytes":0`) {
+		t.Errorf("vm.counters = %s", counters)
+	}
+	p.must("vm.power-button", "")
+	if code := p.code(); code != 0 {
+		t.Errorf("it ended with code %d", code)
+	}
+	if !strings.Contains(p.console(), "guest: the power button was pressed") {
+		t.Errorf("the guest did not notice:\n%s", p.console())
+	}
+	if err := p.gone("QEMU"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,297 @@
+package vmm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// qemu is a guest that QEMU carries out. The virtual machine monitor around it is still a make-believe: of what is asked of it, CPUs and
+// memory that are plugged in while the guest runs stay on paper.
+type qemu struct {
+	v       *vmm
+	cmd     *exec.Cmd
+	qmp     *qmp
+	stderr  *bytes.Buffer // to be read when it has ended
+	ended   chan struct{}
+	closing chan struct{} // closed when it is we who end it
+	heard   bool          // the guest said how it ends; the reader of QMP has it
+}
+
+// newQEMU starts a guest of the configuration and its devices. With a file of memory it goes on from there and is paused.
+func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) {
+	if v.config.Payload.Kernel == nil {
+		return nil, errors.New("vmmstub starts kernels only")
+	}
+	ours, theirs, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	g := &qemu{v: v, stderr: &bytes.Buffer{}, ended: make(chan struct{}), closing: make(chan struct{})}
+	g.qmp = &qmp{conn: ours, answers: make(chan qmpMessage), events: g.event}
+	files := []*os.File{theirs}
+	args, files := g.arguments(vm, memory, files)
+	g.cmd = exec.Command(program, args...)
+	g.cmd.ExtraFiles, g.cmd.Stdout, g.cmd.Stderr = files, g.stderr, g.stderr
+	dieWithUs(g.cmd)
+	err = g.cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		_ = ours.Close()
+		return nil, err
+	}
+	go g.follow()
+	if err := g.begin(memory); err != nil {
+		g.close()
+		return nil, fmt.Errorf("%w; it said: %s", err, strings.TrimSpace(g.stderr.String()))
+	}
+	return g, nil
+}
+
+// follow waits until QEMU has ended. That nobody asked for it and the guest did not say why is a crash.
+func (g *qemu) follow() {
+	g.qmp.listen()
+	err := g.cmd.Wait()
+	_ = g.qmp.conn.Close()
+	close(g.ended)
+	select {
+	case <-g.closing:
+		return
+	default:
+	}
+	if !g.heard {
+		g.v.log.Error("QEMU has ended by itself", "err", err, "said", g.stderr.String())
+		g.v.report(happening{guest: g, what: guestCrash})
+	}
+}
+
+// begin greets QEMU and lets the guest run, or waits until its memory was read.
+func (g *qemu) begin(memory string) error {
+	if err := g.qmp.ask("qmp_capabilities", nil, nil); err != nil {
+		return err
+	}
+	if memory == "" {
+		return g.resume()
+	}
+	return g.until("query-status", func(status string) (bool, error) {
+		return status != "inmigrate", nil
+	})
+}
+
+// until asks for a status again and again.
+func (g *qemu) until(command string, done func(status string) (bool, error)) error {
+	for {
+		var answer struct {
+			Status string `json:"status"`
+			Reason string `json:"error-desc"`
+		}
+		if err := g.qmp.ask(command, nil, &answer); err != nil {
+			return err
+		}
+		switch finished, err := done(answer.Status); {
+		case err != nil:
+			return fmt.Errorf("%w: %s", err, answer.Reason)
+		case finished:
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// arguments are those of QEMU, and the files that it is handed besides its standard ones.
+func (g *qemu) arguments(vm *machine, memory string, files []*os.File) ([]string, []*os.File) {
+	c := g.v.config
+	args := []string{
+		"-name", "guest of vmmstub", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-action", "panic=none", "-S",
+		"-machine", "pc", "-accel", accelerator(), "-cpu", "max", "-smp", fmt.Sprint(c.CPUs.Boot), "-m", fmt.Sprintf("size=%dk", c.Memory.Size>>10),
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
+		"-kernel", *c.Payload.Kernel, "-device", "virtio-rng-pci",
+	}
+	if c.Payload.Initramfs != nil {
+		args = append(args, "-initrd", *c.Payload.Initramfs)
+	}
+	if c.Payload.Cmdline != nil {
+		args = append(args, "-append", *c.Payload.Cmdline)
+	}
+	if c.Serial.Mode == "File" {
+		args = append(args, "-chardev", appendTo("serial", *c.Serial.File), "-serial", "chardev:serial")
+	}
+	if c.Console.Mode == "File" {
+		args = append(args, "-chardev", appendTo("console", *c.Console.File), "-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console")
+	}
+	if c.Pvpanic {
+		args = append(args, "-device", "pvpanic")
+	}
+	if memory != "" {
+		args = append(args, "-incoming", "exec:exec cat "+shellQuote(memory))
+	}
+	for _, d := range vm.devices {
+		switch {
+		case d.disk != nil:
+			args = append(args, "-blockdev", asJSON(d.node()), "-device", asJSON(d.front()))
+		case d.net != nil:
+			args = append(args, "-netdev", fmt.Sprintf("tap,id=%s,fd=%d", d.back(), 3+len(files)), "-device", asJSON(d.front()))
+			files = append(files, d.file)
+		}
+	}
+	return args, files
+}
+
+// accelerator is KVM where the hardware does it. Other modules offer /dev/kvm too, and no stock kernel gets far there.
+func accelerator() string {
+	for _, module := range []string{"kvm_intel", "kvm_amd"} {
+		if _, err := os.Stat("/sys/module/" + module); err == nil {
+			if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
+				_ = f.Close()
+				return "kvm"
+			}
+		}
+	}
+	return "tcg"
+}
+
+func appendTo(id, path string) string {
+	return "file,id=" + id + ",append=on,path=" + strings.ReplaceAll(path, ",", ",,")
+}
+
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+func asJSON(v map[string]any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // words and numbers
+	}
+	return string(text)
+}
+
+// node is the disk for QEMU, which takes no lock: we have it.
+func (d *device) node() map[string]any {
+	return map[string]any{"driver": "raw", "node-name": d.back(), "read-only": d.disk.ReadOnly,
+		"file": map[string]any{"driver": "file", "filename": *d.disk.Path, "locking": "off"}}
+}
+
+// front is the device on the guest's bus, whose first two places QEMU needs.
+func (d *device) front() map[string]any {
+	f := map[string]any{"id": d.name(), "addr": fmt.Sprintf("%#x", d.slot+2), "disable-legacy": "on"}
+	if d.net != nil {
+		f["driver"], f["netdev"], f["mac"] = "virtio-net-pci", d.back(), d.net.MAC
+		return f
+	}
+	f["driver"], f["drive"] = "virtio-blk-pci", d.back()
+	if d.disk.Serial != nil {
+		f["serial"] = *d.disk.Serial
+	}
+	return f
+}
+
+// event follows what QEMU tells.
+func (g *qemu) event(name string, data map[string]any) {
+	switch name {
+	case "SHUTDOWN":
+		switch data["reason"] {
+		case "guest-shutdown":
+			g.heard = true
+			g.v.report(happening{guest: g, what: guestPoweroff})
+		case "guest-reset":
+			g.heard = true
+			g.v.report(happening{guest: g, what: guestReboot})
+		}
+	case "GUEST_PANICKED":
+		g.v.report(happening{guest: g, what: guestPanic})
+	case "DEVICE_DELETED":
+		if id, ok := data["device"].(string); ok {
+			g.v.report(happening{guest: g, what: guestUnplugged, id: id})
+		}
+	}
+}
+
+func (g *qemu) powerButton() error { return g.qmp.ask("system_powerdown", nil, nil) }
+
+func (g *qemu) pause() error { return g.qmp.ask("stop", nil, nil) }
+
+func (g *qemu) resume() error { return g.qmp.ask("cont", nil, nil) }
+
+func (g *qemu) save(path string) error {
+	if err := g.qmp.ask("migrate", map[string]any{"uri": "exec:exec cat > " + shellQuote(path)}, nil); err != nil {
+		return err
+	}
+	return g.until("query-migrate", func(status string) (bool, error) {
+		if status == "failed" || status == "cancelled" {
+			return false, errors.New("QEMU could not write the memory")
+		}
+		return status == "completed", nil
+	})
+}
+
+func (g *qemu) plug(d *device) error {
+	if d.disk != nil {
+		if err := g.qmp.ask("blockdev-add", d.node(), nil); err != nil {
+			return err
+		}
+		return g.qmp.ask("device_add", d.front(), nil)
+	}
+	if err := g.qmp.askWith(d.file, "getfd", map[string]any{"fdname": d.back()}, nil); err != nil {
+		return err
+	}
+	if err := g.qmp.ask("netdev_add", map[string]any{"type": "tap", "id": d.back(), "fd": d.back()}, nil); err != nil {
+		return err
+	}
+	return g.qmp.ask("device_add", d.front(), nil)
+}
+
+func (g *qemu) unplug(d *device) error {
+	return g.qmp.ask("device_del", map[string]any{"id": d.name()}, nil)
+}
+
+// unplugged clears away what was behind a device that the guest gave up.
+func (g *qemu) unplugged(d *device) {
+	command, argument := "blockdev-del", "node-name"
+	if d.net != nil {
+		command, argument = "netdev_del", "id"
+	}
+	if err := g.qmp.ask(command, map[string]any{argument: d.back()}, nil); err != nil {
+		g.v.log.Warn("what was behind a device stays", "id", d.id, "err", err)
+	}
+}
+
+func (g *qemu) grow(d *device, size uint64) error {
+	return g.qmp.ask("block_resize", map[string]any{"node-name": d.back(), "size": size}, nil)
+}
+
+func (g *qemu) counters(d *device) map[string]uint64 {
+	var all []struct {
+		Device string `json:"qdev"`
+		Stats  struct {
+			ReadBytes  uint64 `json:"rd_bytes"`
+			WriteBytes uint64 `json:"wr_bytes"`
+			ReadOps    uint64 `json:"rd_operations"`
+			WriteOps   uint64 `json:"wr_operations"`
+		} `json:"stats"`
+	}
+	if d.disk == nil || g.qmp.ask("query-blockstats", nil, &all) != nil {
+		return nil
+	}
+	for _, one := range all {
+		if strings.Contains(one.Device, "/"+d.name()+"/") {
+			return map[string]uint64{"read_bytes": one.Stats.ReadBytes, "write_bytes": one.Stats.WriteBytes, "read_ops": one.Stats.ReadOps, "write_ops": one.Stats.WriteOps}
+		}
+	}
+	return nil
+}
+
+// close lets QEMU write what it has of disks, and ends it.
+func (g *qemu) close() {
+	close(g.closing)
+	_ = g.qmp.ask("quit", nil, nil) // it may have ended
+	kill := time.AfterFunc(quitTime, func() { _ = g.cmd.Process.Kill() })
+	defer kill.Stop()
+	<-g.ended
+}
+
+// quitTime is how long QEMU may take to write what it has.
+const quitTime = 20 * time.Second
