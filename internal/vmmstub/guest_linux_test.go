@@ -43,7 +43,20 @@ func (p *process) real(g guest.Guest, cmdline, more string) string {
 		`","cmdline":"` + guest.Cmdline + " " + cmdline + `"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
 }
 
-func TestARealGuestBootsAnswersAndPowersOffAtItsButton(t *testing.T) {
+func TestARealGuestThatStartsAnewIsStartedAnew(t *testing.T) {
+	qemu, g, p := testenv.Need(t, "qemu-system-x86_64"), guest.Build(t), newProcess(t)
+	vmmstub.Set(t, p.path, vmmstub.Settings{QEMU: qemu})
+	p.start()
+	p.must("vm.create", p.real(g, "writ.act=reboot", ""))
+	p.must("vm.boot", "")
+	p.event("vm", "rebooted")
+	p.must("vmm.shutdown", "")
+	if code := p.code(); code != 0 {
+		t.Errorf("it ended with code %d", code)
+	}
+}
+
+func TestARealGuestLivesAsAMachineDoes(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	g := guest.Build(t)
 	ns := testenv.Netns(t)
@@ -67,12 +80,29 @@ func TestARealGuestBootsAnswersAndPowersOffAtItsButton(t *testing.T) {
 	p.says("guest: disk vda 1048576")
 	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "fd77::2") })
 
-	p.must("vm.pause", "")
-	p.must("vm.resume", "")
 	p.must("vm.resize-disk", `{"id":"data","desired_size":2097152}`)
+	p.says("guest: disk vda 2097152")
+	p.must("vm.add-disk", `{"id":"more","path":"`+p.disk("other")+`"}`)
+	p.says("guest: disk vdb 1048576")
+	p.must("vm.remove-device", `{"id":"more"}`)
+	p.event("vm", "device-removed")
+	p.says("guest: disk vdb is gone")
 	if _, counters := p.do("GET", "vm.counters", ""); !strings.Contains(counters, `"net":{`) || strings.Contains(counters, `"tx_bytes":0`) {
 		t.Errorf("vm.counters = %s", counters)
 	}
+
+	p.must("vm.pause", "")
+	p.must("vm.snapshot", `{"destination_url":"file://`+p.dir+`"}`)
+	p.must("vm.delete", "")
+	testenv.InNetns(t, ns, func() error {
+		if run(ping, "-6", "-c", "1", "-W", "1", "fd77::2") == nil {
+			return errors.New("a guest that was deleted answers")
+		}
+		return nil
+	})
+	p.must("vm.restore", `{"source_url":"file://`+p.dir+`","resume":true}`)
+	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "fd77::2") })
+
 	p.must("vm.power-button", "")
 	if code := p.code(); code != 0 {
 		t.Errorf("it ended with code %d", code)

@@ -201,7 +201,7 @@ func (p *process) boot(more string) {
 // event waits for an event and returns its properties.
 func (p *process) event(source, event string) map[string]string {
 	p.t.Helper()
-	for end := time.Now().Add(guard); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(guestGuard); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, e := range p.told() {
 			if e.Source == source && e.Event == event {
 				return e.Properties

@@ -1,5 +1,5 @@
-// Command init is all that a guest of tests has besides its kernel. It says on its console that it is up, takes its addresses from the
-// kernel's command line or from a NoCloud disk, and powers off at its button.
+// Command init is all that a guest of tests has besides its kernel. It takes its addresses from the kernel's command line or from a NoCloud
+// disk, says on its console that it is up and which disks it has, also when that changes, and powers off at its button.
 //
 // The kernel's command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it is up).
 package main
@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,9 +59,7 @@ func run() error {
 	if err != nil {
 		say("its network is not configured: %v", err)
 	}
-	for _, disk := range disks() {
-		say("disk %s", disk)
-	}
+	seen := tellDisks(nil)
 	say("%s is up", name)
 	switch command["writ.act"] {
 	case "reboot":
@@ -72,9 +69,15 @@ func run() error {
 	case "poweroff":
 		return powerOff()
 	}
-	<-pressed
-	say("the power button was pressed")
-	return powerOff()
+	for look := time.NewTicker(100 * time.Millisecond); ; {
+		select {
+		case <-pressed:
+			say("the power button was pressed")
+			return powerOff()
+		case <-look.C:
+			seen = tellDisks(seen)
+		}
+	}
 }
 
 func powerOff() error {
@@ -149,19 +152,26 @@ func waitFor(pattern string) ([]string, error) {
 	return nil, fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
 }
 
-// disks are the names of all disks with their sizes in bytes, sorted.
-func disks() []string {
+// tellDisks says which disks are there or have another size than before, and which are gone. It returns those that are there.
+func tellDisks(before map[string]int64) map[string]int64 {
+	now := map[string]int64{}
 	paths, _ := filepath.Glob("/sys/block/vd*")
-	slices.Sort(paths)
-	var all []string
 	for _, path := range paths {
 		sectors, err := number(filepath.Join(path, "size"))
 		if err != nil {
-			continue
+			continue // it has just gone
 		}
-		all = append(all, fmt.Sprintf("%s %d", filepath.Base(path), sectors*512))
+		name := filepath.Base(path)
+		if now[name] = sectors * 512; now[name] != before[name] {
+			say("disk %s %d", name, now[name])
+		}
 	}
-	return all
+	for name := range before {
+		if _, ok := now[name]; !ok {
+			say("disk %s is gone", name)
+		}
+	}
+	return now
 }
 
 func number(path string) (n int64, err error) {
