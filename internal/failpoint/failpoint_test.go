@@ -193,6 +193,7 @@ var passedOn = map[string]string{
 	"sal/host.read":                  "it only looks whether it may",
 	"sal/simulated.repair":           "it cuts off what a crash left, at every start",
 	"cmd/writ/internal/daemon.serve": "the log of redis-server",
+	"sal/mycelium.openLog":           "the log of mycelium",
 }
 
 func mentionsPackage(body ast.Node) (found bool) {

@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/netns"
 	"writ/sal"
 )
 
@@ -37,7 +37,7 @@ func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 	}
 	back := func() {}
 	if d.Netns != "" {
-		if back, err = visit(d.Netns); err != nil {
+		if back, err = netns.Enter(d.Netns); err != nil {
 			d.mu.Unlock()
 			return nil, nil, failed("enter the network namespace "+d.Netns, err)
 		}
@@ -75,31 +75,6 @@ func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err
 	return h, leave, nil
 }
 
-// visit brings the calling thread into a network namespace, and back. A thread that cannot go back is given up: it ends with its
-// goroutine.
-func visit(path string) (back func(), err error) {
-	there, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer there.Close()
-	runtime.LockOSThread()
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err == nil {
-		err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET)
-	}
-	if err != nil {
-		runtime.UnlockOSThread()
-		return nil, errors.Join(err, home.Close())
-	}
-	return func() {
-		defer home.Close()
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-	}, nil
-}
-
 // namespacePath is the file of an owner's namespace.
 func (d *Driver) namespacePath(owner writ.UID) string {
 	dir := d.Namespaces
@@ -133,23 +108,7 @@ func (h *host) makeNamespace(path string) error {
 		return err
 	}
 	h.step("make the namespace")
-	runtime.LockOSThread()
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	defer home.Close()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
-	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
-		return errors.Join(err, back) // the thread stays locked, and ends with its goroutine
-	}
-	runtime.UnlockOSThread()
-	return err
+	return netns.Make(path)
 }
 
 // removeNamespace takes away the file of a namespace, which ends it when no process is in there any more.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/netns"
 	"writ/sal"
 )
 
@@ -390,7 +391,7 @@ func (d *Driver) Owners(ctx context.Context) ([]sal.Owner, error) {
 
 // handleAt talks to the kernel about another namespace.
 func handleAt(namespace string) (*netlink.Handle, func(), error) {
-	back, err := visit(namespace)
+	back, err := netns.Enter(namespace)
 	if err != nil {
 		return nil, nil, err
 	}

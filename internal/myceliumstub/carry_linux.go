@@ -1,0 +1,226 @@
+package myceliumstub
+
+import (
+	"context"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// What peers send each other: a byte that says what, then a packet of IPv6, or the ranges that the sender leads to, 8 bytes and a metric
+// of 2 bytes each, its own first.
+const (
+	saysPacket   = 0
+	saysGreeting = 1
+)
+
+const (
+	greetEvery = 200 * time.Millisecond
+	deadAfter  = 10 * greetEvery
+	infinite   = 1 << 10 // metrics: that of a peer is 10
+)
+
+// peer is a node that this one speaks with.
+type peer struct {
+	kind           string // static, inbound
+	heard          time.Time
+	sent, received int64
+}
+
+func (p *peer) state() string {
+	switch {
+	case p.heard.IsZero():
+		return "connecting"
+	case time.Since(p.heard) > deadAfter:
+		return "dead"
+	default:
+		return "alive"
+	}
+}
+
+// route is the way to a /64.
+type route struct {
+	via    netip.AddrPort
+	metric int
+	heard  time.Time
+}
+
+// greet tells peers again and again what can be reached through this node, and forgets what it has not heard of for a while.
+func (d *daemon) greet(ctx context.Context) {
+	tick := time.NewTicker(greetEvery)
+	defer tick.Stop()
+	for {
+		d.mu.Lock()
+		maps.DeleteFunc(d.routes, func(_ netip.Addr, r route) bool { return time.Since(r.heard) > deadAfter })
+		greetings := map[netip.AddrPort][]byte{}
+		for at := range d.peers {
+			text := entry([]byte{saysGreeting}, subnetOf(d.address), 0)
+			for subnet, r := range d.routes {
+				if r.via != at { // who leads there needs not be told
+					text = entry(text, subnet, r.metric)
+				}
+			}
+			greetings[at] = text
+		}
+		d.mu.Unlock()
+		for at, text := range greetings {
+			_, _ = d.wire.WriteToUDPAddrPort(text, at) // a peer that is not there yet is greeted again
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func entry(text []byte, subnet netip.Addr, metric int) []byte {
+	a := subnet.As16()
+	return binary.BigEndian.AppendUint16(append(text, a[:8]...), uint16(metric))
+}
+
+// fromWire takes what peers send until the socket is closed.
+func (d *daemon) fromWire() {
+	b := make([]byte, 64<<10)
+	for {
+		n, at, err := d.wire.ReadFromUDPAddrPort(b)
+		if err != nil {
+			if d.closed(err) {
+				return
+			}
+			continue // a peer is not there: the kernel tells by an error
+		}
+		at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+		if n == 0 {
+			continue
+		}
+		d.mu.Lock()
+		p := d.peers[at]
+		if p == nil {
+			p = &peer{kind: "inbound"}
+			d.peers[at] = p
+		}
+		p.heard = time.Now()
+		p.received += int64(n)
+		if b[0] == saysGreeting {
+			d.learn(at, b[1:n])
+		}
+		d.mu.Unlock()
+		if b[0] == saysPacket {
+			d.forward(slices.Clone(b[1:n]), false)
+		}
+	}
+}
+
+// learn takes over the ways that a peer tells of, if they are shorter.
+func (d *daemon) learn(at netip.AddrPort, text []byte) {
+	for ; len(text) >= 10; text = text[10:] {
+		var a [16]byte
+		copy(a[:8], text)
+		subnet, metric := netip.AddrFrom16(a), int(binary.BigEndian.Uint16(text[8:]))+10
+		if subnet == subnetOf(d.address) || metric >= infinite {
+			continue
+		}
+		if known, ok := d.routes[subnet]; !ok || known.via == at || metric < known.metric {
+			d.routes[subnet] = route{at, metric, time.Now()}
+		}
+	}
+}
+
+// fromTun takes what the host sends until the interface is closed.
+func (d *daemon) fromTun() {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := d.tun.Read(b)
+		if err != nil {
+			return
+		}
+		if n >= 40 && b[0]>>4 == 6 {
+			d.forward(slices.Clone(b[:n]), true)
+		}
+	}
+}
+
+// overlay is where all addresses are.
+var overlay = netip.MustParsePrefix("400::/7")
+
+// forward leads a packet to where it is to go. One that the host sent and that cannot go anywhere is answered.
+func (d *daemon) forward(packet []byte, own bool) {
+	if len(packet) < 40 {
+		return
+	}
+	from, to := netip.AddrFrom16([16]byte(packet[8:24])), netip.AddrFrom16([16]byte(packet[24:40]))
+	switch {
+	case own && !overlay.Contains(from):
+		d.answer(packet, unreachable, sourcePolicy)
+		return
+	case own && subnetOf(to) == subnetOf(d.address):
+		d.answer(packet, unreachable, addressUnreachable)
+		return
+	case subnetOf(to) == subnetOf(d.address):
+		d.toHost(packet)
+		return
+	}
+	d.mu.Lock()
+	r, ok := d.routes[subnetOf(to)]
+	if p := d.peers[r.via]; p != nil {
+		p.sent += int64(len(packet))
+	}
+	d.mu.Unlock()
+	switch {
+	case !ok && own:
+		d.answer(packet, unreachable, noRoute)
+	case ok:
+		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket}, packet...), r.via) // packets may be lost
+	}
+}
+
+func (d *daemon) toHost(packet []byte) {
+	if d.tun != nil {
+		_, _ = d.tun.Write(packet) // packets may be lost
+	}
+}
+
+// Of ICMPv6, RFC 4443.
+const (
+	unreachable        = 1
+	noRoute            = 0
+	addressUnreachable = 3
+	sourcePolicy       = 5
+)
+
+// answer tells the sender of a packet why it goes nowhere.
+func (d *daemon) answer(packet []byte, kind, code byte) {
+	if packet[6] == 58 && len(packet) > 40 && packet[40] < 128 {
+		return // no error about an error
+	}
+	said := packet[:min(len(packet), 1280-48)]
+	body := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, said...)
+	source := d.address.As16()
+	reply := make([]byte, 40, 40+len(body))
+	reply[0], reply[6], reply[7] = 0x60, 58, 64
+	binary.BigEndian.PutUint16(reply[4:], uint16(len(body)))
+	copy(reply[8:], source[:])
+	copy(reply[24:], packet[8:24])
+	binary.BigEndian.PutUint16(body[2:], checksum(reply[8:40], body))
+	d.toHost(append(reply, body...))
+}
+
+// checksum is that of an ICMPv6 message between two addresses.
+func checksum(addresses, body []byte) uint16 {
+	sum := uint32(len(body)) + 58
+	for _, part := range [][]byte{addresses, body} {
+		for i := 0; i+1 < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+		if len(part)%2 == 1 {
+			sum += uint32(part[len(part)-1]) << 8
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}

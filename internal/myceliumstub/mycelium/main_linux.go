@@ -1,0 +1,17 @@
+// Command mycelium is a stub of mycelium for tests, under its name. See package myceliumstub: it encrypts nothing.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"writ/internal/myceliumstub"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(myceliumstub.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}

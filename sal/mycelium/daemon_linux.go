@@ -1,0 +1,285 @@
+package mycelium
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ/internal/netns"
+	"writ/sal"
+)
+
+// Run keeps the daemon running until ctx ends: it takes over the one of an earlier Run, starts another one when it ends, and waits longer
+// each time when that happens again and again. Where there is no daemon to run, it waits.
+func (n *Node) Run(ctx context.Context) error {
+	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // the key must be there before the daemon, which would make another one
+		return err
+	}
+	if _, err := n.binary(); err != nil {
+		n.Log.WarnContext(ctx, "no mycelium: networks are local to this node", "err", err)
+		<-ctx.Done()
+		return nil
+	}
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := n.live(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > longPause {
+			pause = firstPause
+		}
+		n.setFault(fmt.Sprintf("the daemon has ended (%v) and is started again; %s has its last words", err, n.logPath()))
+		n.Log.WarnContext(ctx, "mycelium has ended", "err", err, "again_in", pause)
+		wait(ctx, pause)
+		pause = min(2*pause, longPause)
+	}
+	return nil
+}
+
+// live takes over a daemon or starts one, and returns when it has ended or ctx has.
+func (n *Node) live(ctx context.Context) error {
+	args, err := n.args()
+	if err != nil {
+		return err
+	}
+	p, err := n.find()
+	if err != nil {
+		return err
+	}
+	if p != nil && !slices.Equal(p.args, args) {
+		n.Log.InfoContext(ctx, "mycelium runs with other settings and is started anew", "pid", p.pid)
+		p.stop(ctx)
+		p.close()
+		p = nil
+	}
+	if p == nil {
+		if p, err = n.start(args); err != nil {
+			return err
+		}
+		n.Log.InfoContext(ctx, "mycelium started", "pid", p.pid)
+	}
+	defer p.close()
+	n.setFault("")
+	err = p.wait(ctx)
+	if ctx.Err() != nil && !n.Outlive {
+		p.stop(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// Stop ends the daemon of this node, whoever started it, and returns when it is gone. None is no error.
+func (n *Node) Stop(ctx context.Context) error {
+	p, err := n.find()
+	if err != nil || p == nil {
+		return err
+	}
+	defer p.close()
+	p.stop(ctx)
+	return nil
+}
+
+// args is the daemon's command line. A daemon that runs with the same one is as it should be.
+func (n *Node) args() ([]string, error) {
+	binary, err := n.binary()
+	if err != nil {
+		return nil, err
+	}
+	port := strconv.Itoa(cmp.Or(n.Port, DefaultPort))
+	args := []string{
+		binary, keyFlag, n.keyPath(), "--tcp-listen-port", port, "--tun-name", cmp.Or(n.Tun, "mycelium"),
+		"--api-addr", cmp.Or(n.API, DefaultAPI), "--jsonrpc-addr", cmp.Or(n.RPC, DefaultRPC), "--log-format", "plain",
+	}
+	if n.NoQUIC {
+		args = append(args, "--disable-quic")
+	} else {
+		args = append(args, "--quic-listen-port", port)
+	}
+	if n.NoDiscovery {
+		args = append(args, "--disable-peer-discovery")
+	}
+	if len(n.Peers) > 0 { // without a value, the daemon takes the flag for a mistake and ends
+		args = append(append(args, "--peers"), n.Peers...)
+	}
+	return args, nil
+}
+
+// keyFlag is followed by the key's path, by which a daemon is known.
+const keyFlag = "--key-file"
+
+// start starts a daemon in a session of its own, so that what ends its parent does not end it.
+func (n *Node) start(args []string) (*process, error) {
+	home := filepath.Join(n.Dir, "home")
+	if err := sal.MakeDir(home); err != nil {
+		return nil, err
+	}
+	log, err := n.openLog()
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = n.Dir, log, log
+	cmd.Env = []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if n.Netns != "" {
+		leave, err := netns.Enter(n.Netns)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	n.step("start the daemon")
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	handle, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
+	if err != nil { // it is still our child: nobody else can have its number
+		_ = cmd.Process.Kill()
+		return nil, errors.Join(err, cmd.Wait())
+	}
+	return &process{pid: cmd.Process.Pid, args: args, handle: os.NewFile(uintptr(handle), "pidfd"), child: cmd}, nil
+}
+
+// maxLog is when the daemon's log becomes the old one, in bytes.
+const maxLog = 4 << 20
+
+func (n *Node) logPath() string { return filepath.Join(n.Dir, "mycelium.log") }
+
+func (n *Node) openLog() (*os.File, error) {
+	if info, err := os.Stat(n.logPath()); err == nil && info.Size() > maxLog {
+		if err := os.Rename(n.logPath(), n.logPath()+".old"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// process is a daemon that runs or ran. The handle means this process and no other one that gets its number later.
+type process struct {
+	pid    int
+	args   []string
+	handle *os.File
+	child  *exec.Cmd // nil if somebody else started it
+}
+
+// find returns the daemon that runs with this node's key, nil if there is none.
+func (n *Node) find() (*process, error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || !n.is(pid) {
+			continue
+		}
+		handle, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+		if err != nil {
+			continue // it has just ended
+		}
+		p := &process{pid: pid, args: commandLine(pid), handle: os.NewFile(uintptr(handle), "pidfd")}
+		if n.is(pid) { // and still was when the handle was opened
+			return p, nil
+		}
+		p.close()
+	}
+	return nil, nil
+}
+
+// is reports whether a process is a daemon with this node's key.
+func (n *Node) is(pid int) bool {
+	args := commandLine(pid)
+	i := slices.Index(args, keyFlag)
+	return i > 0 && i+1 < len(args) && args[i+1] == n.keyPath() && filepath.Base(args[0]) == filepath.Base(cmp.Or(n.Binary, "mycelium"))
+}
+
+// commandLine is that of a process, nil if it has ended.
+func commandLine(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	var args []string
+	for arg := range bytes.SplitSeq(bytes.TrimSuffix(text, []byte{0}), []byte{0}) {
+		args = append(args, string(arg))
+	}
+	return args
+}
+
+// wait returns when the process has ended or ctx has. A process that ended for itself is an error, whatever it says.
+func (p *process) wait(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = p.handle.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	raw, err := p.handle.SyscallConn()
+	if err != nil {
+		return err
+	}
+	err = raw.Read(func(fd uintptr) (done bool) {
+		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		count, err := unix.Poll(ready, 0)
+		return err == nil && count > 0
+	})
+	if ctx.Err() != nil {
+		_ = p.handle.SetReadDeadline(time.Time{})
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if p.child == nil {
+		return errors.New("it ended")
+	}
+	if err := p.child.Wait(); err != nil {
+		return err
+	}
+	return errors.New("it ended without an error")
+}
+
+// grace is how long a daemon may take to end before it is killed.
+const grace = 5 * time.Second
+
+// stop ends the process and returns when it is gone.
+func (p *process) stop(ctx context.Context) {
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		patience, cancel := context.WithTimeout(ctx, grace)
+		p.signal(signal)
+		_ = p.wait(patience)
+		late := patience.Err() != nil
+		cancel()
+		if !late {
+			return
+		}
+	}
+}
+
+// signal sends a signal; one that has ended needs none.
+func (p *process) signal(s unix.Signal) {
+	if raw, err := p.handle.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), s, nil, 0) })
+	}
+}
+
+func (p *process) close() { _ = p.handle.Close() }
+
+// wait returns after a pause, or when ctx ends.
+func wait(ctx context.Context, pause time.Duration) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package mycelium
+
+import "context"
+
+// Run waits until ctx ends: daemons are run on Linux only.
+func (n *Node) Run(ctx context.Context) error {
+	if _, err := n.Address(ctx); err != nil {
+		return err
+	}
+	n.setFault("daemons of the overlay are run on Linux only")
+	<-ctx.Done()
+	return nil
+}

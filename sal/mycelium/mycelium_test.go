@@ -1,0 +1,430 @@
+//go:build linux
+
+package mycelium
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdh"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"writ"
+	"writ/internal/myceliumstub"
+	"writ/internal/testenv"
+)
+
+// TestMain lets this program be the stub if it is called by the daemon's name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "mycelium" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		code := myceliumstub.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// stub is this program under the daemon's name.
+func stub(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "mycelium")
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func public(t testing.TB, text string) *ecdh.PublicKey {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdh.X25519().NewPublicKey(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// The keys are those of mycelium's own pages, which show addresses from the time when it took BLAKE2; the digests here were compared between
+// two implementations of BLAKE3.
+func TestAddressIsWhatTheDaemonDerives(t *testing.T) {
+	for key, want := range map[string]string{
+		"955bf6bea5e1150fd8e270c12e5b2fc08f08f7c5f3799d10550096cc137d671b": "514:74ce:dd13:296f:ada7:4d2e:9335:acac",
+		"abd16194646defe7ad2318a0f0a69eb2e3fe939c3b0b51cf0bb88bb8028ecd1d": "597:d890:a254:dd45:2bc6:9a47:40d5:ed83",
+		"a47c1d6f2a15b2c670d3a88fbe0aeb301ced12f7bcb4c8e3aa877b20f8559c02": "548:c783:d7ce:74a3:9ba1:a0cb:ae21:338d",
+	} {
+		got := Address(public(t, key))
+		if got != netip.MustParseAddr(want) {
+			t.Errorf("%s has %s, want %s", key, got, want)
+		}
+		if !Range.Contains(got) || !Subnet(got).Contains(got) || Subnet(got).Bits() != 64 {
+			t.Errorf("%s: %s", got, Subnet(got))
+		}
+	}
+}
+
+func TestTheStubDerivesTheSameAddress(t *testing.T) {
+	n := &Node{Dir: t.TempDir()}
+	want, err := n.Address(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := exec.Command(stub(t), "--key-file", n.keyPath(), "inspect", "--json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct{ Address netip.Addr }
+	if err := json.Unmarshal(text, &said); err != nil || said.Address != want {
+		t.Errorf("the stub says %s, want %s (%v)", text, want, err)
+	}
+}
+
+func TestTheStubSaysThatItEncryptsNothing(t *testing.T) {
+	text, err := exec.Command(stub(t), "--help").Output()
+	if err != nil || !bytes.HasPrefix(text, []byte(myceliumstub.Warning)) {
+		t.Errorf("--help says %s, %v", text, err)
+	}
+}
+
+func TestTheKeyIsMadeOnceAndForTheOwnerOnly(t *testing.T) {
+	n := &Node{Dir: filepath.Join(t.TempDir(), "overlay")}
+	first, err := n.Subnet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := (&Node{Dir: n.Dir}).Subnet(t.Context())
+	if err != nil || again != first {
+		t.Errorf("at first %s, then %s, %v", first, again, err)
+	}
+	info, err := os.Stat(n.keyPath())
+	if err != nil || info.Mode() != 0o600 || info.Size() != 32 {
+		t.Errorf("the key: %v, %v", info, err)
+	}
+	if err := os.WriteFile(n.keyPath(), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Subnet(t.Context()); writ.CodeOf(err) != writ.CodeKeyUnusable || writ.AsError(err).Hint == "" {
+		t.Errorf("of a damaged key it says %v", err)
+	}
+}
+
+func TestWithoutADaemonThereAreAddressesAndTheReason(t *testing.T) {
+	var log bytes.Buffer
+	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s, err := n.Status(t.Context())
+	if err != nil || !s.Subnet.IsValid() || s.Running || !strings.Contains(s.Detail, "not on PATH") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// answering is a daemon that says what a test wants.
+func answering(t testing.TB, answers map[string]string) *Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := answers[r.Method+" "+r.URL.EscapedPath()]
+		switch {
+		case !ok:
+			http.Error(w, "no such thing", http.StatusNotFound)
+		case text == "":
+			w.WriteHeader(http.StatusNoContent)
+		case text == "exists":
+			http.Error(w, text, http.StatusConflict)
+		default:
+			_, _ = w.Write([]byte(text))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return &Client{URL: s.URL, HTTP: s.Client()}
+}
+
+func TestBothFormsOfEndpointsAreRead(t *testing.T) {
+	c := answering(t, map[string]string{
+		"GET /api/v1/admin/peers": `[
+			{"endpoint":{"proto":"tcp","socketAddr":"192.0.2.7:9651"},"type":"static","connectionState":"alive","txBytes":7,"rxBytes":9,"discovered":3,"lastConnected":2},
+			{"endpoint":{"proto":"quic","addr":{"socket":"[2001:db8::1]:9651"}},"type":"inbound","connectionState":"connecting","txBytes":0,"rxBytes":0,"discovered":3,"lastConnected":null},
+			{"endpoint":{"proto":"vsock","addr":{"vsock":{"cid":2,"port":9651}}},"type":"static","connectionState":"dead","txBytes":0,"rxBytes":0}]`,
+		"GET /api/v1/admin/routes/selected": `[{"subnet":"400:1:2:3::/64","nextHop":"TCP a <-> b","metric":20,"seqno":0},{"subnet":"500:1:2:3::/64","nextHop":"TCP a <-> c","metric":"infinite","seqno":0}]`,
+	})
+	peers, err := c.Peers(t.Context())
+	want := []Peer{
+		{Endpoint: "tcp://192.0.2.7:9651", Type: "static", State: "alive", Sent: 7, Received: 9},
+		{Endpoint: "quic://[2001:db8::1]:9651", Type: "inbound", State: "connecting"},
+		{Endpoint: "vsock://2:9651", Type: "static", State: "dead"},
+	}
+	if diff := cmp.Diff(want, peers); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	routes, err := c.Routes(t.Context())
+	wantRoutes := []Route{
+		{netip.MustParsePrefix("400:1:2:3::/64"), "TCP a <-> b", 20},
+		{netip.MustParsePrefix("500:1:2:3::/64"), "TCP a <-> c", -1},
+	}
+	if diff := cmp.Diff(wantRoutes, routes, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if _, err := answering(t, map[string]string{"GET /api/v1/admin/peers": `[{"endpoint":{"proto":"carrier pigeon"}}]`}).Peers(t.Context()); err == nil {
+		t.Error("a form that nobody knows is taken for a peer")
+	}
+}
+
+func TestPeersAreAddedAndRemovedMoreThanOnce(t *testing.T) {
+	c := answering(t, map[string]string{"POST /api/v1/admin/peers": "exists"})
+	if err := c.AddPeer(t.Context(), "tcp://192.0.2.7:9651"); err != nil {
+		t.Error(err)
+	}
+	if err := c.RemovePeer(t.Context(), "tcp://[2001:db8::1]:9651"); err != nil {
+		t.Error(err)
+	}
+	c = answering(t, map[string]string{"POST /api/v1/admin/peers": "", "DELETE /api/v1/admin/peers/tcp:%2F%2F[2001:db8::1]:9651": ""})
+	if err := c.AddPeer(t.Context(), "tcp://192.0.2.7:9651"); err != nil {
+		t.Error(err)
+	}
+	if err := c.RemovePeer(t.Context(), "tcp://[2001:db8::1]:9651"); err != nil {
+		t.Error(err)
+	}
+}
+
+// pair are two hosts on one wire.
+func pair(t testing.TB, binary string) (a, b *Node) {
+	t.Helper()
+	ip := testenv.Need(t, "ip")
+	a, b = newNode(t, binary), newNode(t, binary)
+	a.Peers = []string{"tcp://10.0.0.2:9651"}
+	for _, args := range []string{
+		"link add wire type veth peer name other", "link set other netns " + b.Netns, "address add 10.0.0.1/24 dev wire", "link set wire up", "link set lo up",
+	} {
+		in(t, a, append([]string{ip}, strings.Fields(args)...)...)
+	}
+	for _, args := range []string{"address add 10.0.0.2/24 dev other", "link set other up", "link set lo up"} {
+		in(t, b, append([]string{ip}, strings.Fields(args)...)...)
+	}
+	return a, b
+}
+
+func newNode(t testing.TB, binary string) *Node {
+	t.Helper()
+	n := &Node{Dir: t.TempDir(), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, NoQUIC: true, Log: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() {
+		if err := n.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			text, _ := os.ReadFile(n.logPath())
+			t.Logf("the daemon said:\n%s", text)
+		}
+	})
+	return n
+}
+
+// in runs a tool in the namespace of a node.
+func in(t testing.TB, n *Node, args ...string) (said string) {
+	t.Helper()
+	testenv.InNetns(t, n.Netns, func() error {
+		text, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		said = string(text)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, text)
+		}
+		return nil
+	})
+	return said
+}
+
+// run runs a node until the test ends or stop is called.
+func run(t testing.TB, n *Node) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// until waits for a status.
+func until(t testing.TB, n *Node, what string, right func(Status) bool) (s Status) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); wait(t.Context(), 20*time.Millisecond) {
+		var err error
+		if s, err = n.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if right(s) {
+			return s
+		}
+	}
+	t.Fatalf("%s does not come: %+v", what, s)
+	return s
+}
+
+func TestTwoHostsReachEachOther(t *testing.T) {
+	for name, binary := range map[string]func(testing.TB) string{
+		"stub":     stub,
+		"mycelium": func(t testing.TB) string { return testenv.Need(t, "mycelium") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ping := testenv.Need(t, "ping")
+			a, b := pair(t, binary(t))
+			stopA := run(t, a)
+			run(t, b)
+			subnet, err := b.Subnet(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := until(t, a, "a route to the other", func(s Status) bool {
+				return s.Connected && slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Subnet == subnet })
+			})
+			if len(s.Peers) != 1 || s.Peers[0].Endpoint != a.Peers[0] || !strings.Contains(s.Detail, "1 of 1 peers alive") {
+				t.Errorf("%+v", s)
+			}
+			there, err := b.Address(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			in(t, a, ping, "-n", "-c", "3", "-i", "0.1", "-w", "20", there.String())
+			stopA()
+			if said := in(t, a, testenv.Need(t, "ip"), "-brief", "link"); strings.Contains(said, "mycelium") {
+				t.Errorf("the interface is still there: %s", said)
+			}
+		})
+	}
+}
+
+func TestADaemonThatDiesIsStartedAgain(t *testing.T) {
+	n := newNode(t, stub(t))
+	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+	run(t, n)
+	until(t, n, "a daemon", func(s Status) bool { return s.Running })
+	first, err := n.find()
+	if err != nil || first == nil {
+		t.Fatal("no daemon is found", err)
+	}
+	defer first.close()
+	first.signal(syscall.SIGKILL)
+	until(t, n, "another daemon", func(s Status) bool {
+		p, err := n.find()
+		if err != nil || p == nil {
+			return false
+		}
+		defer p.close()
+		return s.Running && p.pid != first.pid
+	})
+}
+
+func TestADaemonIsTakenOverUnlessItsSettingsAreOthers(t *testing.T) {
+	n := newNode(t, stub(t))
+	n.Outlive = true
+	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+	pids := map[string]int{}
+	for _, when := range []string{"first", "again", "with another peer"} {
+		if when == "with another peer" {
+			n.Peers = []string{"tcp://192.0.2.7:9651"}
+		}
+		stop := run(t, n)
+		until(t, n, "a daemon "+when, func(s Status) bool {
+			p, err := n.find()
+			if err != nil || p == nil {
+				return false
+			}
+			defer p.close()
+			pids[when] = p.pid
+			args, err := n.args()
+			return s.Running && err == nil && slices.Equal(p.args, args)
+		})
+		stop()
+	}
+	if pids["first"] != pids["again"] || pids["again"] == pids["with another peer"] {
+		t.Errorf("the daemons are %v", pids)
+	}
+	if err := n.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if p, err := n.find(); p != nil || err != nil {
+		t.Errorf("after it was stopped there is %+v, %v", p, err)
+	}
+}
+
+func TestADaemonThatCannotStartIsNamed(t *testing.T) {
+	n := newNode(t, filepath.Join(t.TempDir(), "mycelium"))
+	if err := os.WriteFile(n.Binary, []byte("#!/bin/sh\necho this is no mycelium\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run(t, n)
+	until(t, n, "the reason", func(s Status) bool {
+		return strings.Contains(s.Detail, "exit status 3") && strings.Contains(s.Detail, n.logPath())
+	})
+}
+
+// Somebody who waits for a message holds everybody else up. That is no reason to take the daemon for dead.
+func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
+	n := newNode(t, stub(t))
+	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+	run(t, n)
+	until(t, n, "a daemon", func(s Status) bool { return s.Running })
+	ctx, stop := context.WithCancel(t.Context())
+	held := make(chan error, 1)
+	go func() { held <- n.Client().call(ctx, http.MethodGet, "/messages?timeout=2", nil, nil) }()
+	if s, err := n.Status(t.Context()); err != nil || !s.Running {
+		t.Errorf("%+v, %v", s, err)
+	}
+	stop()
+	<-held
+}
+
+func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
+	n := newNode(t, stub(t))
+	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+	run(t, n)
+	until(t, n, "a daemon", func(s Status) bool { return s.Running })
+	other := &Node{Dir: t.TempDir(), Binary: n.Binary, Netns: n.Netns}
+	s, err := other.Status(t.Context())
+	if err != nil || s.Running || !strings.Contains(s.Detail, "somebody else") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := other.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s, err := n.Status(t.Context()); err != nil || !s.Running {
+		t.Errorf("another node stopped it: %+v, %v", s, err)
+	}
+}

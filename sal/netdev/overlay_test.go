@@ -1,0 +1,207 @@
+//go:build linux
+
+package netdev
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ/internal/myceliumstub"
+	"writ/internal/testenv"
+	"writ/sal/mycelium"
+)
+
+// TestMain lets this program be the stub of mycelium if it is called by that name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "mycelium" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		code := myceliumstub.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// joined is a host that is in an overlay with others.
+type joined struct {
+	*site
+	node *mycelium.Node
+}
+
+// join makes two hosts on one wire, with a daemon on each.
+func join(t *testing.T) (a, b joined) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "mycelium")
+	if err := os.Symlink(self, binary); err != nil {
+		t.Fatal(err)
+	}
+	host := func() joined {
+		s := &sites{netns: map[string]string{}}
+		dir := t.TempDir()
+		t.Cleanup(func() { s.clear(t, dir) })
+		x := joined{site: &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
+		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, NoQUIC: true, Log: slog.New(slog.DiscardHandler)}
+		x.Overlay = x.node
+		return x
+	}
+	a, b = host(), host()
+	b.node.Peers = []string{"tcp://10.0.0.1:9651"}
+	run(t, a.Netns, "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", b.Netns)
+	for i, x := range []joined{a, b} {
+		run(t, x.Netns, "ip", "address", "add", fmt.Sprintf("10.0.0.%d/24", i+1), "dev", "wire")
+		for _, up := range []string{"wire", "lo"} {
+			run(t, x.Netns, "ip", "link", "set", up, "up")
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- x.node.Run(ctx) }()
+		t.Cleanup(func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for end := time.Now().Add(time.Minute); ; {
+		s, err := b.node.Status(t.Context())
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the hosts do not meet: %+v, %v", s, err)
+		}
+		if s.Connected && len(s.Routes) > 0 {
+			return a, b
+		}
+	}
+}
+
+func TestWhatIsOnTwoNodesReachesEachOtherOverTheOverlay(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, "ping")
+	a, b := join(t)
+	open := map[string]any{"rules": []any{map[string]any{"protocol": "icmp", "from": []any{"400::/7"}}, map[string]any{"ports": []any{int64(80)}}}}
+	for _, x := range []joined{a, b} {
+		x.must("network.create", "front", nil)
+		x.must("network.allow", "front", open)
+	}
+	web, db := a.guest("web", "front"), b.guest("db", "front")
+	if web.ports[0].IPv6.Masked() == db.ports[0].IPv6.Masked() {
+		t.Fatalf("two nodes have the range %s", web.ports[0].IPv6)
+	}
+	if !web.reaches(db.address()) || !db.reaches(web.address()) {
+		t.Fatal("they do not reach each other")
+	}
+	if !web.reaches(db.address(), "-s", "1352", "-M", "do") {
+		t.Errorf("a packet of %d bytes does not pass", MTU)
+	}
+
+	listen := func(g *guest, port string) {
+		testenv.InNetns(t, g.netns, func() error {
+			l, err := net.Listen("tcp", "["+g.address()+"]:"+port)
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		})
+	}
+	dial := func(g *guest, to, port string) (err error) {
+		testenv.InNetns(t, g.netns, func() error {
+			var c net.Conn
+			if c, err = net.DialTimeout("tcp", "["+to+"]:"+port, 500*time.Millisecond); err == nil {
+				c.Close()
+			}
+			return nil
+		})
+		return err
+	}
+	listen(db, "80")
+	listen(db, "81")
+	if err := dial(web, db.address(), "80"); err != nil {
+		t.Errorf("the port that is open: %v", err)
+	}
+	denied := db.dropped().Denied
+	if err := dial(web, db.address(), "81"); err == nil {
+		t.Error("a port that is not open is reached")
+	}
+	if after := db.dropped().Denied; after <= denied {
+		t.Errorf("what was not let in was not counted: %d, then %d", denied, after)
+	}
+
+	// Somebody on the one node pretends to be on the other.
+	spoofed := web.dropped().Spoofed
+	false6 := db.ports[0].IPv6.Addr().Next().String()
+	run(t, web.netns, "ip", "address", "add", false6+"/128", "dev", "eth0", "nodad")
+	if !web.cutOff(db.address(), "-I", false6) {
+		t.Error("an address of another node gets an answer")
+	}
+	if after := web.dropped().Spoofed; after <= spoofed {
+		t.Errorf("what was sent under a false address was not counted: %d, then %d", spoofed, after)
+	}
+
+	// A closed network answers what it has asked for, and nothing else.
+	b.must("network.allow", "front", map[string]any{"rules": []any{}})
+	if !db.reaches(web.address()) {
+		t.Error("what is in a closed network gets no replies")
+	}
+	if !web.cutOff(db.address()) {
+		t.Error("a closed network is open")
+	}
+}
+
+func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	outside := testenv.Netns(t)
+	run(t, x.Netns, "ip", "link", "add", "uplink", "type", "veth", "peer", "name", "uplink", "netns", outside)
+	for i, netns := range []string{x.Netns, outside} {
+		run(t, netns, "ip", "address", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "uplink")
+		run(t, netns, "ip", "link", "set", "uplink", "up")
+	}
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
+	web := x.guest("web", "front")
+	if !web.reaches("192.0.2.2") { // which knows no way to 10.77.0.0/24
+		t.Error("nothing comes back")
+	}
+	if !web.reaches(web.ports[0].Router.String()) {
+		t.Error("the router does not answer")
+	}
+	run(t, outside, "ip", "route", "add", "10.77.0.0/24", "via", "192.0.2.1")
+	said, err := try(t, outside, "ping", "-n", "-c", "2", "-W", "0.2", "-i", "0.05", web.ports[0].IPv4.Addr().String())
+	if err == nil {
+		t.Errorf("from outside the private range is reached: %s", said)
+	}
+	if d := web.dropped(); d.Denied == 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A port is made in milliseconds; what it takes is said and not asserted.
+func BenchmarkPort(b *testing.B) {
+	for name, hold := range map[string]func(x *site, name string) error{
+		"tap": func(x *site, name string) error { _, err := x.tap(name); return err },
+		"namespace": func(x *site, name string) error {
+			_, _, err := x.Namespace(b.Context(), ownerOf(name), refs([]string{"front"}))
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			x := newSite(b, subnetA)
+			x.must("network.create", "front", nil)
+			for i := 0; b.Loop(); i++ {
+				if err := hold(x, fmt.Sprintf("guest-%d", i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
