@@ -64,7 +64,8 @@ type Coordinator struct {
 	once     sync.Once
 	links    *link.Listener
 	rosters  rosters
-	news     broadcast // something was stored: whoever streams looks again
+	news     broadcast // something was stored: whoever waits for it looks again
+	tail     *tail     // of the ledger's events, for streams
 	followed int64     // the newest event of the ledger at the last look; of the follower alone
 	outbox   outbox
 	metrics  *metrics
@@ -87,6 +88,7 @@ func (c *Coordinator) init() {
 		if c.RequestsPerSecond <= 0 {
 			c.RequestsPerSecond = DefaultRequestsPerSecond
 		}
+		c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
 		c.streams = make(chan struct{}, c.MaxStreams)
 		c.stopping = make(chan struct{})
 		c.limits.perSecond = c.RequestsPerSecond
@@ -119,6 +121,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
+	group.Go(func() error { return c.tail.run(ctx) })
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })
 	}

@@ -437,8 +437,10 @@ func TestRunIsWatchedFromItsBeginning(t *testing.T) {
 	)
 	var got []string
 	var last api.Message
-	for range 3 {
-		last = next()
+	for len(got) < 3 {
+		if last = next(); last.Event.Journal == "" {
+			continue // what the coordinator asked for itself, when it was connected
+		}
 		got = append(got, string(last.Event.Topic))
 	}
 	if diff := cmp.Diff([]string{"run", "call", "log"}, got); diff != "" {

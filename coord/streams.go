@@ -18,7 +18,8 @@ const (
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
 )
 
-// stream is an open event stream. It keeps nothing but its place: events are read from the ledger as fast as the reader takes them.
+// stream is an open event stream. It keeps nothing but its place: events come as fast as the reader takes them, from the tail that all
+// streams share or, if the reader is too far behind for that, from the ledger.
 type stream struct {
 	c      *Coordinator
 	ctx    context.Context
@@ -76,6 +77,7 @@ func (s *stream) serve(w http.ResponseWriter) error {
 }
 
 func (s *stream) flow(w http.ResponseWriter) error {
+	defer s.c.tail.watch()()
 	control := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -88,23 +90,24 @@ func (s *stream) flow(w http.ResponseWriter) error {
 			return err
 		}
 	}
+	if err := control.Flush(); err != nil {
+		return err
+	}
 	for {
-		news := s.c.news.next()
-		more, err := s.write(w)
-		if err == nil {
-			err = control.Flush()
-		}
-		if err != nil {
+		grown := s.c.tail.grown.next()
+		if more, err := s.write(w, control); err != nil {
 			return err
-		}
-		if more {
+		} else if more {
 			continue
 		}
 		select {
-		case <-news:
+		case <-grown:
 		case <-beat.C:
 			_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
+				return err
+			}
+			if err := control.Flush(); err != nil {
 				return err
 			}
 		case <-s.ctx.Done():
@@ -116,28 +119,42 @@ func (s *stream) flow(w http.ResponseWriter) error {
 }
 
 // write writes the events that there are and reports whether there may be more at once.
-func (s *stream) write(w http.ResponseWriter) (more bool, err error) {
-	_, newest, err := s.c.Ledger.EventRange(s.ctx) // first: what comes meanwhile is found the next time
-	if err != nil {
-		return false, err
-	}
-	if newest <= s.after {
-		return false, nil
-	}
-	events, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
-	if err != nil {
-		return false, err
-	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin))
-	for _, e := range events {
-		if _, err := (&api.Message{ID: e.ID, Event: eventView(e)}).WriteTo(w); err != nil {
+func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (more bool, err error) {
+	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
+	if !ok {
+		if notes, upTo, err = s.catchUp(upTo); err != nil {
 			return false, err
 		}
-		s.after = e.ID
 	}
-	if len(events) == eventsAtOnce {
-		return true, nil
+	s.after = max(s.after, upTo) // what the filter passes over need not be looked at again
+	if len(notes) == 0 {
+		return false, nil
 	}
-	s.after = max(s.after, newest) // what the filter passed over need not be looked at again
-	return false, nil
+	_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
+	for _, n := range notes {
+		if _, err := w.Write(n.text); err != nil {
+			return false, err
+		}
+	}
+	return len(notes) == eventsAtOnce, control.Flush()
+}
+
+// catchUp reads the events from the ledger that the tail does not have any more, and says up to which event that is all of them; tailTo
+// is where the tail was before.
+func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, err error) {
+	events, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
+	if err != nil {
+		return nil, 0, err
+	}
+	notes = make([]note, len(events))
+	for i, e := range events {
+		if notes[i], err = noteOf(e); err != nil {
+			return nil, 0, err
+		}
+		upTo = e.ID
+	}
+	if len(events) < eventsAtOnce {
+		upTo = max(upTo, tailTo)
+	}
+	return notes, upTo, nil
 }

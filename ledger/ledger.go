@@ -6,6 +6,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"writ"
@@ -241,6 +242,9 @@ type Event struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	writ.Event
 	Submission *writ.Submission `json:"submission,omitempty"`
+	// About is the run that this is news of, "" for none. It is not always RunID: what a datacenter says of a run of another one is no news
+	// of that run.
+	About writ.RunID `json:"-"`
 }
 
 // TopicSubmission is the topic of an event about a submission.
@@ -270,4 +274,11 @@ type EventFilter struct {
 	Topics     []string
 	Run        writ.RunID
 	Datacenter writ.DatacenterID
+}
+
+// Selects reports whether the filter selects an event that a ledger returned.
+func (f EventFilter) Selects(e *Event) bool {
+	return (len(f.Topics) == 0 || slices.Contains(f.Topics, e.Topic())) &&
+		(f.Run == "" || f.Run == e.About) &&
+		(f.Datacenter == "" || f.Datacenter == e.Datacenter)
 }

@@ -171,6 +171,13 @@ func testForeign(t *testing.T, l ledger.Ledger) {
 			t.Errorf("who watches the run hears %+v", e)
 		}
 	}
+	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	ok(t, err)
+	for _, e := range all {
+		if e.Datacenter != east && (ledger.EventFilter{Run: in.Run}).Selects(&e) {
+			t.Errorf("news of the run is %+v", e)
+		}
+	}
 
 	waiting := incoming(2, east)
 	add(t, l, waiting)
@@ -216,6 +223,8 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 	add(t, l, a)
 	store(t, l, east, events(1, runEvent(runOf(a, writ.RunRunning)), callEvent(writ.Call{Run: a.Run, Seq: 1})))
 	store(t, l, west, events(1, runEvent(runOf(b, writ.RunRunning)), writ.Event{Node: &writ.Node{ID: "n1"}}))
+	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	ok(t, err)
 	for _, tt := range []struct {
 		name   string
 		filter ledger.EventFilter
@@ -240,6 +249,15 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
+		}
+		var selected []string
+		for _, e := range all {
+			if tt.filter.Selects(&e) {
+				selected = append(selected, e.Topic())
+			}
+		}
+		if diff := cmp.Diff(tt.want, selected); diff != "" {
+			t.Errorf("%s, selected by the caller: %s", tt.name, diff)
 		}
 	}
 	oldest, newest, err := l.EventRange(ctx)

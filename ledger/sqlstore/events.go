@@ -268,7 +268,7 @@ func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event, run writ.RunID)
 
 // Events returns events after one.
 func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
-	q := selectFrom(`SELECT body FROM events`)
+	q := selectFrom(`SELECT run, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
 	if filter.Run != "" {
@@ -279,7 +279,16 @@ func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilt
 	}
 	q.add("\nORDER BY id\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return collect(rows, err, body[ledger.Event])
+	return collect(rows, err, scanEvent)
+}
+
+func scanEvent(rows *sql.Rows) (e ledger.Event, err error) {
+	var run, text string
+	if err = rows.Scan(&run, &text); err == nil {
+		err = decode(text, &e)
+	}
+	e.About = writ.RunID(run)
+	return e, err
 }
 
 // EventRange returns the ids of the oldest and the newest event.

@@ -1,0 +1,52 @@
+package coord
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/ledger"
+)
+
+// taker takes an event stream and lets go of it.
+type taker struct {
+	http.ResponseWriter // nil: what else it has is not asked for
+}
+
+func (taker) Write(b []byte) (int, error)      { return len(b), nil }
+func (taker) FlushError() error                { return nil }
+func (taker) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkStreams stores events of 16 runs, 32 at a time, while 64 streams follow one of the runs each.
+func BenchmarkStreams(b *testing.B) {
+	p := start(b, nil)
+	ctx, cancel := context.WithCancel(b.Context())
+	var flowing sync.WaitGroup
+	var zero int64
+	for i := range 64 {
+		s, err := p.open(ctx, ledger.EventFilter{Run: payloadRun(i % 16)}, nil, &zero, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		flowing.Go(func() { _ = s.flow(taker{}) })
+	}
+	seq := int64(0)
+	for b.Loop() {
+		events := make([]writ.Event, 32)
+		for i := range events {
+			seq++
+			events[i] = writ.Event{Journal: "j", Seq: seq, Time: time.Now().UTC(), Call: &writ.Call{
+				Run: payloadRun(i % 16), Seq: int(seq), Operation: "node.ping", State: writ.CallRunning, Node: "n1", Planned: time.Now().UTC(),
+			}}
+		}
+		if err := (sink{p.Coordinator}).StoreEvents(ctx, vienna, events); err != nil {
+			b.Fatal(err)
+		}
+	}
+	cancel()
+	flowing.Wait()
+	b.ReportMetric(float64(seq)/b.Elapsed().Seconds(), "events/s")
+}

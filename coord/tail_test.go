@@ -1,0 +1,233 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
+)
+
+// countingLedger counts how often it is asked for events.
+type countingLedger struct {
+	ledger.Ledger
+	asked atomic.Int64
+}
+
+func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+	l.asked.Add(1)
+	return l.Ledger.Events(ctx, after, filter, max)
+}
+
+// startWithTail serves a coordinator whose tail has a limit.
+func startWithTail(t *testing.T, limit int) (*place, *countingLedger) {
+	t.Helper()
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counting := &countingLedger{Ledger: store}
+	p := start(t, func(c *Coordinator) {
+		c.Ledger = counting
+		c.init()
+		c.tail.limit = limit
+	})
+	t.Cleanup(func() {
+		p.stop()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, counting
+}
+
+// reader takes an event stream in this process, as slowly as it likes.
+type reader struct {
+	slow func() // called before each message
+
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{} // holds a token
+}
+
+func (r *reader) Header() http.Header              { return http.Header{} }
+func (r *reader) WriteHeader(int)                  {}
+func (r *reader) FlushError() error                { return nil }
+func (r *reader) SetWriteDeadline(time.Time) error { return nil }
+
+func (r *reader) Write(b []byte) (int, error) {
+	r.slow()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+	return r.text.Write(b)
+}
+
+// ids are those of the events that came.
+func (r *reader) ids() []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := []int64{}
+	for m, err := range api.Messages(strings.NewReader(r.text.String())) {
+		if err != nil {
+			break // it goes on
+		}
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// await returns when so many events came.
+func (r *reader) await(t *testing.T, n int) {
+	t.Helper()
+	for late := time.After(hang); len(r.ids()) < n; {
+		select {
+		case <-r.changed:
+		case <-late:
+			t.Fatalf("%d events came, want %d", len(r.ids()), n)
+		}
+	}
+}
+
+// stream opens a stream in this process; end waits until it has ended.
+func (p *place) stream(filter ledger.EventFilter, after int64, slow func()) (r *reader, end func()) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
+	s, err := p.open(ctx, filter, nil, &after, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r = &reader{slow: slow, changed: make(chan struct{}, 1)}
+	var flowing sync.WaitGroup
+	flowing.Go(func() {
+		if err := s.flow(r); err != nil && ctx.Err() == nil {
+			p.t.Error(err)
+		}
+	})
+	return r, func() {
+		cancel()
+		flowing.Wait()
+	}
+}
+
+// The tail holds a dozen events, so that streams fall back to the ledger and come back all the time.
+func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
+	p, _ := startWithTail(t, 10_000)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	runs := []writ.RunID{"", payloadRun(1), payloadRun(2)}
+	filters := []ledger.EventFilter{
+		{}, {Run: runs[1]}, {Run: runs[2], Topics: []string{"log"}}, {Datacenter: graz}, {Topics: []string{"node"}}, {Topics: []string{"log", "call"}, Datacenter: vienna},
+	}
+	type watcher struct {
+		filter ledger.EventFilter
+		after  int64
+		*reader
+		end func()
+	}
+	var watchers []watcher
+	watch := func() {
+		_, newest, err := p.Ledger.EventRange(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := watcher{filter: filters[chance.IntN(len(filters))], after: chance.Int64N(newest + 1)}
+		every, n := chance.IntN(20)+1, 0
+		w.reader, w.end = p.stream(w.filter, w.after, func() {
+			if n++; n%every == 0 {
+				time.Sleep(time.Millisecond) // far behind
+			}
+		})
+		watchers = append(watchers, w)
+	}
+	seqs := map[writ.DatacenterID]int64{}
+	for range 150 {
+		if chance.IntN(5) == 0 {
+			watch()
+		}
+		dc := []writ.DatacenterID{vienna, graz}[chance.IntN(2)]
+		var events []writ.Event
+		for range chance.IntN(8) + 1 {
+			seqs[dc]++
+			e := writ.Event{Journal: "of " + string(dc), Seq: seqs[dc], Time: time.Now().UTC()}
+			switch run := runs[chance.IntN(len(runs))]; chance.IntN(3) {
+			case 0:
+				e.Log = &writ.LogLine{Run: run, Ordinal: int(e.Seq), Text: strings.Repeat("x", chance.IntN(300))}
+			case 1:
+				e.Call = &writ.Call{Run: run, Seq: int(e.Seq), State: writ.CallRunning}
+			default:
+				e.Node = &writ.Node{ID: writ.NodeID(fmt.Sprint("n", e.Seq)), Name: "n"}
+			}
+			events = append(events, e)
+		}
+		if err := (sink{p.Coordinator}).StoreEvents(t.Context(), dc, events); err != nil {
+			t.Fatal(err)
+		}
+		if len(watchers) > 0 && chance.IntN(20) == 0 { // one leaves, maybe the last, and the tail with it
+			watchers[len(watchers)-1].end()
+			watchers = watchers[:len(watchers)-1]
+		}
+	}
+	watch()
+	for _, w := range watchers {
+		all, err := p.Ledger.Events(t.Context(), w.after, w.filter, 10_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []int64{}
+		for _, e := range all {
+			want = append(want, e.ID)
+		}
+		w.await(t, len(want))
+		w.end()
+		if diff := cmp.Diff(want, w.ids()); diff != "" {
+			t.Errorf("after %d, %+v (-want +got):\n%s", w.after, w.filter, diff)
+		}
+	}
+}
+
+func payloadRun(n int) writ.RunID { return writ.RunIDOf(writ.DigestOf(fmt.Append(nil, n))) }
+
+func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
+	const streams, rounds = 50, 20
+	p, counting := startWithTail(t, tailBytes)
+	var readers []*reader
+	for range streams {
+		r, end := p.stream(ledger.EventFilter{}, 0, func() {})
+		defer end()
+		readers = append(readers, r)
+	}
+	tell := func(n int64) {
+		t.Helper()
+		event := writ.Event{Journal: "j", Seq: n, Time: time.Now().UTC(), Log: &writ.LogLine{Ordinal: int(n), Text: "hello"}}
+		if err := (sink{p.Coordinator}).StoreEvents(t.Context(), vienna, []writ.Event{event}); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range readers {
+			r.await(t, int(n))
+		}
+	}
+	tell(1) // everybody has come to the tail
+	before := counting.asked.Load()
+	for n := range int64(rounds) {
+		tell(n + 2)
+	}
+	if asked := counting.asked.Load() - before; asked > 2*rounds {
+		t.Errorf("%d streams asked the ledger %d times for %d events", streams, asked, rounds)
+	}
+}
