@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -78,6 +80,9 @@ func TestARealGuestLivesAsAMachineDoes(t *testing.T) {
 	p.must("vm.boot", "")
 	p.says("guest: guest " + guest.UpText)
 	p.says("guest: disk vda 1048576")
+	if diff := cmp.Diff(map[string]string{"id": "data"}, p.event("virtio-device", "activated")); diff != "" {
+		t.Error(diff)
+	}
 	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "fd77::2") })
 
 	p.must("vm.resize-disk", `{"id":"data","desired_size":2097152}`)

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,6 +24,10 @@ type qemu struct {
 	ended   chan struct{}
 	closing chan struct{} // closed when it is we who end it
 	heard   bool          // the guest said how it ends; the reader of QMP has it
+	watched chan struct{} // closed when nobody asks QEMU about drivers any more
+
+	mu      sync.Mutex
+	waiting map[string]string // ids of devices whose driver is not there yet, by QEMU's names
 }
 
 // newQEMU starts a guest of the configuration and its devices. With a file of memory it goes on from there and is paused.
@@ -32,7 +39,8 @@ func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) 
 	if err != nil {
 		return nil, err
 	}
-	g := &qemu{v: v, stderr: &bytes.Buffer{}, ended: make(chan struct{}), closing: make(chan struct{})}
+	g := &qemu{v: v, stderr: &bytes.Buffer{}, ended: make(chan struct{}), closing: make(chan struct{}),
+		watched: make(chan struct{}), waiting: map[string]string{}}
 	g.qmp = &qmp{conn: ours, answers: make(chan qmpMessage), events: g.event}
 	files := []*os.File{theirs}
 	args, files := g.arguments(vm, memory, files)
@@ -46,11 +54,69 @@ func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) 
 		return nil, err
 	}
 	go g.follow()
+	if memory == "" {
+		for _, d := range vm.devices {
+			g.await(d)
+		}
+	}
+	go g.watch()
 	if err := g.begin(memory); err != nil {
 		g.close()
 		return nil, fmt.Errorf("%w; it said: %s", err, strings.TrimSpace(g.stderr.String()))
 	}
 	return g, nil
+}
+
+// await has the driver of a device looked for.
+func (g *qemu) await(d *device) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d.disk != nil || d.net != nil {
+		g.waiting[d.name()] = d.id
+	}
+}
+
+// watch looks for drivers in the guest, which QEMU knows and does not tell by itself.
+func (g *qemu) watch() {
+	defer close(g.watched)
+	for look := time.NewTicker(lookTime); ; {
+		select {
+		case <-g.ended:
+			return
+		case <-g.closing:
+			return
+		case <-look.C:
+		}
+		awaited := g.awaited()
+		for _, name := range slices.Sorted(maps.Keys(awaited)) {
+			if !g.driven(name) {
+				continue
+			}
+			g.mu.Lock()
+			delete(g.waiting, name)
+			g.mu.Unlock()
+			g.v.report(happening{guest: g, what: guestActivated, id: awaited[name]})
+		}
+	}
+}
+
+func (g *qemu) awaited() map[string]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.waiting)
+}
+
+// driven reports whether the guest has set up a device.
+func (g *qemu) driven(name string) bool {
+	var answer struct {
+		Status struct {
+			Statuses []string `json:"statuses"`
+		} `json:"status"`
+	}
+	if g.qmp.ask("x-query-virtio-status", map[string]any{"path": "/machine/peripheral/" + name + "/virtio-backend"}, &answer) != nil {
+		return false
+	}
+	return slices.ContainsFunc(answer.Status.Statuses, func(s string) bool { return strings.HasPrefix(s, "VIRTIO_CONFIG_S_DRIVER_OK") })
 }
 
 // follow waits until QEMU has ended. That nobody asked for it and the guest did not say why is a crash.
@@ -229,6 +295,7 @@ func (g *qemu) save(path string) error {
 }
 
 func (g *qemu) plug(d *device) error {
+	defer g.await(d)
 	if d.disk != nil {
 		if err := g.qmp.ask("blockdev-add", d.node(), nil); err != nil {
 			return err
@@ -291,7 +358,10 @@ func (g *qemu) close() {
 	kill := time.AfterFunc(quitTime, func() { _ = g.cmd.Process.Kill() })
 	defer kill.Stop()
 	<-g.ended
+	<-g.watched
 }
 
-// quitTime is how long QEMU may take to write what it has.
-const quitTime = 20 * time.Second
+const (
+	quitTime = 20 * time.Second       // how long QEMU may take to write what it has
+	lookTime = 100 * time.Millisecond // between two looks for drivers
+)

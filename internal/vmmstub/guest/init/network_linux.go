@@ -70,7 +70,7 @@ func readSeed() (seed, error) {
 	s := seed{Name: "guest"}
 	disks, _ := filepath.Glob("/dev/vd?")
 	for _, disk := range disks {
-		if unix.Mount(disk, "/mnt", "vfat", unix.MS_RDONLY, "") != nil {
+		if unix.Mount(disk, "/mnt", "vfat", unix.MS_RDONLY|unix.MS_SILENT, "") != nil {
 			continue // it is something else
 		}
 		found, err := s.read("/mnt")
