@@ -46,6 +46,12 @@ type Volume struct {
 	SizeGiB int64
 }
 
+// Users can say who uses a volume. Whoever would take a volume away or change what is in it under their feet asks all of them first.
+type Users interface {
+	// Users are all that have a volume now, whether they run or not, sorted by UID.
+	Users(ctx context.Context, volume writ.UID) ([]Owner, error)
+}
+
 // DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first
 // machine that gets the volume makes it, sparse and as big as the volume.
 const DiskName = "disk.raw"

@@ -38,6 +38,8 @@ var Tools = []Tool{
 	{Name: "nft", Dirs: "/usr/sbin", Package: "nftables"},
 	{Name: "ping", Package: "iputils-ping"},
 	{Name: "qemu-system-x86_64", Package: "qemu-system-x86"},
+	{Name: "fsck.vfat", Dirs: "/usr/sbin", Package: "dosfstools"},
+	{Name: "mtype", Package: "mtools"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
 	{Name: "temporal", Missing: "it is built with `go install github.com/temporalio/cli/cmd/temporal@v1.5.1`, in some minutes"},
 	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},

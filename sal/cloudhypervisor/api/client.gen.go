@@ -141,10 +141,11 @@ type Payload struct {
 
 // Ping defines model for Ping.
 type Ping struct {
+	// BuildVersion like "v53.0", as the program says with --version
 	BuildVersion string `json:"build_version,omitempty,omitzero"`
 	Pid          int64  `json:"pid,omitempty,omitzero"`
 
-	// Version like "v53.0"
+	// Version like "53.0.0"
 	Version string `json:"version"`
 }
 

@@ -1,0 +1,118 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/internal/vmmstub"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// BenchmarkCreate measures what the driver adds to the time of its tool: machine.create from the request until the machine is booted, beside
+// a process that is started and told to make and boot the same machine, and nothing else. Both take turns, so both suffer alike from what else
+// the computer does.
+func BenchmarkCreate(b *testing.B) {
+	for name, parent := range map[string]string{"memory": "/dev/shm", "disk": ""} {
+		b.Run(name, func(b *testing.B) {
+			host, err := os.MkdirTemp(parent, "w")
+			if err != nil {
+				b.Skip(err)
+			}
+			defer os.RemoveAll(host)
+			prepare(b, host)
+			defer clear(b, host)
+			d := open(host, vmmstub.Build(b), nil)
+			var driven, bare time.Duration
+			n := 0
+			for b.Loop() {
+				n++
+				driven += timeDriver(b, d)
+				bare += timeBare(b, d)
+			}
+			ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(n) }
+			b.ReportMetric(ms(driven), "ms/driver")
+			b.ReportMetric(ms(bare), "ms/bare")
+			b.ReportMetric(ms(driven-bare), "ms/overhead")
+		})
+	}
+}
+
+func benchRequest(b *testing.B, operation string, args map[string]any) sal.Request {
+	o, _ := catalog.Lookup(operation)
+	decoded, err := o.Decode(args)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sal.Request{Operation: o, Resource: machine("bench"), UID: "u1", Args: decoded, Key: "k", Progress: func(string) {}}
+}
+
+func timeDriver(b *testing.B, d *Driver) time.Duration {
+	root := with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")})
+	create, remove := benchRequest(b, "machine.create", root), benchRequest(b, "machine.delete", nil)
+	var took time.Duration
+	began, last := time.Now(), ""
+	d.Step = func(step string) {
+		if last == "boot the machine" {
+			took = time.Since(began)
+		}
+		last = step
+	}
+	if _, err := d.Do(b.Context(), create); err != nil {
+		b.Fatal(err)
+	}
+	d.Step = nil
+	if _, err := d.Do(b.Context(), remove); err != nil {
+		b.Fatal(err)
+	}
+	return took
+}
+
+func timeBare(b *testing.B, d *Driver) time.Duration {
+	j := d.job(benchRequest(b, "machine.create", machineSpec))
+	j.dir = filepath.Join(d.machines(), "bare")
+	if err := sal.MakeDir(j.dir); err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(j.dir)
+	r := sal.NewRecord[own](j.Request)
+	r.Own.CPUs, r.Own.MemoryMiB = 1, 256
+	if err := j.writeSeed(j.Args.(*catalog.MachineCreate), r); err != nil {
+		b.Fatal(err)
+	}
+	config, err := j.config(b.Context(), r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	h, err := j.spawn(d.Program, fmt.Sprint(began.UnixNano()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	v := newVMM(j.dir, h)
+	defer v.release()
+	if _, err := v.Ping(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if err := v.Create(b.Context(), config); err != nil {
+		b.Fatal(err)
+	}
+	if err := v.Boot(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	took := time.Since(began)
+	if err := v.end(context.WithoutCancel(b.Context()), func(string) {}); err != nil {
+		b.Fatal(err)
+	}
+	return took
+}

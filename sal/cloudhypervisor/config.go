@@ -1,0 +1,96 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"path/filepath"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// What a running machine may grow to by machine.resize, as a multiple of what it starts with. Places for CPUs and memory that are not
+// there cost the guest some tables.
+const (
+	growth   = 4
+	maxCPUs  = 255
+	someCPUs = 8 // that every machine may grow to
+)
+
+// hotplugStep is the unit in which cloud-hypervisor adds memory, in MiB.
+const hotplugStep = 128
+
+// seedID and the prefixes name devices. They never change while a machine lives: its snapshots have them.
+const (
+	seedID     = "seed"
+	diskPrefix = "disk-"
+	netPrefix  = "net-"
+)
+
+// config is the machine as cloud-hypervisor takes it. Whatever has a default that depends on the version is said.
+func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error) {
+	payload, err := j.payload(ctx, r)
+	if err != nil {
+		return api.Config{}, err
+	}
+	disks, err := j.disks(ctx, r)
+	if err != nil {
+		return api.Config{}, err
+	}
+	memory := r.Own.MemoryMiB << 20
+	c := api.Config{
+		CPUs:    api.CPUs{BootVcpus: r.Own.CPUs, MaxVcpus: max(r.Own.CPUs, min(max(r.Own.CPUs*growth, someCPUs), maxCPUs)), Nested: false},
+		Memory:  api.Memory{Size: memory, HotplugMethod: "Acpi", HotplugSize: roundUp(memory*(growth-1), hotplugStep<<20)},
+		Payload: payload,
+		Disks:   append(disks, api.Disk{ID: seedID, Path: filepath.Join(j.dir, seedName), ImageType: "Raw", Readonly: true}),
+		Rng:     api.Entropy{Src: "/dev/urandom"},
+		Serial:  api.Console{Mode: "File", File: filepath.Join(j.dir, consoleName)},
+		Console: api.Console{Mode: "Off"},
+	}
+	for _, p := range r.Own.Ports {
+		c.Net = append(c.Net, api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU})
+	}
+	return c, nil
+}
+
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// payload is what the machine boots: its kernel, or the firmware that looks for one on its first disk.
+func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, error) {
+	args := spec(r)
+	if args.Kernel.Name == "" {
+		if j.Firmware == "" {
+			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node has no firmware to boot %s from its first disk", r.Resource).
+				WithHint("give the machine a kernel, or the node's runner a firmware (CLOUDHV.fd)")
+		}
+		return api.Payload{Firmware: j.Firmware}, nil
+	}
+	p := api.Payload{Cmdline: args.Cmdline}
+	if p.Cmdline == "" {
+		p.Cmdline = "console=ttyS0 reboot=k panic=1"
+		if len(r.Own.Volumes) > 0 {
+			p.Cmdline += " root=/dev/vda rw"
+		}
+	}
+	var err error
+	if p.Kernel, err = j.image(ctx, r, args.Kernel); err != nil {
+		return api.Payload{}, err
+	}
+	if args.Initramfs.Name != "" {
+		p.Initramfs, err = j.image(ctx, r, args.Initramfs)
+	}
+	return p, err
+}
+
+// image returns the file of a kernel or initramfs.
+func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (string, error) {
+	image, err := j.Images.Image(ctx, r.Resource.Project, ref)
+	if err != nil {
+		return "", sal.HostError("look for the image "+ref.Name, err)
+	}
+	if image.Format != "raw" {
+		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is %s; a kernel or initramfs is raw", ref.Name, image.Format).
+			WithHint(`fetch it with format "raw"`)
+	}
+	return image.Path, nil
+}

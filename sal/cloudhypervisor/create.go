@@ -1,0 +1,196 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// cleaning is how long taking away may go on after the context of what failed has ended.
+const cleaning = 40 * time.Second
+
+// create makes the machine and starts it, or leaves nothing at all.
+func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
+	args := j.Args.(*catalog.MachineCreate)
+	r := sal.NewRecord[own](j.Request)
+	r.Own = own{Phase: making, Power: running, CPUs: args.CPUs, MemoryMiB: args.MemoryMiB}
+	for _, volume := range args.Disks {
+		r.Own.Volumes = append(r.Own.Volumes, disk{Volume: volume})
+	}
+	if _, err := j.payload(ctx, r); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.Own.Process, err = newProcess(); err != nil {
+		return nil, err
+	}
+	if err := j.claim(ctx, r); err != nil {
+		return nil, err
+	}
+	err = j.bringUp(ctx, r, func(context.Context) error { return j.writeSeed(args, r) }, j.boot)
+	if err == nil {
+		err = j.syncSeed()
+	}
+	if err != nil {
+		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer cancel()
+		return nil, errors.Join(err, j.clear(over, r))
+	}
+	r.Own.Phase = ready
+	r.Own.Past.began(j.clock())
+	r.Generation++
+	return r, j.records().Put(r)
+}
+
+// remove deletes the machine.
+func (j *job) remove(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	if r == nil {
+		return gone, nil
+	}
+	if r.Own.Phase == ready || r.Own.Phase == restoring {
+		if err := r.Owned(j.Request); err != nil {
+			return sal.Outcome{}, err
+		}
+		gone.Change = writ.ChangeDeleted
+	}
+	return gone, j.clear(ctx, r)
+}
+
+// clear takes away whatever there is of the machine, its record last. What is in volumes stays.
+func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
+	r.Own.Phase = deleting
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	if err := j.endProcess(ctx, r); err != nil {
+		return err
+	}
+	j.step("release the taps")
+	if err := j.Networks.Release(ctx, owner(r)); err != nil {
+		return sal.HostError("release the taps of "+r.Resource.String(), err)
+	}
+	j.step("remove the directory")
+	if err := j.removeDir(); err != nil {
+		return sal.HostError("remove "+j.dir, err)
+	}
+	return j.records().Remove(r.Resource)
+}
+
+// removeDir removes the machine's directory. The socket at which somebody else listens is not ours to remove: it stays, and is an orphan as
+// its process is.
+func (j *job) removeDir() error {
+	socket := filepath.Join(j.dir, socketName)
+	if pid, err := listener(socket); err == nil && pid == 0 {
+		return os.RemoveAll(j.dir)
+	}
+	entries, err := os.ReadDir(j.dir)
+	for _, e := range entries {
+		if path := filepath.Join(j.dir, e.Name()); !strings.HasPrefix(path, socket) { // its lock is beside it
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
+}
+
+// endProcess ends the process of a machine, if there is one.
+func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
+	v, err := j.attend(r)
+	if err != nil || v == nil {
+		return err
+	}
+	defer v.release()
+	return v.end(ctx, j.step)
+}
+
+func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
+
+// bringUp starts the process and lets it make the machine: by boot, or from a snapshot. Prepare is for what has to be there besides; the
+// process starts meanwhile. When it fails, no process is left.
+func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(context.Context) error, make func(context.Context, *sal.Record[own], *vmm) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v, err := j.launch(r)
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	defer func() {
+		if err == nil {
+			return
+		}
+		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer cancel()
+		err = errors.Join(err, v.end(over, j.step))
+	}()
+	if err := j.connect(ctx, r); err != nil {
+		return err
+	}
+	if prepare != nil {
+		if err := prepare(ctx); err != nil {
+			return err
+		}
+	}
+	var who api.Ping
+	if err := v.ask(ctx, "start cloud-hypervisor", func(ctx context.Context) (err error) {
+		who, err = v.Ping(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	r.Own.Process.Version = who.BuildVersion // as --version has it
+	if err := checkVersion(who.Version); err != nil {
+		return err
+	}
+	return make(ctx, r, v)
+}
+
+// connect makes the machine's taps.
+func (j *job) connect(ctx context.Context, r *sal.Record[own]) error {
+	j.step("make the taps")
+	ports, err := j.Networks.Taps(ctx, owner(r), spec(r).Networks)
+	if err != nil {
+		return sal.HostError("make the taps of "+r.Resource.String(), err)
+	}
+	r.Own.Ports = ports
+	return nil
+}
+
+// boot makes the machine as its record says and starts it.
+func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	config, err := j.config(ctx, r)
+	if err != nil {
+		return err
+	}
+	j.step("describe the machine")
+	if err := v.ask(ctx, "describe the machine", func(ctx context.Context) error { return v.Create(ctx, config) }); err != nil {
+		return err
+	}
+	j.step("boot the machine")
+	if err := v.ask(ctx, "boot the machine", v.Boot); err != nil {
+		return err
+	}
+	return j.expect(ctx, v, running)
+}
+
+// expect makes sure that the machine is in a state.
+func (j *job) expect(ctx context.Context, v *vmm, want power) error {
+	now, _, err := v.state(ctx)
+	if err != nil {
+		return err
+	}
+	if now != want {
+		return writ.Errorf(writ.CodeDriverFailed, "%s should be %s and is %s%s", j.Resource, want, now, v.lastWords()).
+			WithHint("look at its console, and at %s on the node", filepath.Join(v.dir, logName))
+	}
+	return nil
+}

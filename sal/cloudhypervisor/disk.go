@@ -1,0 +1,251 @@
+package cloudhypervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// idOf is the name of a volume's device, and serialOf what the guest finds it by: /dev/disk/by-id/virtio-SERIAL.
+func idOf(r *sal.Record[own], v disk) string { return diskPrefix + serialOf(r, v) }
+
+func serialOf(r *sal.Record[own], v disk) string {
+	return writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}.HostName()
+}
+
+// Users are the machines that have a volume.
+func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.Owner, error) {
+	records, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		if has(r, volume) {
+			all = append(all, owner(r))
+		}
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}
+
+func has(r *sal.Record[own], volume writ.UID) bool {
+	return slices.ContainsFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.UID == volume })
+}
+
+// claim writes a record if no other machine has its volumes, and they are all there. Two machines on one disk would destroy what is on it.
+func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
+	for _, v := range r.Own.Volumes {
+		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
+			return sal.HostError("look for the volume "+v.Volume.Name, err)
+		}
+	}
+	if len(r.Own.Volumes) == 0 {
+		return j.records().Put(r)
+	}
+	j.claims.Lock()
+	defer j.claims.Unlock()
+	for i, v := range r.Own.Volumes {
+		if slices.ContainsFunc(r.Own.Volumes[:i], func(other disk) bool { return other.Volume.UID == v.Volume.UID }) {
+			return writ.Errorf(writ.CodeArgumentsInvalid, "%s would have the volume %q twice", r.Resource, v.Volume.Name)
+		}
+		users, err := j.Users(ctx, v.Volume.UID)
+		if err != nil {
+			return err
+		}
+		for _, u := range users {
+			if u.Resource != r.Resource {
+				return writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q, and a volume is for one machine at a time", u.Resource, v.Volume.Name).
+					WithHint("detach it there, or clone it")
+			}
+		}
+	}
+	return j.records().Put(r)
+}
+
+// disks are the machine's volumes as cloud-hypervisor takes them, each with its file.
+func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error) {
+	var all []api.Disk
+	for _, v := range r.Own.Volumes {
+		path, err := j.diskFile(ctx, r, v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly})
+	}
+	return all, nil
+}
+
+// diskFile returns the file of a volume that the machine sees as its disk. It is made if there is none, and is as big as the volume at
+// least: volumes grow.
+func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string, error) {
+	volume, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume)
+	if err != nil {
+		return "", sal.HostError("look for the volume "+v.Volume.Name, err)
+	}
+	path := filepath.Join(volume.Dir, sal.DiskName)
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular(): // a link would lead us anywhere
+		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is no file", sal.DiskName, v.Volume.Name)
+	case err == nil && info.Size() >= volume.SizeGiB<<30:
+		return path, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", sal.HostError("look at the disk of the volume "+v.Volume.Name, err)
+	}
+	j.step("make the disk")
+	if err := growTo(path, volume.SizeGiB<<30); err != nil {
+		return "", sal.HostError("make the disk of the volume "+v.Volume.Name, err)
+	}
+	return path, nil
+}
+
+// growTo makes a file of a size, or lets it grow to that, without using the disk. It is not synced: what a power cut takes of it is made
+// again.
+func growTo(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
+func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.Outcome, error) {
+	for _, v := range r.Own.Volumes {
+		if v.Volume.Name == wanted.Volume.Name && v != wanted {
+			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q in another form already", j.Resource, v.Volume.Name).
+				WithHint("machine.detach takes it away first")
+		}
+	}
+	before := slices.Clone(r.Own.Volumes)
+	if !slices.Contains(r.Own.Volumes, wanted) {
+		r.Own.Volumes = append(r.Own.Volumes, wanted)
+		if err := j.claim(ctx, r); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	plugged, err := j.plug(ctx, r, wanted)
+	if err != nil && ctx.Err() == nil {
+		r.Own.Volumes = before
+		err = errors.Join(err, j.records().Put(r))
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if !plugged && len(before) == len(r.Own.Volumes) {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// plug gives a machine that runs or is paused a disk, unless it has it.
+func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged bool, err error) {
+	m, info, err := j.live(ctx, r)
+	if err != nil || m == nil {
+		return false, err
+	}
+	defer m.release()
+	if plugs(info, idOf(r, v)) {
+		return false, nil
+	}
+	path, err := j.diskFile(ctx, r, v)
+	if err != nil {
+		return false, err
+	}
+	j.step("plug the disk in")
+	d := api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly}
+	return true, m.ask(ctx, "plug the volume "+v.Volume.Name+" in", func(ctx context.Context) error { return m.AddDisk(ctx, d) })
+}
+
+// plugs reports whether a machine has a device, or has not let go of it yet.
+func plugs(info api.Info, id string) bool {
+	_, inTree := info.DeviceTree[id]
+	return inTree || slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
+}
+
+// live returns the process of a machine that runs or is paused, nil if it does neither. Release it.
+func (j *job) live(ctx context.Context, r *sal.Record[own]) (*vmm, api.Info, error) {
+	v, err := j.attend(r)
+	if err != nil || v == nil {
+		return nil, api.Info{}, err
+	}
+	now, info, err := v.state(ctx)
+	if err != nil || now == stopped {
+		v.release()
+		return nil, api.Info{}, err
+	}
+	return v, info, nil
+}
+
+func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (sal.Outcome, error) {
+	i := slices.IndexFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.Name == volume.Name })
+	switch {
+	case i == 0 && len(spec(r).Disks) > 0:
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", j.Resource, volume.Name).
+			WithHint("delete the machine first; the volume stays")
+	case i < 0:
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	case r.Own.Volumes[i].Volume.UID != volume.UID:
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has another volume %q than is meant", j.Resource, volume.Name)
+	}
+	if err := j.unplug(ctx, r, r.Own.Volumes[i]); err != nil {
+		return sal.Outcome{}, err
+	}
+	r.Own.Volumes = slices.Delete(r.Own.Volumes, i, i+1)
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// letGo is how long a guest may take to let go of a disk, and how often it is looked whether it has.
+const (
+	letGo      = 20 * time.Second
+	letGoEvery = 20 * time.Millisecond
+)
+
+// unplug takes a disk from a machine that runs, and returns when its guest has let go of it.
+func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
+	m, info, err := j.live(ctx, r)
+	if err != nil || m == nil {
+		return err
+	}
+	defer m.release()
+	id := idOf(r, v)
+	if !plugs(info, id) {
+		return nil
+	}
+	j.step("unplug the disk")
+	failed := m.ask(ctx, "unplug the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	limit := time.After(letGo)
+	for every := time.NewTicker(letGoEvery); ; {
+		now, info, err := m.state(ctx)
+		if err != nil || now == stopped || !plugs(info, id) {
+			every.Stop()
+			return err // what the answer was does not matter if it is gone
+		}
+		if failed != nil {
+			every.Stop()
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			every.Stop()
+			return ctx.Err()
+		case <-limit:
+			every.Stop()
+			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not let go of the volume %q", j.Resource, v.Volume.Name).
+				WithHint("unmount it there, or stop the machine and detach it then")
+		case <-every.C:
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package cloudhypervisor
+
+import (
+	"maps"
+	"testing"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+// with makes arguments of a base and changes.
+func with(base map[string]any, changes ...any) map[string]any {
+	m := maps.Clone(base)
+	for i := 0; i+1 < len(changes); i += 2 {
+		m[changes[i].(string)] = changes[i+1]
+	}
+	return m
+}
+
+var (
+	data   = map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data")}
+	before = map[string]any{"snapshot": "before"}
+)
+
+// The steps are two exams: each crash is tried on a machine that was brought to its moment anew, and a machine that was stopped and started
+// is two processes.
+func TestExam(t *testing.T) {
+	spec := map[string]any{
+		"cpus": int64(1), "memory_mib": int64(256),
+		"kernel": saltest.RefTo(writ.KindImage, "linux"), "initramfs": "initramfs",
+		"cloud_init": "#cloud-config\n", "env": map[string]any{"A": "b"},
+	}
+	exams := map[string]saltest.Exam{
+		"what is in it": {
+			Make:      saltest.Step{Operation: "machine.create", Args: spec},
+			Immutable: with(spec, "cmdline", "quiet"),
+			Steps: []saltest.Step{
+				{Operation: "machine.attach", Args: data},
+				{Operation: "machine.snapshot", Args: before},
+				{Operation: "machine.detach", Args: data},
+				{Operation: "machine.console"},
+				{Operation: "machine.restore", Args: before},
+			},
+		},
+		"what it does": {
+			Make:    saltest.Step{Operation: "machine.create", Args: spec},
+			Mutable: with(spec, "cpus", int64(2), "memory_mib", int64(512)),
+			Steps: []saltest.Step{
+				{Operation: "machine.pause"},
+				{Operation: "machine.resume"},
+				{Operation: "machine.resize", Args: map[string]any{"cpus": int64(4)}},
+				{Operation: "machine.stop"},
+				{Operation: "machine.start"},
+			},
+		},
+	}
+	programs(t, func(t *testing.T, program string) {
+		for name, exam := range exams {
+			t.Run(name, func(t *testing.T) {
+				exam.Prepare, exam.Clear, exam.Traces = prepare, clear, traces
+				exam.Handed = []string{"machine/machines/*/" + seedName}
+				exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
+					return open(host, program, func(name string) {
+						if name != "rename record" && name != "sync records" { // package sal has tests of these; here each costs some processes
+							step(name)
+						}
+					})
+				}
+				saltest.Run(t, exam)
+			})
+		}
+	})
+}

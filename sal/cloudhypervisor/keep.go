@@ -1,0 +1,371 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// past is what became of a machine since somebody asked for what it does.
+type past struct {
+	Started  time.Time `json:"started,omitzero"`
+	Restarts int       `json:"restarts,omitempty"` // by us, after its process had died
+	Quick    int       `json:"quick,omitempty"`    // of these, how many in a row were soon after the one before
+	Off      bool      `json:"off,omitempty"`      // the guest turned itself off; nobody starts it again unasked
+	Reboots  int       `json:"reboots,omitempty"`  // of the guest by itself, that were told
+}
+
+// began notes that the process was started.
+func (p *past) began(now time.Time) {
+	p.Started, p.Off, p.Reboots = now, false, 0
+}
+
+// A machine that ran for steady before its process died is started again at once. The pauses of one that dies sooner double, from shortest
+// to longest.
+const (
+	steady   = 10 * time.Minute
+	shortest = 10 * time.Second
+	longest  = 10 * time.Minute
+)
+
+// due is when a machine may be started again.
+func (p *past) due() time.Time {
+	if p.Quick == 0 {
+		return p.Started
+	}
+	return p.Started.Add(min(longest, shortest<<min(p.Quick, 10)))
+}
+
+// again notes that the process is started again.
+func (p *past) again(now time.Time) {
+	if now.Sub(p.Started) >= steady {
+		p.Quick = 0
+	}
+	p.Quick++
+	p.Restarts++
+	p.began(now)
+}
+
+// Keep holds a machine against its record: what should run is started if its process died or the host was started anew, what was
+// interrupted is finished. A guest that turned itself off stays off, and a machine that was paused when its process died has lost its
+// memory; both are reported until somebody starts, stops or deletes it.
+func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	j := d.job(sal.Request{Resource: resource, UID: r.UID, Progress: func(string) {}})
+	interrupted := r.Own.Phase
+	if r, err = j.settled(ctx, r); err != nil || r == nil {
+		return nil, err
+	}
+	k := &keeping{job: j, r: r}
+	if interrupted == restoring {
+		k.found(true, "putting it back to a snapshot was interrupted")
+	}
+	if r.Own.Power == stopped {
+		return k.drift, k.keepStopped(ctx)
+	}
+	err = k.keepUp(ctx)
+	for _, name := range []string{consoleName, logName} {
+		if err := j.trim(name); err != nil {
+			k.found(false, "its %s cannot be trimmed: %v", name, err)
+		}
+	}
+	return k.drift, err
+}
+
+// keeping is one look at one machine.
+type keeping struct {
+	*job
+	r     *sal.Record[own]
+	drift []sal.Drift
+}
+
+func (k *keeping) found(mended bool, format string, args ...any) {
+	k.drift = append(k.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: mended})
+}
+
+// mend does something about what was found, and says whether it helped. A context that ended is an error, anything else a drift.
+func (k *keeping) mend(ctx context.Context, what string, do func() error) error {
+	err := do()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		k.found(false, "%s, and it could not be mended: %v", what, err)
+		return nil
+	}
+	k.found(true, "%s", what)
+	return nil
+}
+
+// keepStopped finishes a stop.
+func (k *keeping) keepStopped(ctx context.Context) error {
+	v, err := k.attend(k.r)
+	if err != nil || v == nil && k.r.Own.Process == nil {
+		return err
+	}
+	if v == nil {
+		k.r.Own.Process = nil
+		return k.records().Put(k.r)
+	}
+	defer v.release()
+	const grace = 30 * time.Second // as machine.stop has it
+	return k.mend(ctx, "its process ran although it was stopped", func() error {
+		if err := k.powerOff(ctx, k.r, v, grace); err != nil {
+			return err
+		}
+		k.r.Own.Process = nil
+		return k.records().Put(k.r)
+	})
+}
+
+// keepUp looks at a machine that should run or be paused.
+func (k *keeping) keepUp(ctx context.Context) error {
+	v, err := k.attend(k.r)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return k.keepAlive(ctx)
+	}
+	defer v.release()
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	now, info, err := v.state(soon)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case v.ended():
+		return k.keepAlive(ctx)
+	case err != nil: // it is alive: whoever killed it now might kill a machine that works
+		k.found(false, "its process %d does not answer: %v", v.pid, err)
+		return nil
+	case now == stopped:
+		return k.mend(ctx, "its process had no machine in it", func() error { return k.again(ctx) })
+	}
+	if err := k.keepPower(ctx, v, now); err != nil {
+		return err
+	}
+	if err := k.keepDisks(ctx, v, info); err != nil {
+		return err
+	}
+	if cpus := info.Config.CPUs.BootVcpus; cpus != k.r.Own.CPUs {
+		k.found(false, "it has %d CPUs instead of %d", cpus, k.r.Own.CPUs)
+	}
+	return k.keepCount()
+}
+
+// keepPower pauses or resumes.
+func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
+	switch want := k.r.Own.Power; {
+	case now == want:
+		return nil
+	case want == running:
+		return k.mend(ctx, "it was paused", func() error { return k.goOn(ctx, k.r, v) })
+	default:
+		return k.mend(ctx, "it ran although it was paused", func() error {
+			k.step("pause the machine")
+			return v.ask(ctx, "pause the machine", v.Pause)
+		})
+	}
+}
+
+// keepDisks plugs in what is missing, and tells the guest of volumes that have grown.
+func (k *keeping) keepDisks(ctx context.Context, v *vmm, info api.Info) error {
+	for _, d := range k.r.Own.Volumes {
+		if !plugs(info, idOf(k.r, d)) {
+			if err := k.mend(ctx, "the volume "+d.Volume.Name+" was not plugged in", func() error {
+				_, err := k.plug(ctx, k.r, d)
+				return err
+			}); err != nil {
+				return err
+			}
+			continue
+		}
+		volume, err := k.Volumes.Volume(ctx, k.r.Resource.Project, d.Volume)
+		if err != nil {
+			k.found(false, "its volume %s is not as it was: %v", d.Volume.Name, err)
+			continue
+		}
+		size := volume.SizeGiB << 30
+		if file, err := os.Lstat(filepath.Join(volume.Dir, sal.DiskName)); err != nil || file.Size() >= size {
+			continue
+		}
+		if err := k.mend(ctx, "the volume "+d.Volume.Name+" had grown", func() error {
+			if _, err := k.diskFile(ctx, k.r, d); err != nil {
+				return err
+			}
+			k.step("resize the disk")
+			return v.ask(ctx, "resize the disk", func(ctx context.Context) error {
+				return v.ResizeDisk(ctx, api.ResizeDisk{ID: idOf(k.r, d), DesiredSize: size})
+			})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepCount tells of guests that started themselves anew.
+func (k *keeping) keepCount() error {
+	reboots := k.events("vm", "rebooted")
+	if reboots <= k.r.Own.Past.Reboots {
+		return nil
+	}
+	k.found(true, "its guest started itself anew, %d times since the machine was started", reboots)
+	k.r.Own.Past.Reboots = reboots
+	return k.records().Put(k.r)
+}
+
+// keepAlive looks at a machine without a process.
+func (k *keeping) keepAlive(ctx context.Context) error {
+	own := &k.r.Own
+	boot, err := thisBoot()
+	if err != nil {
+		return sal.HostError("read the host's boot id", err)
+	}
+	rebooted := own.Process != nil && own.Process.Boot != boot
+	switch {
+	case own.Power == paused:
+		k.found(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
+		return nil
+	case rebooted:
+		own.Past = past{}
+		return k.mend(ctx, "the host was started anew", func() error { return k.again(ctx) })
+	case own.Past.Off || k.events("vmm", "shutdown") > 0:
+		k.found(false, "its guest turned itself off; machine.start starts it again")
+		own.Past.Off = true
+		return nil
+	case k.clock().Before(own.Past.due()):
+		k.found(false, "its process died again; it is started at %s", own.Past.due().UTC().Format(time.TimeOnly))
+		return nil
+	}
+	own.Past.again(k.clock())
+	what := fmt.Sprintf("its process had died; it was started again, the %d. time", own.Past.Restarts)
+	return k.mend(ctx, what, func() error { return k.again(ctx) })
+}
+
+// again starts the machine.
+func (k *keeping) again(ctx context.Context) error {
+	before := k.r.Own.Past
+	err := k.run(ctx, k.r)
+	k.r.Own.Past.Restarts, k.r.Own.Past.Quick = before.Restarts, before.Quick
+	return errors.Join(err, k.records().Put(k.r))
+}
+
+// events counts what the process said of itself since it was started.
+func (k *keeping) events(source, event string) (n int) {
+	if k.r.Own.Process == nil {
+		return 0
+	}
+	all, err := readEvents(filepath.Join(k.dir, eventsName(k.r.Own.Process.Launch)))
+	if err != nil {
+		return 0
+	}
+	for _, e := range all {
+		if e.Source == source && e.Event == event {
+			n++
+		}
+	}
+	return n
+}
+
+// event is something that a process says of itself.
+type event struct {
+	Source string `json:"source"`
+	Event  string `json:"event"`
+}
+
+// readEvents reads the events of a process, which may be writing the next one.
+func readEvents(path string) (all []event, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const most = 4 << 20
+	for d := json.NewDecoder(io.LimitReader(f, most)); ; {
+		var e event
+		if d.Decode(&e) != nil {
+			return all, nil // the end, or what is not written yet
+		}
+		all = append(all, e)
+	}
+}
+
+// Orphans are processes that were started for a machine and are no machine's, and directories of machines that have no record.
+func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
+	pids, err := withArgument(below(d.machines()))
+	if err != nil {
+		return nil, sal.HostError("look at the processes", err)
+	}
+	dirs, err := os.ReadDir(d.machines())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, sal.HostError("list the directories of machines", err)
+	}
+	records, err := d.records().List() // after the processes: a record is there before its process is
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		v, err := d.attend(r)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == v.pid })
+			v.release()
+		}
+		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.Resource.HostName() })
+	}
+	var all []sal.Orphan
+	for _, pid := range pids {
+		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid)})
+	}
+	for _, e := range dirs {
+		all = append(all, sal.Orphan{Kind: "directory", Name: filepath.Join(d.machines(), e.Name())})
+	}
+	return all, ctx.Err()
+}
+
+// Usage is what a machine occupies while it runs, and what its interfaces have moved since it was started. Its disks are its volumes'.
+func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return sal.Usage{}, err
+	}
+	v, err := d.attend(r)
+	if err != nil || v == nil {
+		return sal.Usage{}, err
+	}
+	defer v.release()
+	u := sal.Usage{CPUs: r.Own.CPUs, MemoryMiB: r.Own.MemoryMiB}
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	counters, err := v.Counters(soon)
+	if err != nil {
+		return u, ctx.Err() // it is busy, or does not run yet; the next look will tell
+	}
+	for device, counts := range counters {
+		if strings.HasPrefix(device, netPrefix) {
+			u.Received += counts["rx_bytes"]
+			u.Sent += counts["tx_bytes"]
+		}
+	}
+	return u, ctx.Err()
+}

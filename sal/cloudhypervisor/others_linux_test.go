@@ -1,0 +1,195 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+// others plays the drivers of images, volumes and networks: files below a directory, and taps that the process makes itself.
+type others struct {
+	dir  string
+	busy string // the tap that another program has, "" if none
+}
+
+func (o *others) Image(_ context.Context, _ writ.ProjectID, image writ.Ref) (sal.Image, error) {
+	path := filepath.Join(o.dir, "images", image.Name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return sal.Image{}, writ.Errorf(writ.CodeResourceUnknown, "there is no image %q", image.Name)
+	}
+	format := "raw"
+	if image.Name == "qcow2" {
+		format = "qcow2"
+	}
+	return sal.Image{Path: path, Format: format, Bytes: info.Size()}, nil
+}
+
+func (o *others) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
+	dir := filepath.Join(o.dir, "volumes", volume.Name)
+	if _, err := os.Stat(dir); err != nil {
+		return sal.Volume{}, writ.Errorf(writ.CodeResourceUnknown, "there is no volume %q", volume.Name)
+	}
+	size := int64(1)
+	if _, err := os.Stat(filepath.Join(dir, "grown")); err == nil {
+		size = 2
+	}
+	return sal.Volume{UID: volume.UID, Dir: dir, SizeGiB: size}, nil
+}
+
+func (o *others) held(owner sal.Owner) string { return filepath.Join(o.dir, "taps", string(owner.UID)) }
+
+func (o *others) Taps(_ context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
+	if len(networks) == 0 {
+		return nil, nil
+	}
+	if err := os.WriteFile(o.held(owner), nil, 0o600); err != nil {
+		return nil, err
+	}
+	var all []sal.Port
+	for i, n := range networks {
+		sum := sha256.Sum256(fmt.Append(nil, o.dir, owner.UID, i))
+		device := fmt.Sprintf("wv%x", sum[:5])
+		if o.busy != "" {
+			device = o.busy
+		}
+		all = append(all, sal.Port{
+			Network: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: n.Name},
+			Device:  device,
+			MAC:     net.HardwareAddr{2, 0, 0, 0, 0, byte(i)},
+			IPv6:    netip.MustParsePrefix(fmt.Sprintf("400:1:2:3:ff0f:%x::2/96", i)),
+			Gateway: netip.MustParseAddr(fmt.Sprintf("400:1:2:3:ff0f:%x::1", i)),
+			IPv4:    netip.MustParsePrefix("10.0.0.2/24"),
+			Router:  netip.MustParseAddr("10.0.0.1"),
+			MTU:     1400,
+		})
+	}
+	return all, nil
+}
+
+func (o *others) Namespace(context.Context, sal.Owner, []writ.Ref) (string, []sal.Port, error) {
+	return "", nil, errors.New("machines need none")
+}
+
+func (o *others) Release(_ context.Context, owner sal.Owner) error {
+	if err := os.Remove(o.held(owner)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (o *others) Owners(context.Context) ([]sal.Owner, error) { return nil, nil }
+
+// prepare makes what is on a host before there are machines.
+func prepare(t testing.TB, host string) {
+	t.Helper()
+	for _, dir := range []string{"images", "taps", "volumes/root", "volumes/data"} {
+		if err := os.MkdirAll(filepath.Join(host, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"linux", "initramfs", "firmware", "qcow2"} {
+		if err := os.WriteFile(filepath.Join(host, "images", name), []byte("a "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// open returns a driver on a host, as a runner does that starts there.
+func open(host, program string, step func(string)) *Driver {
+	o := &others{dir: host}
+	return &Driver{
+		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o,
+		Program: program, Firmware: filepath.Join(host, "images", "firmware"), Step: step,
+	}
+}
+
+// processes returns those of the machines of a host.
+func processes(t testing.TB, host string) []int {
+	t.Helper()
+	all, err := withArgument(below(host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// clear ends the processes of a host.
+func clear(t testing.TB, host string) {
+	t.Helper()
+	for _, pid := range processes(t, host) {
+		h, err := hold(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h == nil {
+			continue
+		}
+		if err := errors.Join(h.kill(), h.wait(context.WithoutCancel(t.Context()))); err != nil {
+			t.Error(err)
+		}
+		h.release()
+	}
+}
+
+func traces(t testing.TB, host string) (all []string) {
+	t.Helper()
+	for _, pid := range processes(t, host) {
+		all = append(all, strings.Join(argumentsOf(pid), " "))
+	}
+	taps, err := os.ReadDir(filepath.Join(host, "taps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tap := range taps {
+		all = append(all, "tap of "+tap.Name())
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tapNames(host) {
+		if slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == name }) {
+			all = append(all, "link "+name)
+		}
+	}
+	return all
+}
+
+// tapNames are the names that links of the exam's subject may have.
+func tapNames(host string) []string {
+	ref := saltest.RefTo(writ.KindMachine, "subject")
+	sum := sha256.Sum256(fmt.Append(nil, host, ref.UID, 0))
+	return []string{fmt.Sprintf("wv%x", sum[:5])}
+}
+
+// networks are those of the machines of tests: none where nobody may make taps.
+func networks(t testing.TB) []any {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil || os.Geteuid() != 0 {
+		t.Log("without networks: only root makes taps")
+		return nil
+	}
+	f.Close()
+	return []any{saltest.RefTo(writ.KindNetwork, "front")}
+}
+
+// programs calls a test with the stub, and with the real cloud-hypervisor where there is one.
+func programs(t *testing.T, test func(t *testing.T, program string)) {
+	t.Run("stub", func(t *testing.T) { test(t, vmmstub.Build(t)) })
+	t.Run("real", func(t *testing.T) { test(t, testenv.Need(t, "cloud-hypervisor")) })
+}

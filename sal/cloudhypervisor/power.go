@@ -1,0 +1,287 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// now returns what the machine does, however long its process takes to say so.
+func (j *job) now(ctx context.Context, r *sal.Record[own]) (power, error) {
+	v, _, err := j.live(ctx, r)
+	if err != nil || v == nil {
+		return stopped, err
+	}
+	defer v.release()
+	now, _, err := v.state(ctx)
+	return now, err
+}
+
+func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	now, err := j.now(ctx, r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch {
+	case now == paused && r.Own.Power == paused:
+		return sal.Outcome{}, j.refuse(now, "machine.resume lets it go on")
+	case now == running && r.Own.Power == running:
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	before := r.Own.Power
+	if err := j.run(ctx, r); err != nil {
+		if ctx.Err() == nil {
+			r.Own.Power = before // it was not started, and nobody should try again by itself
+			err = errors.Join(err, j.records().Put(r))
+		}
+		return sal.Outcome{}, err
+	}
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// run makes the machine run whatever it does now, short of what is paused because it should be. The record is written before, and has
+// what is new when it returns.
+func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
+	r.Own.Power = running
+	v, _, err := j.live(ctx, r)
+	if err != nil {
+		return err
+	}
+	if v != nil { // something stopped in the middle of a snapshot
+		defer v.release()
+		return j.goOn(ctx, r, v)
+	}
+	if err := j.endProcess(ctx, r); err != nil { // one without a machine in it
+		return err
+	}
+	r.Own.Process = nil
+	if err := j.bringUp(ctx, r, nil, j.boot); err != nil {
+		r.Own.Process = nil
+		return err
+	}
+	r.Own.Past.began(j.clock())
+	return nil
+}
+
+// goOn lets a machine go on that is paused.
+func (j *job) goOn(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	if now, _, err := v.state(ctx); err != nil || now == running {
+		return err
+	}
+	j.step("resume the machine")
+	if err := v.ask(ctx, "resume the machine", v.Resume); err != nil && j.expect(ctx, v, running) != nil {
+		return err
+	}
+	return nil
+}
+
+func (j *job) pause(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	return j.switchTo(ctx, r, paused, func(v *vmm) error {
+		j.step("pause the machine")
+		return v.ask(ctx, "pause the machine", v.Pause)
+	})
+}
+
+func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.goOn(ctx, r, v) })
+}
+
+// switchTo pauses or resumes a machine. The process's answer does not count, only what the machine does then.
+func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do func(v *vmm) error) (sal.Outcome, error) {
+	v, _, err := j.live(ctx, r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if v == nil {
+		return sal.Outcome{}, j.refuse(stopped, "machine.start starts it")
+	}
+	defer v.release()
+	now, _, err := v.state(ctx)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if now == want && r.Own.Power == want {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	before := r.Own.Power
+	r.Own.Power = want
+	if err := j.records().Put(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if now != want {
+		err = do(v)
+	}
+	if err != nil && ctx.Err() == nil && j.expect(ctx, v, want) == nil {
+		err = nil
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			r.Own.Power = before
+			err = errors.Join(err, j.records().Put(r))
+		}
+		return sal.Outcome{}, err
+	}
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration) (sal.Outcome, error) {
+	v, err := j.attend(r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if v == nil && r.Own.Power == stopped && r.Own.Process == nil {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	defer v.release()
+	r.Own.Power = stopped
+	if err := j.records().Put(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if v != nil {
+		if err := j.powerOff(ctx, r, v, grace); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	r.Own.Process = nil
+	r.Own.Past = past{}
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// pressEvery is how often the power button is pressed: a guest that is not up yet does not hear it.
+const pressEvery = 3 * time.Second
+
+// powerOff lets the guest end by itself for a while, and cuts it off then.
+func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace time.Duration) error {
+	until, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	for until.Err() == nil && !v.ended() {
+		now, _, err := v.state(until)
+		if err == nil && now == stopped {
+			break // there is nobody who could hear it
+		}
+		if err == nil && now == paused {
+			_ = j.goOn(until, r, v) // who is paused does not hear it either
+		}
+		j.step("press the power button")
+		_ = v.ask(until, "press the power button", v.PressPowerButton) // once more in a moment, if need be
+		soon, cancel := context.WithTimeout(until, pressEvery)
+		_ = v.wait(soon)
+		cancel()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if v.ended() {
+		return nil
+	}
+	if grace > 0 {
+		j.Progress("the guest did not end in time and is cut off")
+	}
+	return v.end(ctx, j.step)
+}
+
+// update gives the machine what machine.create asks for anew: CPUs and memory, nothing else of a machine may change.
+func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
+	args := j.Args.(*catalog.MachineCreate)
+	var to catalog.MachineResize
+	if slices.Contains(fields, "cpus") {
+		to.CPUs = args.CPUs
+	}
+	if slices.Contains(fields, "memory_mib") {
+		to.MemoryMiB = args.MemoryMiB
+	}
+	before := r.Spec
+	r.Spec = catalog.Values(args)
+	if _, err := j.setSize(ctx, r, to); err != nil {
+		r.Spec = before
+		return err
+	}
+	r.Generation++
+	return j.records().Put(r)
+}
+
+func (j *job) resize(ctx context.Context, r *sal.Record[own], to *catalog.MachineResize) (sal.Outcome, error) {
+	changed, err := j.setSize(ctx, r, *to)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if !changed {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// setSize gives the machine other CPUs or memory, at once if it runs. What a machine that runs cannot take is refused.
+func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.MachineResize) (changed bool, err error) {
+	cpus, memory := r.Own.CPUs, r.Own.MemoryMiB
+	if to.CPUs != 0 {
+		r.Own.CPUs = to.CPUs
+	}
+	if to.MemoryMiB != 0 {
+		r.Own.MemoryMiB = to.MemoryMiB
+	}
+	changed = cpus != r.Own.CPUs || memory != r.Own.MemoryMiB
+	undo := func(err error) (bool, error) {
+		r.Own.CPUs, r.Own.MemoryMiB = cpus, memory
+		return false, err
+	}
+	v, info, err := j.live(ctx, r)
+	if err != nil {
+		return undo(err)
+	}
+	if v == nil {
+		return changed, nil // for the next time that it is started
+	}
+	defer v.release()
+	wanted, err := j.fit(r, info)
+	if err != nil {
+		return undo(err)
+	}
+	if wanted == (api.Resize{}) {
+		return changed, nil
+	}
+	if now, _, err := v.state(ctx); err != nil || now == paused {
+		return undo(errors.Join(err, j.refuse(paused, "machine.resume lets it go on; change its size then")))
+	}
+	if err := j.records().Put(r); err != nil {
+		return undo(err)
+	}
+	j.step("resize the machine")
+	if err := v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, wanted) }); err != nil {
+		if ctx.Err() == nil {
+			_, err = undo(err)
+			err = errors.Join(err, j.records().Put(r))
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+// fit returns what has to be told to a machine that runs, nothing if it is as it should be.
+func (j *job) fit(r *sal.Record[own], info api.Info) (wanted api.Resize, err error) {
+	if has := info.Config.CPUs; has.BootVcpus != r.Own.CPUs {
+		if r.Own.CPUs > has.MaxVcpus {
+			return wanted, writ.Errorf(writ.CodeResourceConflict, "%s can have %d CPUs while it runs, not %d", j.Resource, has.MaxVcpus, r.Own.CPUs).
+				WithHint("stop it, change it, and start it")
+		}
+		wanted.DesiredVcpus = r.Own.CPUs
+	}
+	memory := info.Config.Memory
+	has, want := memory.Size+memory.HotpluggedSize, r.Own.MemoryMiB<<20
+	if has == want {
+		return wanted, nil
+	}
+	if want < has || want > has+memory.HotplugSize || (want-has)%(hotplugStep<<20) != 0 {
+		return wanted, writ.Errorf(writ.CodeResourceConflict, "%s has %d MiB and cannot have %d while it runs: memory is added in steps of %d MiB, up to %d MiB more",
+			j.Resource, has>>20, r.Own.MemoryMiB, hotplugStep, memory.HotplugSize>>20).
+			WithHint("stop it, change it, and start it")
+	}
+	wanted.DesiredRAM = want
+	return wanted, nil
+}

@@ -1,0 +1,241 @@
+package cloudhypervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// held is a process that we hold on to: its number is not given away while we do.
+type held struct {
+	pid     int
+	started uint64   // clock ticks between the host's boot and its start
+	file    *os.File // a pidfd
+}
+
+// hold returns the living process with a number, nil if there is none.
+func hold(pid int) (*held, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: it is a thread now
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold process %d: %w", pid, err)
+	}
+	h := &held{pid: pid, file: os.NewFile(uintptr(fd), "pidfd")}
+	if h.started, err = startOf(pid); err != nil || h.ended() {
+		h.release()
+		return nil, nil
+	}
+	return h, nil
+}
+
+func (h *held) release() { _ = h.file.Close() }
+
+// ended reports whether the process has ended, whether anybody has waited for it or not.
+func (h *held) ended() bool {
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		return true
+	}
+	ended := true
+	_ = raw.Control(func(fd uintptr) { ended = readable(fd) })
+	return ended
+}
+
+// readable is what a pidfd is when its process has ended.
+func readable(fd uintptr) bool {
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return n > 0
+}
+
+// wait returns nil when the process has ended, or the error of ctx.
+func (h *held) wait(ctx context.Context) error {
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(fired)
+		_ = h.file.SetReadDeadline(time.Unix(1, 0))
+	})
+	err = raw.Read(readable)
+	if !stop() {
+		<-fired
+		_ = h.file.SetReadDeadline(time.Time{})
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// signal sends a signal to the process and no other. One that has ended is no error.
+func (h *held) signal(s syscall.Signal) error {
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), s, nil, 0) })
+	if errors.Is(err, unix.ESRCH) {
+		return failed
+	}
+	return errors.Join(err, failed)
+}
+
+func (h *held) terminate() error { return h.signal(unix.SIGTERM) }
+func (h *held) kill() error      { return h.signal(unix.SIGKILL) }
+
+// startOf reads when a process began, from what the kernel says of it.
+func startOf(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	i := bytes.LastIndexByte(text, ')') // the name in front of it may hold anything
+	fields := strings.Fields(string(text[i+1:]))
+	const start = 19 // the 22nd field of all, the 20th after the name
+	if i < 0 || len(fields) <= start {
+		return 0, fmt.Errorf("process %d has no start", pid)
+	}
+	return strconv.ParseUint(fields[start], 10, 64)
+}
+
+// argumentsOf are the arguments of a process, none if it has ended.
+func argumentsOf(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+}
+
+// withArgument returns the processes of this host that have an argument.
+func withArgument(is func(argument string) bool) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && slices.ContainsFunc(argumentsOf(pid), is) {
+			all = append(all, pid)
+		}
+	}
+	return all, nil
+}
+
+// thisBoot is the id of the host's boot.
+func thisBoot() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text)), err
+}
+
+// spawn starts a process in a session of its own, so that nothing that ends us ends it, with a socket that it listens on as descriptor 3.
+// It is waited for until it ends, however long we live: else it would stay as a zombie.
+func spawn(program string, args []string, socket *os.File, log *os.File) (*held, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{socket}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	h, err := hold(cmd.Process.Pid) // nobody has waited for it, so it is this one
+	go func() { _ = cmd.Wait() }()
+	if err != nil {
+		return nil, errors.Join(err, cmd.Process.Kill())
+	}
+	if h == nil {
+		return nil, errEnded
+	}
+	return h, nil
+}
+
+// listenAt makes a socket at a path and returns it for a child. Whoever listens there already is another process's business: it is named.
+func listenAt(path string) (*os.File, error) {
+	if pid, err := listener(path); err != nil || pid != 0 {
+		if err == nil {
+			err = foreignError(pid)
+		}
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close() // a copy that stayed with us would keep connections waiting when the process has died
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, err
+	}
+	return l.File()
+}
+
+// listener returns the process that listens at a socket, 0 if there is none. We count as none: the socket is what is left of us then.
+func listener(path string) (int, error) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var who *unix.Ucred
+	failed := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	if int(who.Pid) == os.Getpid() {
+		return 0, nil
+	}
+	return int(who.Pid), nil
+}
+
+// maxSocketPath is what the kernel takes as the path of a socket, in bytes.
+const maxSocketPath = 107
+
+// punch gives back to the disk what a file has before an offset; reading there gives zeros.
+func punch(f *os.File, end int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, end)
+}
+
+// occupied is how many bytes of the disk a file has.
+func occupied(info fs.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
+}
+
+// below returns a test for arguments that name something in a directory.
+func below(dir string) func(string) bool {
+	return func(argument string) bool {
+		return strings.Contains(argument, filepath.Clean(dir)+string(filepath.Separator))
+	}
+}

@@ -1,0 +1,193 @@
+package cloudhypervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"mime/multipart"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// writeSeed writes the disk that cloud-init reads at the first boot (NoCloud). It is the one place where values of secrets are: in a file that
+// nobody else may read.
+func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
+	user, err := userData(args)
+	if err != nil {
+		return err
+	}
+	image, err := fatImage("CIDATA", []file{
+		{"meta-data", metaData(args, r)},
+		{"user-data", user},
+		{"network-config", networkConfig(r.Own.Ports)},
+	})
+	if err != nil {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "what %s is to find at its first boot is too big: %w", r.Resource, err).
+			WithHint("put large data on a volume")
+	}
+	j.step("write what cloud-init reads")
+	if err := writeImage(filepath.Join(j.dir, seedName), image); err != nil {
+		return sal.HostError("write what cloud-init reads", err)
+	}
+	return nil
+}
+
+// writeImage writes an image with a hole where it is empty. It is not synced yet: the machine need not wait for that.
+func writeImage(path string, image []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(image); err == nil {
+		err = f.Truncate(seedSize)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncSeed makes sure that what cloud-init reads survives a power cut: nobody else has the values of secrets any more.
+func (j *job) syncSeed() error {
+	j.step("sync what cloud-init reads")
+	f, err := os.OpenFile(filepath.Join(j.dir, seedName), os.O_WRONLY, 0)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close(), sal.SyncDir(j.dir))
+	}
+	if err != nil {
+		return sal.HostError("write what cloud-init reads", err)
+	}
+	return nil
+}
+
+// metaData is in JSON, which is YAML. The id is the machine's, so that a machine that is made anew has a first boot again.
+func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
+	m := map[string]any{"instance-id": r.UID, "local-hostname": r.Resource.Name}
+	if len(args.SSHKeys) > 0 {
+		m["public-keys"] = args.SSHKeys
+	}
+	return asJSON(m)
+}
+
+// userData is what was given; the environment comes as a part of its own, in front of it.
+func userData(args *catalog.MachineCreate) ([]byte, error) {
+	given, err := args.CloudInit.Reveal()
+	if err != nil {
+		return nil, err
+	}
+	if len(args.Env) == 0 {
+		return []byte(given), nil
+	}
+	environment, err := environment(args.Env)
+	if err != nil || given == "" {
+		return environment, err
+	}
+	return parts(environment, []byte(given))
+}
+
+// environment is cloud-config that writes /etc/environment, which every login reads.
+func environment(env map[string]catalog.Text) ([]byte, error) {
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value, err := env[name].Reveal()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&lines, "%s=%s\n", name, quoted(value))
+	}
+	file := map[string]any{"path": "/etc/environment", "content": lines.String(), "append": true}
+	config := map[string]any{"write_files": []any{file}}
+	return append([]byte("#cloud-config\n"), asJSON(config)...), nil
+}
+
+// quoted is a value as pam_env and systemd read it: in double quotes, if there is anything in it that means something.
+func quoted(value string) string {
+	if value != "" && !strings.ContainsAny(value, " \t\r\n\"'\\#$`") {
+		return value
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(value) + `"`
+}
+
+// parts joins user-data so that lists of both count: write_files of one does not replace that of the other. What each part is, cloud-init
+// finds out by how it begins.
+func parts(all ...[]byte) ([]byte, error) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	if err := w.SetBoundary("writ-part-of-user-data"); err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("Content-Type: multipart/mixed; boundary=%q\nMIME-Version: 1.0\n\n", w.Boundary())
+	for _, text := range all {
+		part, err := w.CreatePart(textproto.MIMEHeader{
+			"Content-Type": {`text/plain; charset="utf-8"`},
+			"Merge-Type":   {"list(append)+dict(no_replace,recurse_list)+str()"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := part.Write(text); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return append([]byte(head), b.Bytes()...), nil
+}
+
+// overlay is everything that a gateway of the overlay leads to.
+const overlay = "400::/7"
+
+// networkConfig is netplan's form (version 2), in JSON; interfaces are found by their hardware address, as guests name them as they like.
+func networkConfig(ports []sal.Port) []byte {
+	interfaces := map[string]any{}
+	routed := false
+	for i, p := range ports {
+		one := map[string]any{
+			"match":     map[string]any{"macaddress": p.MAC.String()},
+			"dhcp4":     false,
+			"dhcp6":     false,
+			"accept-ra": false,
+		}
+		if p.MTU > 0 {
+			one["mtu"] = p.MTU
+		}
+		var addresses []string
+		var routes []map[string]any
+		if p.IPv6.IsValid() {
+			addresses = append(addresses, p.IPv6.String())
+		}
+		if p.Gateway.IsValid() && i == 0 {
+			routes = append(routes, map[string]any{"to": overlay, "via": p.Gateway.String()})
+		}
+		if p.IPv4.IsValid() {
+			addresses = append(addresses, p.IPv4.String())
+		}
+		if p.Router.IsValid() && !routed {
+			routes, routed = append(routes, map[string]any{"to": "0.0.0.0/0", "via": p.Router.String()}), true
+		}
+		if len(addresses) > 0 {
+			one["addresses"] = addresses
+		}
+		if len(routes) > 0 {
+			one["routes"] = routes
+		}
+		interfaces[fmt.Sprintf("net%d", i)] = one
+	}
+	return asJSON(map[string]any{"version": 2, "ethernets": interfaces})
+}
+
+// asJSON is a value that has a JSON form, on one line.
+func asJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
+}

@@ -1,0 +1,191 @@
+package cloudhypervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/mail"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// write writes an image as a driver does and returns its path.
+func write(t *testing.T, files ...file) string {
+	t.Helper()
+	image, err := fatImage("CIDATA", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "image")
+	if err := writeImage(path, image); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var fatFiles = []file{
+	{"meta-data", []byte("short")},
+	{"user-data", bytes.Repeat([]byte("0123456789abcdef"), 10_000)},
+	{"network-config", bytes.Repeat([]byte{'x'}, clusterBytes)}, // its name and content end where an entry and a cluster do
+	{"vendor-data-1", nil},
+}
+
+func TestFileSystemIsWithoutFaults(t *testing.T) {
+	fsck := testenv.Need(t, "fsck.vfat")
+	for _, files := range [][]file{nil, fatFiles} {
+		if said, err := exec.Command(fsck, "-n", "-v", write(t, files...)).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, said)
+		}
+	}
+}
+
+func TestFileSystemHoldsWhatWasPutIn(t *testing.T) {
+	mtype := testenv.Need(t, "mtype")
+	path := write(t, fatFiles...)
+	for _, f := range fatFiles {
+		cmd := exec.Command(mtype, "-i", path, "::"+f.name)
+		cmd.Env = append(os.Environ(), "MTOOLS_SKIP_CHECK=0")
+		got, err := cmd.Output()
+		if err != nil || !bytes.Equal(got, f.data) {
+			t.Errorf("%s has %d bytes, %v; want %d", f.name, len(got), err, len(f.data))
+		}
+	}
+	listed, err := exec.Command(mtype[:len(mtype)-len("mtype")]+"mdir", "-i", path, "-b").Output()
+	if want := "::/meta-data\n::/user-data\n::/network-config\n::/vendor-data-1\n"; err != nil || string(listed) != want {
+		t.Errorf("it lists %q, %v", listed, err)
+	}
+}
+
+func TestFileSystemIsSmallOnDiskAndClosed(t *testing.T) {
+	info, err := os.Stat(write(t, fatFiles[0]))
+	if err != nil || info.Size() != seedSize || occupied(info) > 128<<10 || info.Mode().Perm() != 0o600 {
+		t.Errorf("it is %v, %d bytes, %v", info.Mode(), info.Size(), err)
+	}
+}
+
+func TestFileSystemRefusesWhatItCannotHold(t *testing.T) {
+	if _, err := fatImage("CIDATA", []file{{"user-data", make([]byte, seedSize)}}); err == nil {
+		t.Error("it takes as much as the disk has")
+	}
+	if _, err := fatImage("CIDATA", []file{{"user-data", make([]byte, clusters*clusterBytes)}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := fatImage("CIDATA", make([]file, rootEntries)); err == nil {
+		t.Error("it takes any number of files")
+	}
+}
+
+func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
+	got := networkConfig([]sal.Port{
+		{
+			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400,
+			IPv6: netip.MustParsePrefix("400:1::2/96"), Gateway: netip.MustParseAddr("400:1::1"),
+			IPv4: netip.MustParsePrefix("10.0.0.2/24"), Router: netip.MustParseAddr("10.0.0.1"),
+		},
+		{
+			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, MTU: 1400,
+			IPv6: netip.MustParsePrefix("400:2::2/96"), Gateway: netip.MustParseAddr("400:2::1"),
+			IPv4: netip.MustParsePrefix("10.1.0.2/24"), Router: netip.MustParseAddr("10.1.0.1"),
+		},
+	})
+	want := `{"ethernets":{"net0":{"accept-ra":false,"addresses":["400:1::2/96","10.0.0.2/24"],"dhcp4":false,"dhcp6":false,` +
+		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
+		`"net1":{"accept-ra":false,"addresses":["400:2::2/96","10.1.0.2/24"],"dhcp4":false,"dhcp6":false,` +
+		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400}},"version":2}` + "\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMetaDataNamesTheMachineAndItsKeys(t *testing.T) {
+	r := &sal.Record[own]{Resource: machine("web"), UID: "u1"}
+	got := string(metaData(&catalog.MachineCreate{SSHKeys: []string{"ssh-ed25519 A a@b"}}, r))
+	if want := `{"instance-id":"u1","local-hostname":"web","public-keys":["ssh-ed25519 A a@b"]}` + "\n"; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestUserDataIsWhatWasGivenAndTheEnvironment(t *testing.T) {
+	env := map[string]catalog.Text{"B": catalog.PlainText(`two "words" $HOME \`), "A": catalog.PlainText("1"), "C": catalog.PlainText("")}
+	given := catalog.PlainText("#!/bin/sh\ntrue\n")
+	environment := "A=1\nB=\"two \\\"words\\\" \\$HOME \\\\\"\nC=\"\"\n"
+
+	if got, err := userData(&catalog.MachineCreate{CloudInit: given}); err != nil || string(got) != "#!/bin/sh\ntrue\n" {
+		t.Errorf("alone it is %q, %v", got, err)
+	}
+	alone, err := userData(&catalog.MachineCreate{Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, isConfig := strings.CutPrefix(string(alone), "#cloud-config\n")
+	var config struct {
+		Files []struct {
+			Path, Content string
+			Append        bool
+		} `json:"write_files"`
+	}
+	if err := json.Unmarshal([]byte(text), &config); err != nil || !isConfig || len(config.Files) != 1 {
+		t.Fatalf("the environment is %q, %v", alone, err)
+	}
+	if f := config.Files[0]; f.Path != "/etc/environment" || !f.Append || f.Content != environment {
+		t.Errorf("it is %+v", f)
+	}
+
+	both, err := userData(&catalog.MachineCreate{CloudInit: given, Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := mail.ReadMessage(bytes.NewReader(both))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/mixed" {
+		t.Fatalf("%s, %v", kind, err)
+	}
+	var got []string
+	for r := multipart.NewReader(message.Body, params["boundary"]); ; {
+		part, err := r.NextPart()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(body))
+	}
+	if diff := cmp.Diff([]string{string(alone), "#!/bin/sh\ntrue\n"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
+	b := newBench(t)
+	env := map[string]any{}
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
+		env[string(c)] = strings.Repeat("x", 400<<10)
+	}
+	o, err := b.do("machine.create", "web", with(machineSpec, "env", env))
+	if writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+		t.Errorf("%v, %v", o, err)
+	}
+	b.empty()
+}

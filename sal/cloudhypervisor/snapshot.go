@@ -1,0 +1,233 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal"
+)
+
+// kept is what a snapshot was made of.
+type kept struct {
+	Power     power  `json:"power"` // what the machine did; of one that was stopped there is no memory
+	CPUs      int64  `json:"cpus"`
+	MemoryMiB int64  `json:"memory_mib"`
+	Volumes   []disk `json:"volumes,omitempty"`
+	Version   string `json:"version,omitempty"` // of cloud-hypervisor, which reads only what it wrote itself
+}
+
+func (j *job) snapshotDir(name string) string { return filepath.Join(j.dir, "snapshots", name) }
+
+func memoryDir(snapshot string) string { return filepath.Join(snapshot, "memory") }
+
+// snapshot keeps memory and disks as they are at one moment: the machine is paused meanwhile.
+func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
+	if _, exists := r.Own.Kept[name]; exists {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	v, _, err := j.live(ctx, r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	k := kept{Power: stopped, CPUs: r.Own.CPUs, MemoryMiB: r.Own.MemoryMiB, Volumes: slices.Clone(r.Own.Volumes)}
+	if v == nil {
+		err = j.keep(ctx, r, name, nil)
+	} else {
+		defer v.release()
+		k.Power, k.Version = r.Own.Power, r.Own.Process.Version
+		err = j.whilePaused(ctx, r, v, func() error { return j.keep(ctx, r, name, v) })
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	r.Own.Kept = maps.Clone(r.Own.Kept)
+	if r.Own.Kept == nil {
+		r.Own.Kept = map[string]kept{}
+	}
+	r.Own.Kept[name] = k
+	return j.done(ctx, r, writ.ChangeUpdated)
+}
+
+// whilePaused does something while the machine stands still. It goes on afterwards if it should, also when ctx has ended.
+func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do func() error) error {
+	now, _, err := v.state(ctx)
+	if err != nil {
+		return err
+	}
+	if now == running {
+		j.step("pause the machine")
+		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil && (ctx.Err() != nil || j.expect(ctx, v, paused) != nil) {
+			return errors.Join(err, j.goOnAfter(ctx, r, v))
+		}
+	}
+	err = do()
+	if r.Own.Power == running {
+		err = errors.Join(err, j.goOnAfter(ctx, r, v))
+	}
+	return err
+}
+
+func (j *job) goOnAfter(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	over, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+	defer cancel()
+	return j.goOn(over, r, v)
+}
+
+// keep writes a snapshot below work and renames it when it is whole. One that has no entry in the record does not count.
+func (j *job) keep(ctx context.Context, r *sal.Record[own], name string, v *vmm) error {
+	work := filepath.Join(j.dir, "work")
+	err := j.fill(ctx, r, work, v)
+	if err == nil {
+		err = j.place(work, j.snapshotDir(name))
+	}
+	if err != nil {
+		return errors.Join(sal.HostError("keep a snapshot of "+r.Resource.String(), err), os.RemoveAll(work))
+	}
+	return nil
+}
+
+func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm) error {
+	j.step("clear work")
+	if err := os.RemoveAll(work); err != nil {
+		return err
+	}
+	if err := sal.MakeDir(work); err != nil {
+		return err
+	}
+	if v != nil {
+		if err := sal.MakeDir(memoryDir(work)); err != nil {
+			return err
+		}
+		j.step("write memory")
+		if err := v.ask(ctx, "write its memory", func(ctx context.Context) error { return v.Snapshot(ctx, memoryDir(work)) }); err != nil {
+			return err
+		}
+	}
+	for _, disk := range r.Own.Volumes {
+		if disk.ReadOnly {
+			continue // it cannot have changed
+		}
+		path, err := j.diskFile(ctx, r, disk)
+		if err != nil {
+			return err
+		}
+		if err := sal.Clone(ctx, path, filepath.Join(work, serialOf(r, disk)), 0, j.Step); err != nil {
+			return err
+		}
+	}
+	return sal.SyncDir(work)
+}
+
+// place renames a directory, in the place of what a crash left there.
+func (j *job) place(from, to string) error {
+	j.step("make room for the snapshot")
+	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	j.step("put the snapshot in place")
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return sal.SyncDir(filepath.Dir(to))
+}
+
+// restore decides first: from the moment the record says restoring, the machine becomes what the snapshot has.
+func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
+	k, ok := r.Own.Kept[name]
+	if !ok {
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", r.Resource, name).
+			WithHint("it has: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
+	}
+	if k.Version != "" {
+		version, err := j.Probe(ctx)
+		if err != nil {
+			return sal.Outcome{}, err
+		}
+		if version != k.Version {
+			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the snapshot %q has memory that cloud-hypervisor %s wrote; this node has %s, which cannot read it", name, k.Version, version).
+				WithHint("run the machine with %s once more, or copy what you need from the disks of the snapshot", k.Version)
+		}
+	}
+	r.Own.Phase, r.Own.Restoring = restoring, name
+	r.Own.Power, r.Own.CPUs, r.Own.MemoryMiB, r.Own.Volumes = k.Power, k.CPUs, k.MemoryMiB, slices.Clone(k.Volumes)
+	if err := j.claim(ctx, r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := j.finishRestore(ctx, r); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// finishRestore ends the process, puts the disks back, and starts a process with the memory. When disks are back and the memory cannot
+// be, the machine is stopped: it can be started from its disks.
+func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
+	from := j.snapshotDir(r.Own.Restoring)
+	if err := j.endProcess(ctx, r); err != nil {
+		return err
+	}
+	for _, disk := range r.Own.Volumes {
+		if err := j.putBack(ctx, r, disk, from); err != nil {
+			return sal.HostError("put the disk of the volume "+disk.Volume.Name+" back", err)
+		}
+	}
+	var failed error
+	r.Own.Process = nil
+	if want := r.Own.Power; want != stopped {
+		failed = j.bringUp(ctx, r, nil, func(ctx context.Context, r *sal.Record[own], v *vmm) error {
+			j.step("put the memory back")
+			if err := v.ask(ctx, "put its memory back", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
+				return err
+			}
+			return j.expect(ctx, v, want)
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if failed != nil {
+		r.Own.Power, r.Own.Process = stopped, nil
+	} else {
+		r.Own.Past = past{}
+		r.Own.Past.began(j.clock())
+	}
+	r.Own.Phase, r.Own.Restoring = ready, ""
+	r.Generation++
+	return errors.Join(failed, j.records().Put(r))
+}
+
+// putBack puts a copy of a snapshot's disk in the place of the volume's.
+func (j *job) putBack(ctx context.Context, r *sal.Record[own], v disk, snapshot string) error {
+	from := filepath.Join(snapshot, serialOf(r, v))
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) && v.ReadOnly {
+		return nil
+	}
+	volume, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(volume.Dir, sal.DiskName)
+	fresh := to + ".restored"
+	j.step("clear the copy")
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := sal.Clone(ctx, from, fresh, volume.SizeGiB<<30, j.Step); err != nil {
+		return err
+	}
+	j.step("put the disk back")
+	if err := os.Rename(fresh, to); err != nil {
+		return err
+	}
+	return sal.SyncDir(volume.Dir)
+}

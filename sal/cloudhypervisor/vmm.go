@@ -1,0 +1,405 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// process is what a record has of the process of a machine.
+type process struct {
+	Launch  string `json:"launch"` // of this start, made up; it is in the name of the events file
+	Boot    string `json:"boot"`   // the host's, from before the process was started
+	PID     int    `json:"pid"`    // 0 as long as it is not known
+	Started uint64 `json:"started"`
+	Version string `json:"version,omitempty"` // what it says it is
+}
+
+// errEnded is the error about a process that has ended while it was to do something.
+var errEnded = errors.New("the process has ended")
+
+// The names in a machine's directory.
+const (
+	socketName  = "api.sock"
+	seedName    = "seed.img"
+	consoleName = "console.log"
+	logName     = "vmm.log"
+)
+
+// formerly is added to the name of a log of the time before the last start.
+const formerly = ".1"
+
+func eventsName(launch string) string { return "events-" + launch + ".json" }
+
+// vmm is a process that we hold, and its API.
+type vmm struct {
+	*api.VM
+	*held
+	dir string
+}
+
+// attend returns the process of a machine, nil if there is none. Release it.
+func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
+	p := r.Own.Process
+	if p == nil {
+		return nil, nil
+	}
+	boot, err := thisBoot()
+	if err != nil {
+		return nil, sal.HostError("read the host's boot id", err)
+	}
+	if p.Boot != boot {
+		return nil, nil
+	}
+	dir := d.dirOf(r.Resource)
+	pid := p.PID
+	if pid == 0 {
+		if pid, err = launched(dir, p.Launch); err != nil {
+			return nil, sal.HostError("look for the process of "+r.Resource.String(), err)
+		}
+		if pid == 0 {
+			return nil, nil
+		}
+	}
+	h, err := hold(pid)
+	if err != nil {
+		return nil, sal.HostError("look at the process of "+r.Resource.String(), err)
+	}
+	if h == nil {
+		return nil, nil
+	}
+	if p.PID != 0 && h.started != p.Started {
+		h.release() // the number was given to somebody else
+		return nil, nil
+	}
+	return newVMM(dir, h), nil
+}
+
+// launched finds the process of a start that was interrupted before its number was written down, 0 if there is none.
+func launched(dir, launch string) (int, error) {
+	path := filepath.Join(dir, eventsName(launch))
+	all, err := withArgument(func(a string) bool { return strings.HasSuffix(a, path) })
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	return all[0], nil
+}
+
+func newVMM(dir string, h *held) *vmm {
+	return &vmm{VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir}
+}
+
+// release lets go of the process, which lives on.
+func (v *vmm) release() {
+	if v == nil {
+		return
+	}
+	v.Close()
+	v.held.release()
+}
+
+// ask makes a request that ends when the process does. Its error is for people; doing is a bare verb phrase.
+func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Context) error) error {
+	alive, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if v.wait(alive) == nil {
+			cancel(errEnded)
+		}
+	}()
+	err := request(alive)
+	cancel(nil)
+	<-watched
+	if _, said := errors.AsType[*api.Refusal](err); err != nil && !said && ctx.Err() == nil {
+		soon, cancel := context.WithTimeout(ctx, afterwards)
+		_ = v.wait(soon) // a connection that breaks is a sign that the process is about to end
+		cancel()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case v.ended():
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).
+			WithHint("its log on the node is %s", filepath.Join(v.dir, logName))
+	default:
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
+			WithHint("the words after the colon are cloud-hypervisor's; its log on the node is %s", filepath.Join(v.dir, logName))
+	}
+}
+
+// afterwards is how long a process may live after its socket is closed: some time passes while a machine is taken down.
+const afterwards = time.Second
+
+// lastWords is the end of what the process wrote, as the end of a sentence.
+func (v *vmm) lastWords() string {
+	text := strings.TrimSpace(tail([]string{filepath.Join(v.dir, logName)}, 5))
+	if text == "" {
+		return " without a word"
+	}
+	const most = 2000
+	return ", its last words were: " + text[max(0, len(text)-most):]
+}
+
+// state returns what the machine does and how it is configured. A process without a machine that runs or is paused counts as stopped.
+func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
+	var info api.Info
+	err := v.ask(ctx, "look at the machine", func(ctx context.Context) (err error) {
+		info, err = v.Info(ctx)
+		return err
+	})
+	if refusal, ok := errors.AsType[*api.Refusal](err); ok && refusal.Status/100 == 4 {
+		return stopped, info, nil // nothing was created yet
+	}
+	if err != nil && v.ended() {
+		return stopped, info, nil
+	}
+	switch info.State {
+	case api.StateRunning:
+		return running, info, err
+	case api.StatePaused:
+		return paused, info, err
+	default:
+		return stopped, info, err
+	}
+}
+
+// patience is how long somebody who only wants to look waits for a process that does something else: it answers one request at a time.
+const patience = 2 * time.Second
+
+// seen returns what a machine does now. If its process does not answer it is busy with what was asked for, which says what will be.
+func (d *Driver) seen(ctx context.Context, r *sal.Record[own]) (power, error) {
+	v, err := d.attend(r)
+	if err != nil || v == nil {
+		return stopped, err
+	}
+	defer v.release()
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	now, _, err := v.state(soon)
+	if err != nil {
+		return r.Own.Power, ctx.Err()
+	}
+	return now, nil
+}
+
+// program finds cloud-hypervisor.
+func (d *Driver) program() (string, error) {
+	name := d.Program
+	if name == "" {
+		name = "cloud-hypervisor"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", writ.Errorf(writ.CodeDriverMissing, "this node has no cloud-hypervisor: %w", err).
+			WithHint("put cloud-hypervisor v%d or newer on the PATH of the runner", oldest)
+	}
+	return path, nil
+}
+
+// oldest is the first version whose answers can be told apart: before, all errors were the same.
+const oldest = 53
+
+// Probe returns the version of cloud-hypervisor on this host, "v53.0". The error, DRIVER_MISSING, says why there is none that can be used.
+func (d *Driver) Probe(ctx context.Context) (version string, err error) {
+	path, err := d.program()
+	if err != nil {
+		return "", err
+	}
+	said, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not say its version: %w", path, err)
+	}
+	words := strings.Fields(string(said)) // "cloud-hypervisor v53.0", and lines about other things
+	if len(words) > 1 {
+		version = words[1]
+	}
+	return version, checkVersion(version)
+}
+
+func checkVersion(version string) error {
+	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	if n, err := strconv.Atoi(major); err == nil && n >= oldest {
+		return nil
+	}
+	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).WithHint("v%d or newer is needed", oldest)
+}
+
+// launch starts the process of a machine. The record says so before (create has written it already), and knows its number when launch
+// returns.
+func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
+	program, err := j.program()
+	if err != nil {
+		return nil, err
+	}
+	if path := filepath.Join(j.dir, socketName); len(path) > maxSocketPath {
+		return nil, writ.Errorf(writ.CodeDriverFailed, "the path of the socket %s is longer than %d bytes", path, maxSocketPath).
+			WithHint("give the runner a data directory with a shorter path")
+	}
+	if r.Own.Process == nil {
+		if r.Own.Process, err = newProcess(); err != nil {
+			return nil, err
+		}
+		if err := j.records().Put(r); err != nil {
+			return nil, err
+		}
+	}
+	h, err := j.spawn(program, r.Own.Process.Launch)
+	if err != nil {
+		return nil, sal.HostError("start cloud-hypervisor", err)
+	}
+	r.Own.Process.PID, r.Own.Process.Started = h.pid, h.started
+	v := newVMM(j.dir, h)
+	if err := j.records().Put(r); err != nil {
+		v.release()
+		return nil, err // it is found by its arguments
+	}
+	return v, nil
+}
+
+// newProcess is one that is about to be started.
+func newProcess() (*process, error) {
+	boot, err := thisBoot()
+	if err != nil {
+		return nil, sal.HostError("read the host's boot id", err)
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return &process{Launch: hex.EncodeToString(id[:]), Boot: boot}, nil
+}
+
+func (j *job) spawn(program, launch string) (*held, error) {
+	j.step("make room for the process")
+	if err := j.makeRoom(); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(j.dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	j.step("listen for the process")
+	socket, err := listenAt(filepath.Join(j.dir, socketName))
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	j.step("start the process")
+	return spawn(program, []string{"--api-socket", "fd=3", "--event-monitor", "path=" + filepath.Join(j.dir, eventsName(launch))}, socket, log)
+}
+
+// makeRoom puts aside what the last process has left behind.
+func (j *job) makeRoom() error {
+	if err := sal.MakeDir(j.dir); err != nil {
+		return err
+	}
+	for _, name := range []string{consoleName, logName} {
+		path := filepath.Join(j.dir, name)
+		if err := os.Rename(path, path+formerly); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	old, err := filepath.Glob(filepath.Join(j.dir, eventsName("*")))
+	for _, path := range old {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// foreignError is the error about somebody else who listens where a machine's process should.
+func foreignError(pid int) error {
+	return writ.Errorf(writ.CodeResourceConflict, "process %d, which is not the machine's, listens at its socket (%s)", pid, strings.Join(argumentsOf(pid), " ")).
+		WithHint("end that process; writ ends none that it has not started")
+}
+
+// How long each way to end a process may take before the next one is tried, and the last one altogether.
+const (
+	toFlush     = 5 * time.Second
+	toEnd       = 3 * time.Second
+	toTerminate = 3 * time.Second
+	toDie       = 20 * time.Second
+)
+
+// end pulls the machine's plug and ends its process: by asking for it, by SIGTERM, by SIGKILL. A process that the kernel does not let die is
+// an error.
+func (v *vmm) end(ctx context.Context, step func(string)) error {
+	for _, way := range []struct {
+		name     string
+		patience time.Duration
+		do       func(ctx context.Context) error
+		ends     bool
+	}{
+		{"cut the machine off", toFlush, v.CutOff, false}, // its disks are flushed
+		{"end the process", toEnd, v.EndProcess, true},
+		{"terminate the process", toTerminate, func(context.Context) error { return v.terminate() }, true},
+		{"kill the process", toDie, func(context.Context) error { return v.kill() }, true},
+	} {
+		step(way.name)
+		limited, cancel := context.WithTimeout(ctx, way.patience)
+		err := v.ask(limited, way.name, way.do)
+		if err == nil && way.ends {
+			_ = v.wait(limited)
+		}
+		cancel()
+		if v.ended() {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return writ.Errorf(writ.CodeDriverFailed, "process %d does not end", v.pid).
+		WithHint("the kernel keeps it, most likely because a disk does not answer; look at the node")
+}
+
+// tail is the end of some files, one after the other, in lines.
+func tail(paths []string, lines int) string {
+	const most = 64 << 10 // bytes; what is shown has bounds
+	var text []byte
+	for i := len(paths) - 1; i >= 0 && len(text) < most; i-- {
+		end, err := lastBytes(paths[i], int64(most-len(text)))
+		if err == nil {
+			text = append(end, text...)
+		}
+	}
+	clean := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", ""), "\uFFFD")
+	all := strings.SplitAfter(clean, "\n")
+	if all[len(all)-1] == "" {
+		all = all[:len(all)-1]
+	}
+	return strings.Join(all[max(0, len(all)-lines):], "")
+}
+
+func lastBytes(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	at := max(0, size-most)
+	text := make([]byte, size-at)
+	if _, err := f.ReadAt(text, at); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the end of %s: %w", path, err)
+	}
+	return text, nil
+}
