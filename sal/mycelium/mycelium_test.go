@@ -24,6 +24,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
 
 	"writ"
 	"writ/internal/myceliumstub"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		stop()
 		os.Exit(code)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // stub is this program under the daemon's name.
@@ -135,7 +136,7 @@ func TestWithoutADaemonThereAreAddressesAndTheReason(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s, err := n.Status(t.Context())
-	if err != nil || !s.Subnet.IsValid() || s.Running || !strings.Contains(s.Detail, "not on PATH") {
+	if err != nil || !s.Subnet.IsValid() || s.Running || !strings.Contains(s.Detail, "not on PATH") || n.Detail() != s.Detail {
 		t.Errorf("%+v, %v", s, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -152,6 +152,9 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
+// Detail says in a few words whether there is a daemon, without asking it.
+func (n *Node) Detail() string { return cmp.Or(n.why(), "overlay by mycelium") }
+
 // why says why there is no daemon, "" if there should be one.
 func (n *Node) why() string {
 	if _, err := n.binary(); err != nil {

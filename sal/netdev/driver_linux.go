@@ -132,8 +132,10 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	if err := h.setting("/proc/sys/net/ipv6/conf/"+name+"/accept_ra", "0"); err != nil {
-		return nil, err
+	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} { // whatever the host wants of new interfaces
+		if err := h.setting("/proc/sys/net/ipv6/conf/"+name+"/"+setting, value); err != nil {
+			return nil, err
+		}
 	}
 	want := []netip.Prefix{netip.PrefixFrom(in(v6, gatewayHost), v6.Bits())}
 	if v4.IsValid() {
@@ -286,9 +288,9 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	subnet, err := d.Overlay.Subnet(ctx)
+	subnet, err := d.subnet(ctx)
 	if err != nil {
-		return sal.Observation{}, failed("learn the node's range of addresses", err)
+		return sal.Observation{}, err
 	}
 	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: values(subnet, r)}, ctx.Err()
 }

@@ -44,9 +44,13 @@ type Driver struct {
 // DefaultNamespaces is where ip-netns(8) looks, so that operators see ours too.
 const DefaultNamespaces = "/run/netns"
 
-// Describe names the driver.
+// Describe names the driver, and what its overlay says of itself.
 func (d *Driver) Describe() writ.NodeDriver {
-	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: describeHost()}
+	detail := describeHost()
+	if o, ok := d.Overlay.(interface{ Detail() string }); ok {
+		detail += "; " + o.Detail()
+	}
+	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail}
 }
 
 // network is what the record of a network keeps besides the spec.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -236,10 +237,15 @@ func refs(networks []string) (all []writ.Ref) {
 
 func (g *guest) address() string { return g.ports[0].IPv6.Addr().String() }
 
-// reaches waits until an address answers; the first packets of a new link may be lost.
+// reaches waits until an address answers: the first packets of a new link may be lost, or be answered with an error.
 func (g *guest) reaches(to string, options ...string) bool {
 	g.Helper()
-	return g.ping(to, append(options, "-c", "100", "-w", "10", "-i", "0.1"))
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		if g.ping(to, append(options, "-c", "1", "-W", "1")) {
+			return true
+		}
+	}
+	return false
 }
 
 // cutOff reports whether an address does not answer to a few packets.

@@ -23,6 +23,7 @@ type host struct {
 	kernel *netlink.Handle
 	subnet netip.Prefix // the host's range in the overlay; the zero value if nobody asked for it
 	drift  []sal.Drift  // what was not as it should have been, and is now
+	read   *state       // our rules, nil if they have changed since
 }
 
 // enter brings the calling thread into the driver's namespace and keeps everybody else out. Leave must be called by the same goroutine.
@@ -48,31 +49,80 @@ func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 		d.mu.Unlock()
 		return nil, nil, failed("talk to the kernel", err)
 	}
-	leave = func() {
-		kernel.Close()
+	h = &host{Driver: d, kernel: kernel}
+	return h, h.leave(back), nil
+}
+
+// leave ends what enter has begun.
+func (h *host) leave(back func()) func() {
+	return func() {
+		if h.read != nil {
+			h.read.close()
+		}
+		h.kernel.Close()
 		back()
-		d.mu.Unlock()
+		h.mu.Unlock()
 	}
-	return &host{Driver: d, kernel: kernel}, leave, nil
 }
 
 // enterWithRange also asks the overlay for the host's range.
 func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err error) {
-	if d.Overlay == nil {
-		return nil, nil, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to take addresses from")
-	}
-	subnet, err := d.Overlay.Subnet(ctx)
-	if err == nil {
-		err = checkSubnet(subnet)
-	}
+	subnet, err := d.subnet(ctx)
 	if err != nil {
-		return nil, nil, failed("learn the node's range of addresses", err)
+		return nil, nil, err
 	}
 	if h, leave, err = d.enter(ctx); err != nil {
 		return nil, nil, err
 	}
 	h.subnet = subnet
 	return h, leave, nil
+}
+
+// subnet is the host's range in the overlay.
+func (d *Driver) subnet(ctx context.Context) (netip.Prefix, error) {
+	if d.Overlay == nil {
+		return netip.Prefix{}, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to take addresses from")
+	}
+	subnet, err := d.Overlay.Subnet(ctx)
+	if err == nil {
+		err = checkSubnet(subnet)
+	}
+	if err != nil {
+		return netip.Prefix{}, failed("learn the node's range of addresses", err)
+	}
+	return subnet, nil
+}
+
+// Usable returns an error, for people, unless networks can be made in a network namespace, the process's own if netns is empty: it takes
+// root or its rights, nftables, and a place where taps come from. It changes nothing.
+func Usable(namespace string) error {
+	back := func() {}
+	if namespace != "" {
+		var err error
+		if back, err = netns.Enter(namespace); err != nil {
+			return failed("enter the network namespace "+namespace, err)
+		}
+	}
+	defer back()
+	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // for links and rules; for namespaces
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return failed("learn what this process may do", err)
+	}
+	if have[0].Effective&rights != rights {
+		return writ.Errorf(writ.CodeDriverMissing, "networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN").
+			WithHint("run the node as root")
+	}
+	s, err := readRules()
+	if err != nil {
+		return writ.Errorf(writ.CodeDriverMissing, "the kernel has no nftables: %w", err).WithHint("modprobe nf_tables")
+	}
+	s.close()
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return writ.Errorf(writ.CodeDriverMissing, "the kernel has no taps: %w", err).WithHint("modprobe tun")
+	}
+	return nil
 }
 
 // namespacePath is the file of an owner's namespace.

@@ -29,9 +29,9 @@ func families() []nftables.TableFamily {
 // buffer is what the kernel keeps of a transaction and of its answers. A network that allows as much as it may needs 5 MiB.
 const buffer = 32 << 20
 
-// batch returns what a transaction is collected in; Flush carries it out as a whole or not at all.
+// batch returns what a transaction is collected in; Flush carries it out as a whole or not at all. It must be closed.
 func batch() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+	return nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		return errors.Join(c.SetWriteBuffer(buffer), c.SetReadBuffer(buffer))
 	}))
 }
@@ -43,7 +43,8 @@ type state struct {
 	chains   []*nftables.Chain
 	entries  []present
 	counters []*nftables.NamedObj
-	sets     uint32 // that the transaction has so far: the library's own counter is not made for several goroutines
+	right    map[string]bool // pieces that are in place as they ought to be
+	sets     uint32          // that the transaction has so far: the library's own counter is not made for several goroutines
 }
 
 // present is an entry of a map that there is.
@@ -53,16 +54,40 @@ type present struct {
 	chain string
 }
 
-// rules reads our tables.
+// rules reads our tables, once until they change.
 func (h *host) rules() (*state, error) {
+	if h.read != nil {
+		return h.read, nil
+	}
+	s, err := readRules()
+	if err == nil {
+		h.read = s
+	}
+	return s, err
+}
+
+// transact takes the state away from others, to collect a transaction in it; after is to be called when it is over.
+func (h *host) transact(s *state) (after func()) {
+	h.read = nil
+	return s.close
+}
+
+func (s *state) close() { _ = s.conn.CloseLasting() }
+
+func readRules() (s *state, err error) {
 	conn, err := batch()
 	if err != nil {
 		return nil, err
 	}
-	s := &state{conn: conn}
+	s = &state{conn: conn, right: map[string]bool{}}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	tables, err := conn.ListTables()
 	if err != nil {
-		return nil, fmt.Errorf("list tables: %w", err)
+		return nil, fmt.Errorf("list tables of nftables: %w", err)
 	}
 	for _, t := range tables {
 		if t.Name == tableName && slices.Contains(families(), t.Family) {
@@ -169,26 +194,28 @@ func (h *host) put(pieces ...piece) error {
 	if err != nil {
 		return err
 	}
-	missing := false
+	var missing []piece
 	for _, p := range append([]piece{base()}, pieces...) {
-		whole, err := s.whole(p)
-		if err != nil {
-			return err
-		}
-		if whole {
+		if s.right[p.name] {
 			continue
 		}
-		if !missing {
-			s.prepare()
-			missing = true
+		if s.right[p.name], err = s.whole(p); err != nil {
+			return err
 		}
-		h.found("the rules of %s were not in place", orAll(p.name))
+		if !s.right[p.name] {
+			h.found("the rules of %s were not in place", orAll(p.name))
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	defer h.transact(s)()
+	s.prepare()
+	for _, p := range missing {
 		if err := s.add(p); err != nil {
 			return err
 		}
-	}
-	if !missing {
-		return nil
 	}
 	h.step("put rules in place")
 	return s.conn.Flush()
@@ -288,6 +315,7 @@ func (h *host) withdraw(names ...string) error {
 	if err != nil || len(s.families) == 0 {
 		return err
 	}
+	defer h.transact(s)()
 	goes := func(name string) bool { return slices.Contains(names, pieceOwner(name)) }
 	if !slices.ContainsFunc(s.chains, func(c *nftables.Chain) bool { return pieceOwner(c.Name) != "" && !goes(c.Name) }) {
 		for _, f := range s.families {

@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"writ"
 	"writ/internal/myceliumstub"
 	"writ/internal/testenv"
 	"writ/sal/mycelium"
+	"writ/sal/saltest"
 )
 
 // TestMain lets this program be the stub of mycelium if it is called by that name.
@@ -203,5 +205,20 @@ func BenchmarkPort(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func BenchmarkKeepOfANetworkWith50Ports(b *testing.B) {
+	x := newSite(b, subnetA)
+	x.must("network.create", "front", nil)
+	for i := range 50 {
+		if _, err := x.tap(fmt.Sprintf("guest-%d", i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if drift, err := x.Keep(b.Context(), saltest.Resource(writ.KindNetwork, "front")); err != nil || len(drift) > 0 {
+			b.Fatal(drift, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package netdev
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
 )
@@ -345,6 +347,16 @@ func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {
 	}
 	if drift, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front")); err != nil || len(drift) > 0 {
 		t.Errorf("it finds %+v, %v", drift, err)
+	}
+}
+
+func TestAHostOnWhichNetworksCanBeMadeIsKnown(t *testing.T) {
+	t.Parallel()
+	if err := Usable(testenv.Netns(t)); err != nil {
+		t.Errorf("%s: %v", writ.CodeOf(err), err)
+	}
+	if err := Usable(filepath.Join(t.TempDir(), "nowhere")); writ.CodeOf(err) != writ.CodeDriverFailed {
+		t.Errorf("of a namespace that is not there it says %v", err)
 	}
 }
 
