@@ -164,10 +164,24 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	if err := k.keepDisks(ctx, v, info); err != nil {
 		return err
 	}
-	if cpus := info.Config.CPUs.BootVcpus; cpus != k.r.Own.CPUs {
-		k.found(false, "it has %d CPUs instead of %d", cpus, k.r.Own.CPUs)
+	if err := k.keepSize(ctx, v, info); err != nil {
+		return err
 	}
 	return k.keepCount()
+}
+
+// keepSize finishes a change of CPUs or memory.
+func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
+	wanted, err := k.fit(k.r, info)
+	switch {
+	case err != nil:
+		k.found(false, "it has other CPUs or memory than it should: %v", err)
+		return nil
+	case wanted == (api.Resize{}) || k.r.Own.Power != running:
+		return nil
+	default:
+		return k.mend(ctx, "it had other CPUs or memory than it should", func() error { return k.tell(ctx, v, wanted) })
+	}
 }
 
 // keepPower pauses or resumes.

@@ -652,6 +652,40 @@ func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
 	b.keeps("web", "", false)
 }
 
+func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
+	for finish, how := range map[string]func(b *bench){
+		"by the operation": func(b *bench) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
+		"by the runner":    func(b *bench) { b.keeps("web", "it had other CPUs", true) },
+	} {
+		t.Run(finish, func(t *testing.T) {
+			b := newBench(t)
+			b.must("machine.create", "web", machineSpec)
+			b.change("web", func(o *own) { o.CPUs = 2 }) // a crash came after this and before the machine was told
+			how(b)
+			b.keeps("web", "", false)
+			b.must("machine.create", "web", with(machineSpec, "cpus", int64(2)))
+			v, err := b.attend(b.record("web"))
+			if err != nil || v == nil {
+				t.Fatal(err)
+			}
+			defer v.release()
+			if info, err := v.Info(t.Context()); err != nil || info.Config.CPUs.BootVcpus != 2 {
+				t.Errorf("it has %+v, %v", info.Config.CPUs, err)
+			}
+		})
+	}
+}
+
+func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.resize": "no luck"}})
+	for range 2 { // the first one must not have been written down
+		b.refuses("machine.create", "web", with(machineSpec, "cpus", int64(2)), writ.CodeDriverFailed, "no luck")
+	}
+	b.keeps("web", "", false)
+}
+
 func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 	b := newBench(t)
 	b.must("machine.create", "web", machineSpec)

@@ -196,12 +196,10 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 	if slices.Contains(fields, "memory_mib") {
 		to.MemoryMiB = args.MemoryMiB
 	}
-	before := r.Spec
-	r.Spec = catalog.Values(args)
 	if _, err := j.setSize(ctx, r, to); err != nil {
-		r.Spec = before
 		return err
 	}
+	r.Spec = catalog.Values(args) // only now: whoever asks again after a crash must not hear that it is so already
 	r.Generation++
 	return j.records().Put(r)
 }
@@ -252,8 +250,7 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if err := j.records().Put(r); err != nil {
 		return undo(err)
 	}
-	j.step("resize the machine")
-	if err := v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, wanted) }); err != nil {
+	if err := j.tell(ctx, v, wanted); err != nil {
 		if ctx.Err() == nil {
 			_, err = undo(err)
 			err = errors.Join(err, j.records().Put(r))
@@ -261,6 +258,11 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 		return false, err
 	}
 	return true, nil
+}
+
+func (j *job) tell(ctx context.Context, v *vmm, wanted api.Resize) error {
+	j.step("resize the machine")
+	return v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, wanted) })
 }
 
 // fit returns what has to be told to a machine that runs, nothing if it is as it should be.
