@@ -62,8 +62,7 @@ func (o *others) Taps(_ context.Context, owner sal.Owner, networks []writ.Ref) (
 	}
 	var all []sal.Port
 	for i, n := range networks {
-		sum := sha256.Sum256(fmt.Append(nil, o.dir, owner.UID, i))
-		device := fmt.Sprintf("wv%x", sum[:5])
+		device := tapName(o.dir, owner.UID, i)
 		if o.busy != "" {
 			device = o.busy
 		}
@@ -162,7 +161,8 @@ func traces(t testing.TB, host string) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range tapNames(host) {
+	for uid := range strings.FieldsSeq("uid-web " + string(saltest.RefTo(writ.KindMachine, "subject").UID)) {
+		name := tapName(host, writ.UID(uid), 0)
 		if slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == name }) {
 			all = append(all, "link "+name)
 		}
@@ -170,11 +170,10 @@ func traces(t testing.TB, host string) (all []string) {
 	return all
 }
 
-// tapNames are the names that links of the exam's subject may have.
-func tapNames(host string) []string {
-	ref := saltest.RefTo(writ.KindMachine, "subject")
-	sum := sha256.Sum256(fmt.Append(nil, host, ref.UID, 0))
-	return []string{fmt.Sprintf("wv%x", sum[:5])}
+// tapName is the name of a machine's tap on a host of a test.
+func tapName(host string, owner writ.UID, i int) string {
+	sum := sha256.Sum256(fmt.Append(nil, host, owner, i))
+	return fmt.Sprintf("wv%x", sum[:5])
 }
 
 // networks are those of the machines of tests: none where nobody may make taps.

@@ -1,0 +1,74 @@
+package cloudhypervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
+	"writ/sal/saltest"
+)
+
+// guestGuard ends the wait for a guest, which starts in three seconds where there is nothing else to do.
+const guestGuard = 150 * time.Second
+
+// says waits until a machine has written something to its console.
+func (b *bench) says(name, text string) {
+	b.Helper()
+	for end := time.Now().Add(guestGuard); ; time.Sleep(50 * time.Millisecond) {
+		said := b.must("machine.console", name, nil)["text"].(string)
+		if strings.Contains(said, text) {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("%s does not say %q; it said:\n%s", name, text, said)
+		}
+	}
+}
+
+// The guest is a real one, with a kernel of Debian in QEMU; only the program between it and the driver is played.
+func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
+	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
+	g, ns := guest.Build(t), testenv.Netns(t)
+	b := newBench(t)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{QEMU: qemu})
+	for name, path := range map[string]string{"guest": g.Kernel, "guest-initramfs": g.Initramfs} {
+		if err := os.Symlink(path, filepath.Join(b.host, "images", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(name string, args ...string) error {
+		if said, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
+		}
+		return nil
+	}
+	tap := tapName(b.host, "uid-web", 0)
+	testenv.InNetns(t, ns, func() error {
+		err := errors.Join(run(ip, "tuntap", "add", tap, "mode", "tap"), run(ip, "address", "add", "400:1:2:3:ff0f::1/96", "dev", tap, "nodad"))
+		if err == nil {
+			_, err = b.do("machine.create", "web", map[string]any{
+				"cpus": int64(1), "memory_mib": int64(192), "kernel": "guest", "initramfs": "guest-initramfs", "cmdline": guest.Cmdline,
+				"networks": []any{saltest.RefTo(writ.KindNetwork, "front")}, "disks": []any{saltest.RefTo(writ.KindVolume, "root")},
+			})
+		}
+		return err
+	})
+	b.says("web", "web "+guest.UpText) // the name is from what cloud-init reads, and so is the address
+	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "400:1:2:3:ff0f::2") })
+	if used, err := b.Usage(t.Context(), machine("web")); err != nil || used.CPUs != 1 {
+		t.Errorf("it uses %+v, %v", used, err)
+	}
+	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(guestGuard / time.Second)})
+	b.says("web", "the power button was pressed")
+	b.must("machine.delete", "web", nil)
+	b.empty()
+}
