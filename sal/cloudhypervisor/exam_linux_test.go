@@ -55,13 +55,13 @@ func TestExam(t *testing.T) {
 			},
 		},
 	}
-	programs(t, func(t *testing.T, program string) {
+	stages(t, func(t *testing.T, on stage) {
 		for name, exam := range exams {
 			t.Run(name, func(t *testing.T) {
-				exam.Prepare, exam.Clear, exam.Traces = prepare, clear, traces
+				exam.Prepare, exam.Clear, exam.Traces = on.prepare, clear, traces
 				exam.Handed = []string{"machine/machines/*/" + seedName}
 				exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
-					return open(host, program, func(name string) {
+					return open(host, on.program, func(name string) {
 						if name != "rename record" && name != "sync records" { // package sal has tests of these; here each costs some processes
 							step(name)
 						}

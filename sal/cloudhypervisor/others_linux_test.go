@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
 	"writ/sal"
 	"writ/sal/saltest"
 )
@@ -187,8 +188,40 @@ func networks(t testing.TB) []any {
 	return []any{saltest.RefTo(writ.KindNetwork, "front")}
 }
 
-// programs calls a test with the stub, and with the real cloud-hypervisor where there is one.
-func programs(t *testing.T, test func(t *testing.T, program string)) {
-	t.Run("stub", func(t *testing.T) { test(t, vmmstub.Build(t)) })
-	t.Run("real", func(t *testing.T) { test(t, testenv.Need(t, "cloud-hypervisor")) })
+// stage is a program and the host that its machines need.
+type stage struct {
+	program string
+	prepare func(t testing.TB, host string)
+}
+
+// stages calls a test with the stub, and with the real cloud-hypervisor and a real guest where a machine can run one.
+func stages(t *testing.T, test func(t *testing.T, s stage)) {
+	t.Run("stub", func(t *testing.T) { test(t, stage{vmmstub.Build(t), prepare}) })
+	t.Run("real", func(t *testing.T) {
+		program := testenv.Need(t, "cloud-hypervisor")
+		if !virtualises() {
+			t.Skip("this machine has no hardware that virtualises: kvm_intel or kvm_amd is not loaded")
+		}
+		g := guest.Build(t)
+		test(t, stage{program, func(t testing.TB, host string) {
+			prepare(t, host)
+			for name, path := range map[string]string{"linux": g.Kernel, "initramfs": g.Initramfs} {
+				place := filepath.Join(host, "images", name)
+				if err := errors.Join(os.Remove(place), os.Symlink(path, place)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}})
+	})
+}
+
+// virtualises reports whether stock guests run under /dev/kvm here. There are modules behind it that run others only.
+func virtualises() bool {
+	for _, module := range []string{"kvm_intel", "kvm_amd"} {
+		if _, err := os.Stat("/sys/module/" + module); err == nil {
+			_, err := os.Stat("/dev/kvm")
+			return err == nil
+		}
+	}
+	return false
 }
