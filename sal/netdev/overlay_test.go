@@ -76,7 +76,9 @@ func join(t *testing.T) (a, b joined) {
 			}
 		})
 	}
-	for end := time.Now().Add(time.Minute); ; {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(time.Minute); ; <-look.C {
 		s, err := b.node.Status(t.Context())
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("the hosts do not meet: %+v, %v", s, err)

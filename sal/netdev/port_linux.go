@@ -59,7 +59,8 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	if err != nil {
 		return nil, err
 	}
-	if r == nil {
+	fresh := r == nil
+	if fresh {
 		r = &sal.Record[holding]{Resource: ownerID(owner.UID), UID: owner.UID, Operation: "hold"}
 		r.Own = holding{Owner: owner.Resource, Namespace: namespace}
 	}
@@ -67,7 +68,11 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 		return nil, err
 	}
 	if err := h.ensureHolding(r); err != nil {
-		return nil, failed("put "+owner.Resource.String()+" on its networks", err)
+		err = failed("put "+owner.Resource.String()+" on its networks", err)
+		if fresh { // all or nothing
+			err = errors.Join(err, h.release(owner.UID, r))
+		}
+		return nil, err
 	}
 	if r.Own.Phase != ready {
 		r.Own.Phase = ready

@@ -199,6 +199,9 @@ func TestSomebodyElsesInterfaceIsLeftAlone(t *testing.T) {
 	if writ.CodeOf(err) != writ.CodeResourceConflict || writ.AsError(err).Hint == "" {
 		t.Errorf("a tap that is taken: %v", err)
 	}
+	if owners, err := x.Owners(t.Context()); err != nil || len(owners) > 0 {
+		t.Errorf("who got no port holds something: %v, %v", owners, err)
+	}
 	if err := x.Release(t.Context(), vm); err != nil {
 		t.Error(err)
 	}
@@ -208,6 +211,14 @@ func TestSomebodyElsesInterfaceIsLeftAlone(t *testing.T) {
 	run(t, x.Netns, "ip", "link", "delete", name)
 	if _, err := x.tap("vm"); err != nil {
 		t.Error(err)
+	}
+
+	// What was ours was taken away, and somebody has the name.
+	run(t, x.Netns, "ip", "link", "delete", name)
+	run(t, x.Netns, "ip", "tuntap", "add", name, "mode", "tap")
+	drift, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front"))
+	if err != nil || len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, name) {
+		t.Errorf("it finds %+v, %v", drift, err)
 	}
 
 	bridge := saltest.Resource(writ.KindNetwork, "back").HostName()
