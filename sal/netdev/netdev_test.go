@@ -160,7 +160,6 @@ func TestExam(t *testing.T) {
 		Immutable: map[string]any{"ipv4": "10.77.0.0/24"},
 		Steps: []saltest.Step{
 			{Operation: "network.allow", Args: map[string]any{"rules": []any{rule(int64(80), int64(443))}}},
-			{Operation: "network.allow", Args: map[string]any{"rules": []any{}}},
 		},
 		Clear:  s.clear,
 		Traces: s.traces,
