@@ -194,6 +194,13 @@ var passedOn = map[string]string{
 	"sal/simulated.repair":           "it cuts off what a crash left, at every start",
 	"cmd/writ/internal/daemon.serve": "the log of redis-server",
 	"sal/mycelium.openLog":           "the log of mycelium",
+	"sal.cloneTo":                    "the caller named it",
+	"sal/btrfs.RemoveSnapshot":       "a directory that has become empty",
+	"sal/btrfs.removeSnapshots":      "a directory that has become empty",
+	"sal/cloudhypervisor.growTo":     "the caller named it",
+	"sal/cloudhypervisor.listenAt":   "the caller named it",
+	"sal/cloudhypervisor.makeRoom":   "the caller named it",
+	"sal/cloudhypervisor.writeImage": "the caller named it",
 }
 
 func mentionsPackage(body ast.Node) (found bool) {
