@@ -43,6 +43,8 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 		{"create", nil, create, 204, ``},
 		{"it is created already", []string{create}, create, 500, `["Error from API","The VM could not be created","VM is already created"]`},
 		{"create looks at nothing", nil, `PUT vm.create {"console":{"mode":"Off"}}`, 204, ``},
+		{"a console that cannot be opened", nil, `PUT vm.create {"console":{"mode":"File","file":"/none/console"}}`, 500,
+			`["Error from API","The VM could not be created","Error creating console devices",`},
 		{"boot looks at it", []string{`PUT vm.create {"console":{"mode":"Off"}}`}, boot, 500, `["Error from API","The VM could not boot","Failed to validate config","Payload configuration`},
 		{"boot opens the kernel", []string{`PUT vm.create {"payload":{"kernel":"/none"},"console":{"mode":"Off"}}`}, boot, 500,
 			`["Error from API","The VM could not boot","Cannot open kernel file","No such file or directory (os error 2)"]`},
@@ -150,6 +152,19 @@ func TestPingAnswersBeforeThereIsAMachine(t *testing.T) {
 	if status != 200 || body != want {
 		t.Errorf("vmm.ping = %d %s, want %s", status, body, want)
 	}
+}
+
+// What a driver has to know: the error of create does not mean that there is nothing.
+func TestACreateThatFailedLeavesItsConfiguration(t *testing.T) {
+	p := play(t)
+	if status, body := p.do("PUT", "vm.create", `{"serial":{"mode":"File","file":"/none/serial"},"console":{"mode":"Off"}}`); status != 500 {
+		t.Fatalf("vm.create = %d %s", status, body)
+	}
+	if status, body := p.do("PUT", "vm.create", p.config("")); status != 500 || !strings.Contains(body, "VM is already created") {
+		t.Errorf("a second vm.create = %d %s", status, body)
+	}
+	p.must("vm.delete", "")
+	p.must("vm.create", p.config(""))
 }
 
 func TestInfoShowsStateDefaultsAndNames(t *testing.T) {

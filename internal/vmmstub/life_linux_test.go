@@ -133,12 +133,16 @@ func TestASocketIsInherited(t *testing.T) {
 	if err = errors.Join(err, listener.Close()); err != nil {
 		t.Fatal(err)
 	}
-	p.cmd = exec.Command(p.path, "--api-socket", "fd=3")
-	p.cmd.ExtraFiles = []*os.File{file}
+	events, err := os.Create(p.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(p.path, "--api-socket", "fd=3", "--event-monitor", "fd=4")
+	p.cmd.ExtraFiles = []*os.File{file, events}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Close(); err != nil {
+	if err := errors.Join(file.Close(), events.Close()); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody had to wait for it to listen.
@@ -151,6 +155,9 @@ func TestASocketIsInherited(t *testing.T) {
 	}
 	if _, err := os.Stat(p.socket); err != nil {
 		t.Errorf("a socket that it did not make: %v", err)
+	}
+	if diff := cmp.Diff([]string{"vmm/starting", "vmm/shutdown"}, p.names()); diff != "" {
+		t.Errorf("events: %s", diff)
 	}
 }
 

@@ -201,6 +201,7 @@ func openMonitor(where string) (*monitor, error) {
 		if err != nil {
 			return nil, because("Error parsing --event-monitor", err)
 		}
+		syscall.CloseOnExec(n) // it is not for a guest
 		m.file = os.NewFile(uintptr(n), "event-monitor")
 	default:
 		return nil, said("Error parsing --event-monitor: path or fd required")
