@@ -63,7 +63,25 @@ func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
 		return err
 	})
 	b.says("web", "web "+guest.UpText) // the name is from what cloud-init reads, and so is the address
-	testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "400:1:2:3:ff0f::2") })
+	answers := func() {
+		t.Helper()
+		testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "400:1:2:3:ff0f::2") })
+	}
+	answers()
+
+	data := map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data")}
+	b.must("machine.attach", "web", data)
+	b.says("web", fmt.Sprintf("guest: disk vdc %d", 1<<30))
+	b.must("machine.detach", "web", data)
+	b.says("web", "guest: disk vdc is gone")
+
+	b.must("machine.snapshot", "web", map[string]any{"snapshot": "before"})
+	answers()
+	testenv.InNetns(t, ns, func() error {
+		_, err := b.do("machine.restore", "web", map[string]any{"snapshot": "before"})
+		return err
+	})
+	answers()
 	if used, err := b.Usage(t.Context(), machine("web")); err != nil || used.CPUs != 1 {
 		t.Errorf("it uses %+v, %v", used, err)
 	}
