@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -27,7 +28,11 @@ func (e Exam) acts() []Step {
 
 // stopsWithContext ends the context before each operation, and at every step of it.
 func (e Exam) stopsWithContext(t *testing.T) {
-	e.disturb(t, func(h *host, s Step, at int) (reached bool) {
+	every := 1
+	if e.sparse() {
+		every = 3
+	}
+	e.disturb(t, every, func(h *host, s Step, at int) (reached bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if at == 0 {
@@ -59,7 +64,7 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 		close(release)
 		dead.Wait()
 	})
-	e.disturb(t, func(h *host, s Step, at int) (reached bool) {
+	e.disturb(t, 1, func(h *host, s Step, at int) (reached bool) {
 		stopped, finished := make(chan struct{}), make(chan error, 1)
 		steps := 0
 		h.restart(func(string) {
@@ -87,9 +92,12 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 	})
 }
 
-// disturb tries every operation of the exam at every of its steps: interrupt carries it out, disturbs it at a step, and reports whether
-// there was such a step. After that a fresh driver must do what the contract says.
-func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (reached bool)) {
+// sparse reports whether not everything is to be tried after every disturbance.
+func (e Exam) sparse() bool { return e.Sparse && os.Getenv("WRIT_TEST_LONG") == "" }
+
+// disturb tries every operation of the exam at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
+// whether there was such a step. After that a fresh driver must do what the contract says.
+func (e Exam) disturb(t *testing.T, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
 	acts := e.acts()
@@ -106,7 +114,7 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 		back()
 		h.must(h.step(s)) // undisturbed
 		want := h.observe(subject)
-		for at := 0; ; at++ {
+		for at := 0; ; at += every {
 			back()
 			reached := interrupt(h, s, at)
 			h.restart(nil)
@@ -115,12 +123,18 @@ func (e Exam) disturb(t *testing.T, interrupt func(h *host, s Step, at int) (rea
 			}
 			tried++
 			when := fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)
-			h.goesOn(when, s, want, at%2 == 1)
-
-			back()
-			interrupt(h, s, at)
-			h.restart(nil)
-			h.cleansUp(when)
+			switch {
+			case !e.sparse():
+				h.goesOn(when, s, want, at%2 == 1)
+				back()
+				interrupt(h, s, at)
+				h.restart(nil)
+				h.cleansUp(when)
+			case tried%2 == 1:
+				h.goesOn(when, s, want, tried%4 == 1)
+			default:
+				h.cleansUp(when)
+			}
 			if t.Failed() {
 				return
 			}

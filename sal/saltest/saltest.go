@@ -39,6 +39,9 @@ type Exam struct {
 	// that makes any must have it. Then no copy of the directory can stand for an earlier moment of the host, and the exam works its way to
 	// that moment anew. It may be nil.
 	Clear func(t testing.TB, host string)
+	// Sparse says that making the resource is dear, a few tenths of a second and more. Then a disturbed operation is either done again or
+	// cleaned up after, in turn, and not both; with WRIT_TEST_LONG=1 both all the same.
+	Sparse bool
 	// Traces describes what drivers have on a host outside of its directory: "process 12 of m7k…", "link t5…". When a resource is deleted
 	// there must be what was there before it was made. It may be nil.
 	Traces func(t testing.TB, host string) []string
