@@ -1,0 +1,267 @@
+// Package containerd is the driver of containers: it asks a containerd daemon to run them with runc, in a namespace of its own there.
+// Images, volumes and networks come from other drivers of the host; a container gets a layer of its own above an image, limits, the
+// directories of its volumes, and a network namespace. What a container writes is kept in bounded files, by a process for each container
+// that needs no runner. It must not know where images come from nor how packets go, and it never starts or stops the daemon.
+//
+// On disk, below Dir: records/ as package sal writes them; containers/NAME/ the files of one container, where NAME is
+// writ.ResourceID.HostName: hosts, what it wrote (ID.log and ID.log.1), and the pipes of programs that run in it (exec/). A container has the
+// id NAME-GENERATION at the daemon. One that replaces another is made as a whole beside it; then the record says which of the two counts,
+// and only after that the old one ends.
+//
+// The daemon keeps the environment of a container, with its secrets, in its own store, which root alone can read, until the container is
+// deleted: without them it could not be started again. Neither records nor labels have their values.
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// What a Driver does without being told otherwise.
+const (
+	DefaultAddress   = "/run/containerd/containerd.sock"
+	DefaultNamespace = "writ"
+	defaultPatience  = 10 * time.Second
+	defaultGrace     = 10 * time.Second
+)
+
+// Driver is the container driver. Close ends its connection.
+type Driver struct {
+	Dir       string // required: an absolute path; everything is kept below it
+	Address   string // the socket of the daemon, "" is DefaultAddress
+	Namespace string // of the daemon, which nobody else may use; "" is DefaultNamespace
+	// Program is the absolute path of the program that keeps what containers write: one whose main function begins with IsLogger.
+	Program  string
+	Images   sal.Images
+	Volumes  sal.Volumes
+	Networks sal.Networks  // may be nil: containers have no networks then
+	Grace    time.Duration // how long a container may take to end when it is deleted or replaced; 0 is 10 s
+	Patience time.Duration // how long a daemon may be away, because it is started anew; 0 is 10 s
+	Log      *slog.Logger  // of Run; required for that
+	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	Step func(name string)
+
+	turns  turns // of resources, by HostName: operations, Keep and Run do not meet on one
+	images turns // of images, by their name at the daemon: none is removed while it gets a user
+
+	mu       sync.Mutex
+	client   *client.Client      // nil until it is needed
+	restarts map[string]*restart // by HostName: containers that do not stay up
+}
+
+// own is what a record keeps besides the spec.
+type own struct {
+	Phase phase `json:"phase"`
+	// Container is the one that counts, by its id at the daemon; "" while the first one is made.
+	Container string `json:"container,omitempty"`
+	// Other is one that must not be there when the phase is ready: the next one while it is made, the old one after that.
+	Other     string   `json:"other,omitempty"`
+	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
+	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// phase tells what a crash may have interrupted.
+type phase string
+
+const (
+	making    phase = "making"    // Other is being made, and is the first
+	replacing phase = "replacing" // Other is being made, and Container is as ever
+	starting  phase = "starting"  // Container is whole; Other has to go, and unless it is stopped Container has to be started
+	ready     phase = "ready"     // nothing is to be done
+	deleting  phase = "deleting"  // everything has to go
+)
+
+type record = sal.Record[own]
+
+// Describe names the driver.
+func (d *Driver) Describe() writ.NodeDriver {
+	return writ.NodeDriver{Module: "container", Name: "containerd", Detail: "containerd at " + d.address()}
+}
+
+// Observe looks at a container.
+func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return sal.Observation{}, err
+	}
+	shown, err := d.show(ctx, r)
+	if err != nil {
+		return sal.Observation{}, err
+	}
+	seen := sal.Observation{Exists: true, UID: r.UID, State: shown.State, Values: catalog.Values(shown)}
+	if r.Own.Phase == making || r.Own.Phase == deleting {
+		seen.State = string(r.Own.Phase)
+	}
+	return seen, ctx.Err()
+}
+
+// List returns every container that has a record, finished or not. What the daemon has besides is told by Orphans.
+func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
+	records, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []writ.ResourceID
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all, ctx.Err()
+}
+
+// Do carries out an operation on a container.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
+	j, done, err := d.begin(ctx, request)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	defer done()
+	outcome, err := j.do(j.in(ctx))
+	if err != nil && ctx.Err() != nil {
+		return sal.Outcome{}, ctx.Err() // whatever the daemon said when it was cut off
+	}
+	return outcome, err
+}
+
+// job is one piece of work on one container.
+type job struct {
+	*Driver
+	sal.Request
+	daemon *client.Client
+}
+
+// begin takes the turn on a resource, and reaches the daemon.
+func (d *Driver) begin(ctx context.Context, request sal.Request) (j *job, done func(), err error) {
+	done, err = d.turns.take(ctx, request.Resource.HostName())
+	if err != nil {
+		return nil, nil, err
+	}
+	daemon, err := d.reach(ctx)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return &job{Driver: d, Request: request, daemon: daemon}, done, nil
+}
+
+func (j *job) do(ctx context.Context) (sal.Outcome, error) {
+	r, err := j.records().Get(j.Resource)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if j.Operation.Effect == catalog.Remove {
+		return j.remove(ctx, r)
+	}
+	left, r, err := j.settled(ctx, r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if j.Operation.Effect == catalog.Make {
+		return j.make(ctx, left, r)
+	}
+	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	switch args := j.Args.(type) {
+	case *catalog.Stop:
+		return j.stop(ctx, r, time.Duration(args.GraceSeconds)*time.Second)
+	case *catalog.ContainerExec:
+		return j.exec(ctx, r, args)
+	case *catalog.Tail:
+		return j.logs(ctx, r, args.Lines)
+	case *catalog.Nothing:
+		if j.Operation.Verb == "start" {
+			return j.start(ctx, r)
+		}
+	}
+	return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
+}
+
+// settled finishes what a crash interrupted as far as that needs no secrets. A container that was never finished does not exist; left is
+// its record.
+func (j *job) settled(ctx context.Context, r *record) (left, settled *record, err error) {
+	if r == nil {
+		return nil, nil, nil
+	}
+	switch r.Own.Phase {
+	case making:
+		return r, nil, nil
+	case deleting:
+		return nil, nil, j.clear(ctx, r)
+	case replacing:
+		return nil, r, j.takeBack(ctx, r)
+	default:
+		return nil, r, nil
+	}
+}
+
+// outcome is that of an operation on a container which is there.
+func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.Outcome, error) {
+	shown, err := j.show(ctx, r)
+	return sal.Outcome{Change: change, Values: catalog.Values(shown)}, err
+}
+
+// show is what a handle to the container offers.
+func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
+	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses}
+	if len(c.Addresses) > 0 {
+		c.Address = c.Addresses[0]
+	}
+	if r.Own.Container == "" {
+		return c, nil
+	}
+	daemon, err := d.reach(ctx)
+	if err != nil {
+		return c, err
+	}
+	now, err := look(d.in(ctx), daemon, r.Own.Container)
+	if now.running() {
+		c.State = running
+	}
+	return c, err
+}
+
+// The states of a container for people.
+const (
+	running = "running"
+	stopped = "stopped"
+)
+
+func (d *Driver) records() *sal.Records[own] {
+	return &sal.Records[own]{Dir: filepath.Join(d.Dir, "records")}
+}
+
+// put writes a record, as one step.
+func (d *Driver) put(r *record, p phase) error {
+	d.step("record that the container is " + string(p))
+	r.Own.Phase = p
+	return d.records().Put(r)
+}
+
+// place is the directory of a container's files.
+func (d *Driver) place(resource writ.ResourceID) string {
+	return filepath.Join(d.Dir, "containers", resource.HostName())
+}
+
+func (d *Driver) address() string      { return cmp.Or(d.Address, DefaultAddress) }
+func (d *Driver) grace() time.Duration { return cmp.Or(d.Grace, defaultGrace) }
+func (d *Driver) namespace() string    { return cmp.Or(d.Namespace, DefaultNamespace) }
+
+func (d *Driver) step(name string) {
+	if d.Step != nil {
+		d.Step(name)
+	}
+}

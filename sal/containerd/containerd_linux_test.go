@@ -1,0 +1,346 @@
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// This program is also the one that keeps what containers of tests write.
+func TestMain(m *testing.M) {
+	if IsLogger(os.Args) {
+		os.Exit(Logger(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+// waits is a program that says something, and ends when it is asked to.
+var waits = []any{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}
+
+// guard ends the wait for what should happen in an instant.
+const guard = 30 * time.Second
+
+// bench is a host with a daemon and a driver.
+type bench struct {
+	testing.TB
+	driver *Driver
+	daemon *testenv.ContainerdServer
+	host   string
+}
+
+// newBench starts a daemon that keeps its files in root; "" is a new directory.
+func newBench(t testing.TB, root string) *bench {
+	t.Helper()
+	b := &bench{TB: t, daemon: testenv.Containerd(t, root), host: t.TempDir()}
+	b.driver = open(t, b.daemon, b.host)
+	return b
+}
+
+// open returns a driver on a host, as a runner that starts there.
+func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Driver{
+		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: filepath.Base(host), Program: program,
+		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// reopen is the start of another runner on the host.
+func (b *bench) reopen() {
+	b.Helper()
+	networks := b.driver.Networks
+	b.driver = open(b, b.daemon, b.host)
+	b.driver.Networks = networks
+}
+
+func (b *bench) request(operation, name string, args map[string]any, secrets map[catalog.Secret]string) sal.Request {
+	b.Helper()
+	o, ok := catalog.Lookup(operation)
+	if !ok {
+		b.Fatalf("there is no %s", operation)
+	}
+	decoded, err := o.DecodeWith(args, secrets)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindContainer, name), UID: writ.UID("uid-of-" + name), Args: decoded, Key: "k", Progress: func(string) {},
+	}
+}
+
+func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+	b.Helper()
+	return b.driver.Do(b.Context(), b.request(operation, name, args, nil))
+}
+
+func (b *bench) must(operation, name string, args map[string]any) map[string]any {
+	b.Helper()
+	o, err := b.do(operation, name, args)
+	if err != nil {
+		b.Fatalf("%s: %s: %v", operation, writ.CodeOf(err), err)
+	}
+	return o.Values
+}
+
+// sh runs a line in a container.
+func (b *bench) sh(name, line string) string {
+	b.Helper()
+	v := b.must("container.exec", name, map[string]any{"command": []any{"sh", "-c", line}})
+	if v["exit_code"] != int64(0) {
+		b.Fatalf("%s: %v", line, v)
+	}
+	return v["stdout"].(string)
+}
+
+// eventually waits for something that happens by itself.
+func (b *bench) eventually(what string, happened func() bool) {
+	b.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(guard)
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-end:
+			b.Fatalf("%s: not in %s", what, guard)
+		}
+	}
+}
+
+// traces are everything that a daemon has in the namespace of a host, and mounts below the directories of both.
+func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host string) []string {
+	t.Helper()
+	c, err := d.connection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := d.in(context.WithoutCancel(t.Context()))
+	var all []string
+	note := func(kind, name string, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, kind+" "+name)
+	}
+	containers, err := c.ContainerService().List(ctx)
+	for _, x := range containers {
+		note("container", x.ID, err)
+	}
+	images, err := c.ImageService().List(ctx)
+	for _, x := range images {
+		note("image", x.Name, err)
+	}
+	kept, err := c.LeasesService().List(ctx)
+	for _, x := range kept {
+		note("lease", x.ID, err)
+	}
+	for _, name := range snapshotters {
+		err := c.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
+			note("snapshot", s.Name, nil)
+			return nil
+		})
+		if err != nil && !lacking(err) {
+			t.Fatal(err)
+		}
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(table)) {
+		for _, dir := range []string{host, daemon.Root + "/", filepath.Dir(daemon.Address)} {
+			if strings.Contains(line, dir) {
+				note("mount", strings.Fields(line)[4], err)
+			}
+		}
+	}
+	return all
+}
+
+// clear takes away everything that a daemon has in the namespace of a host, whatever state it is in.
+func clear(t testing.TB, d *Driver) {
+	t.Helper()
+	c, err := d.connection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := d.in(context.WithoutCancel(t.Context()))
+	j := &job{Driver: d, daemon: c, Request: sal.Request{Resource: saltest.Resource(writ.KindContainer, "subject")}}
+	containers, err := c.ContainerService().List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range containers {
+		if err := j.discard(ctx, x.ID, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	kept, err := c.LeasesService().List(ctx)
+	for _, x := range kept {
+		err = errors.Join(err, c.LeasesService().Delete(ctx, leases.Lease{ID: x.ID}))
+	}
+	if err := errors.Join(err, j.dropImages(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fetched has one image, under every name but three.
+type fetched struct{ image sal.Image }
+
+func (i fetched) Image(_ context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
+	switch image.Name {
+	case "none":
+		return sal.Image{}, sal.Unknown(writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name})
+	case "disk":
+		return sal.Image{Path: i.image.Path, Format: "raw"}, nil
+	case "broken":
+		return sal.Image{Path: os.DevNull, Format: "oci", SHA256: "0"}, nil
+	}
+	return i.image, nil
+}
+
+// directories makes a directory of each name.
+type directories struct{ dir string }
+
+func (v directories) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
+	dir := filepath.Join(v.dir, volume.Name)
+	return sal.Volume{UID: volume.UID, Dir: dir, SizeGiB: 1}, os.MkdirAll(dir, 0o755)
+}
+
+// archive is made once for all tests.
+var archive struct {
+	sync.Once
+	image []byte
+	err   error
+}
+
+// busybox is an OCI archive of one layer with busybox in it, as an image driver would have fetched it.
+func busybox(t testing.TB) sal.Image {
+	t.Helper()
+	binary := testenv.Need(t, "busybox")
+	archive.Do(func() { archive.image, archive.err = makeArchive(binary) })
+	if archive.err != nil {
+		t.Fatal(archive.err)
+	}
+	path := filepath.Join(t.TempDir(), "busybox.tar")
+	if err := os.WriteFile(path, archive.image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return sal.Image{Path: path, Format: "oci", SHA256: fmt.Sprintf("%x", sha256.Sum256(archive.image)), Bytes: int64(len(archive.image))}
+}
+
+// makeArchive writes an OCI archive by hand.
+func makeArchive(busybox string) ([]byte, error) {
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		return nil, err
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	file := func(name string, mode int64, text []byte) {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}))
+		_, wrong := w.Write(text)
+		err = errors.Join(err, wrong)
+	}
+	for _, dir := range []string{"bin/", "etc/", "tmp/"} {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}))
+	}
+	file("bin/busybox", 0o755, program)
+	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\n"))
+	file("etc/group", 0o644, []byte("root:x:0:\n"))
+	for _, name := range strings.Fields("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, err
+	}
+
+	var all bytes.Buffer
+	w = tar.NewWriter(&all)
+	digest := func(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+	blob := func(mediaType string, b []byte) map[string]any {
+		file("blobs/sha256/"+strings.TrimPrefix(digest(b), "sha256:"), 0o644, b)
+		return map[string]any{"mediaType": mediaType, "digest": digest(b), "size": len(b)}
+	}
+	text := func(v any) []byte {
+		b, wrong := json.Marshal(v)
+		err = errors.Join(err, wrong)
+		return b
+	}
+	config := blob("application/vnd.oci.image.config.v1+json", text(map[string]any{
+		"architecture": "amd64", "os": "linux",
+		"config": map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": waits},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}},
+	}))
+	manifest := blob("application/vnd.oci.image.manifest.v1+json", text(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
+		"layers": []any{blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())},
+	}))
+	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}
+	file("index.json", 0o644, text(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}}))
+	file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	return all.Bytes(), errors.Join(err, w.Close())
+}
+
+// inMemory is a directory for the files of a daemon that is killed only with the test: waiting for a busy disk would take most of its time.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "writ-containerd-")
+	if err != nil {
+		return ""
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestExam(t *testing.T) {
+	daemon := testenv.Containerd(t, inMemory(t))
+	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
+	bigger := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)}
+	saltest.Run(t, saltest.Exam{
+		Open: func(t testing.TB, host string, step func(string)) sal.Driver {
+			d := open(t, daemon, host)
+			d.Step = step
+			return d
+		},
+		Make:      saltest.Step{Operation: "container.create", Args: spec},
+		Mutable:   bigger,
+		Immutable: map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64), "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "v"), "path": "/v"}}},
+		Steps: []saltest.Step{
+			{Operation: "container.stop", Args: map[string]any{"grace_seconds": int64(0)}},
+			{Operation: "container.start"},
+			{Operation: "container.logs"},
+			{Operation: "container.exec", Args: map[string]any{"command": []any{"wc", "-c"}, "stdin": "hello"}},
+		},
+		Sparse: true,
+		Clear:  func(t testing.TB, host string) { clear(t, open(t, daemon, host)) },
+		Traces: func(t testing.TB, host string) []string { return traces(t, open(t, daemon, host), daemon, host) },
+	})
+}

@@ -1,0 +1,122 @@
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"writ"
+	"writ/sal"
+)
+
+// reach returns a connection to a daemon that answers. One that is started anew has some seconds for that; who goes on then finds the
+// containers as they were, because they do not need the daemon to run.
+func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
+	daemon, err := d.connection()
+	if err != nil {
+		return nil, d.away(err)
+	}
+	patient, cancel := context.WithTimeout(ctx, cmp.Or(d.Patience, defaultPatience))
+	defer cancel()
+	serving, err := daemon.IsServing(patient)
+	if err == nil && !serving {
+		err = errors.New("it is not ready")
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, d.away(err)
+	}
+	return daemon, nil
+}
+
+func (d *Driver) away(err error) error {
+	return writ.Errorf(writ.CodeDriverFailed, "containerd does not answer at %s: %w", d.address(), err).
+		WithHint("apt-get install -y containerd runc; then see that the service containerd runs")
+}
+
+// connection makes the one connection of the driver, which needs no daemon yet, and which finds a daemon that was away by itself.
+func (d *Driver) connection() (*client.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client != nil {
+		return d.client, nil
+	}
+	// The client's own options but one: it is to look for the daemon every second, not at longer and longer intervals.
+	daemon, err := client.New(d.address(), client.WithDefaultNamespace(d.namespace()), client.WithExtraDialOpts([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+	}))
+	if err != nil {
+		return nil, err
+	}
+	d.client = daemon
+	return daemon, nil
+}
+
+// Close ends the connection to the daemon. A driver that is used again makes another one.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client == nil {
+		return nil
+	}
+	daemon := d.client
+	d.client = nil
+	return daemon.Close()
+}
+
+// in returns a context that names the driver's namespace, which some parts of the client look for there.
+func (d *Driver) in(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, d.namespace())
+}
+
+// failed makes an error of the daemon one for people. Doing is a bare verb phrase.
+func failed(doing string, err error) error {
+	// What the system said about a disk comes through the daemon as text only.
+	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
+		if strings.Contains(err.Error(), full) {
+			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free room where containerd keeps its files; the call is tried again")
+		}
+	}
+	if errdefs.IsUnavailable(err) {
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("containerd went away meanwhile; the call is tried again")
+	}
+	return sal.HostError(doing, err)
+}
+
+// gone reports whether an error says that something is not there.
+func gone(err error) bool { return errdefs.IsNotFound(err) }
+
+// snapshotters are those that the driver uses, the best one first.
+var snapshotters = []string{"btrfs", "overlayfs"}
+
+// snapshotter chooses how the daemon keeps what containers write.
+func snapshotter(ctx context.Context, daemon *client.Client) (string, error) {
+	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")
+	if err != nil {
+		return "", failed("ask containerd for its snapshotters", err)
+	}
+	for _, name := range snapshotters {
+		for _, p := range plugins.Plugins {
+			if p.ID == name && p.InitErr == nil {
+				return name, nil
+			}
+		}
+	}
+	return "", writ.Errorf(writ.CodeDriverMissing, "containerd has no snapshotter of %s", strings.Join(snapshotters, " and ")).
+		WithHint("its directory must be on btrfs, or on a file system that overlayfs works on")
+}

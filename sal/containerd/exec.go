@@ -1,0 +1,192 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// maxOutput bounds each output of a program that container.exec returns, in bytes.
+const maxOutput = 24 << 10
+
+// exec runs a program in the container. If ctx ends, so does the program.
+func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) (sal.Outcome, error) {
+	now, err := look(ctx, j.daemon, r.Own.Container)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if !now.running() {
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).WithHint("container.start starts it")
+	}
+	p := &program{job: j}
+	if p.input, err = args.Stdin.Reveal(); err != nil {
+		return sal.Outcome{}, err
+	}
+	env, err := variables(args.Env)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	exit, err := p.run(ctx, r.Own.Container, args.Command, env)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	outcome, err := j.outcome(ctx, r, writ.ChangeUpdated)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	outcome.Values["exit_code"] = int64(exit)
+	outcome.Values["stdout"], outcome.Values["stderr"] = p.out.text(), p.err.text()
+	return outcome, nil
+}
+
+// program is one that runs in a container.
+type program struct {
+	*job
+	input    string
+	out, err ending
+}
+
+func (p *program) run(ctx context.Context, container string, command, env []string) (exit uint32, err error) {
+	c, err := p.daemon.LoadContainer(ctx, container)
+	if err != nil {
+		return 0, failed("find the container", err)
+	}
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return 0, failed("look at the container", err)
+	}
+	task, err := c.Task(ctx, nil)
+	if err != nil {
+		return 0, failed("find the container's process", err)
+	}
+	process := *spec.Process
+	process.Args, process.Env, process.Terminal = command, append(process.Env, env...), false
+
+	pipes := p.pipes()
+	defer os.RemoveAll(pipes)
+	// Where nothing else reads it, the end of the input is known only by being told.
+	ended := make(chan struct{})
+	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
+	p.step("run the program")
+	e, err := task.Exec(ctx, "exec-"+strings.ToLower(rand.Text()), &process, cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
+	if err != nil {
+		return 0, failed("run the program", err)
+	}
+	defer func() { err = errors.Join(err, p.finish(ctx, e)) }()
+	// Of the daemon, not of ctx: who waits learns how it ended also if that is by us.
+	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	status, err := e.Wait(waiting)
+	if err != nil {
+		return 0, failed("wait for the program", err)
+	}
+	if err := e.Start(ctx); err != nil {
+		return 0, notStarted(err)
+	}
+	for {
+		select {
+		case <-ended:
+			ended = nil
+			if err := e.CloseIO(ctx, client.WithStdinCloser); err != nil && !gone(err) {
+				return 0, failed("end the program's input", err)
+			}
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case s := <-status:
+			if err := s.Error(); err != nil {
+				return 0, failed("wait for the program", err)
+			}
+			e.IO().Wait() // or the end of its output would be missing
+			return s.ExitCode(), nil
+		}
+	}
+}
+
+// finish removes a program that has ended, or ends it.
+func (p *program) finish(ctx context.Context, e client.Process) error {
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	if ctx.Err() != nil {
+		ended, err := e.Wait(undo)
+		if err == nil && e.Kill(undo, syscall.SIGKILL) == nil {
+			<-ended
+		}
+	}
+	if _, err := e.Delete(undo, client.WithProcessKill); err != nil && !gone(err) {
+		return failed("remove the program", err)
+	}
+	return nil
+}
+
+// notStarted says why a program could not be run. That it is not there is the caller's business; it is no failure of the tool.
+func notStarted(err error) error {
+	text := err.Error()
+	if strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory") || strings.Contains(text, "permission denied") {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the program cannot be run in the container: %w", err).WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
+	}
+	return failed("run the program", err)
+}
+
+// pipes is where the pipes of programs are.
+func (p *program) pipes() string { return filepath.Join(p.place(p.Resource), "exec") }
+
+// signalled calls end when all of it was read.
+type signalled struct {
+	io.Reader
+	end func()
+}
+
+func (s *signalled) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != nil {
+		s.end()
+	}
+	return n, err
+}
+
+// ending keeps the end of what is written to it.
+type ending struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+// Write never fails.
+func (e *ending) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = append(e.kept, b...)
+	if len(e.kept) > 4*maxOutput { // seldom, so that it costs little
+		e.kept = append(e.kept[:0], e.kept[len(e.kept)-maxOutput:]...)
+	}
+	return len(b), nil
+}
+
+func (e *ending) text() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return printable(e.kept[max(0, len(e.kept)-maxOutput):])
+}
+
+// printable is output as a value: what is no text is replaced by question marks, and half a character at the beginning, where it was cut, is left out.
+func printable(b []byte) string {
+	for range utf8.UTFMax - 1 {
+		if len(b) > 0 && !utf8.RuneStart(b[0]) {
+			b = b[1:]
+		}
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "?"), "\x00", "?")
+}

@@ -1,0 +1,274 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// Keep holds a container against its record: it finishes what a crash interrupted, starts again what should run, and ends what should
+// not. After a reboot that is every container whose policy is not "never".
+func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	if r, err := d.records().Get(resource); err != nil || r == nil {
+		return nil, err
+	}
+	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}})
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	r, err := d.records().Get(resource) // of now, when nobody else is at it
+	if err != nil || r == nil {
+		return nil, err
+	}
+	j.UID = r.UID
+	return j.keep(j.in(ctx), r)
+}
+
+// keep is Keep, on the turn.
+func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
+	switch r.Own.Phase {
+	case making:
+		return []sal.Drift{{What: "it was never finished; the call that makes it has to be carried out again"}}, nil
+	case deleting:
+		return mended("its deletion was interrupted", j.clear(ctx, r))
+	case replacing:
+		return mended("its replacement was interrupted and taken back", j.takeBack(ctx, r))
+	case starting:
+		return mended("its start was interrupted", j.bring(ctx, r))
+	}
+	_ = os.RemoveAll((&program{job: j}).pipes()) // of programs whose runner died; they are in nobody's way
+	now, err := look(ctx, j.daemon, r.Own.Container)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !now.known:
+		return j.makeAgain(ctx, r)
+	case r.Own.Stopped && now.running():
+		return mended("it ran although it was stopped", j.end(ctx, r.Own.Container, j.grace()))
+	case r.Own.Stopped || now.running():
+		return nil, nil
+	default:
+		return j.revive(ctx, r, now)
+	}
+}
+
+func mended(what string, err error) ([]sal.Drift, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []sal.Drift{{What: what, Mended: true}}, nil
+}
+
+// makeAgain makes a container that the daemon has lost, with what it wrote beside its volumes. Secrets were at the daemon only.
+func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
+	o, ok := catalog.Lookup(r.Operation)
+	if !ok || len(o.Args.Secrets(r.Spec)) > 0 {
+		return []sal.Drift{{What: "containerd has lost it, and its secrets with it; the call that makes it has to be carried out again"}}, nil
+	}
+	args, err := o.Decode(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	wasStopped := r.Own.Stopped
+	j.Operation, j.Args = o, args
+	if err := j.replace(ctx, r); err != nil {
+		return nil, err
+	}
+	if wasStopped {
+		if _, err := j.stop(ctx, r, 0); err != nil {
+			return nil, err
+		}
+	}
+	return []sal.Drift{{What: "containerd had lost it", Mended: true}}, nil
+}
+
+// The pauses before a container is started again that ended.
+const (
+	firstPause = time.Second
+	lastPause  = 5 * time.Minute
+	// steady is how long a container must have run to be treated as one that never ended.
+	steady = time.Minute
+)
+
+// restart is what the driver remembers of a container that ended, in memory: a runner that starts anew tries it at once.
+type restart struct {
+	pause time.Duration // before the next time
+	due   time.Time     // of the next time; zero while it runs
+	began time.Time     // the last time
+}
+
+// revive starts a container again whose process is no more, if its policy says so and its pause is over.
+func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, error) {
+	policy, _ := r.Spec["restart"].(string)
+	known := now.status == client.Stopped // else the whole process is gone, by a reboot or by somebody's hand, which is no end of its own
+	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
+		j.forget(r.Resource)
+		return nil, nil
+	}
+	how := "its process was gone"
+	if known {
+		how = fmt.Sprintf("it had ended with exit code %d", now.exit)
+	}
+	if due := j.due(r.Resource, known); time.Until(due) > 0 {
+		return []sal.Drift{{What: fmt.Sprintf("%s; it is started again in %s", how, time.Until(due).Round(time.Second))}}, nil
+	}
+	if err := j.run(ctx, r); err != nil {
+		return nil, err
+	}
+	j.began(r.Resource)
+	return mended(how+" and was started again", nil)
+}
+
+// due says when a container is to be started again. The pause begins when its end is noticed.
+func (d *Driver) due(resource writ.ResourceID, ended bool) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !ended {
+		return time.Time{}
+	}
+	name := resource.HostName()
+	r, ok := d.restarts[name]
+	if !ok {
+		r = &restart{pause: firstPause}
+		if d.restarts == nil {
+			d.restarts = map[string]*restart{}
+		}
+		d.restarts[name] = r
+	}
+	if r.due.IsZero() {
+		if !r.began.IsZero() && time.Since(r.began) > steady {
+			r.pause = firstPause
+		}
+		r.due = time.Now().Add(r.pause)
+		r.pause = min(2*r.pause, lastPause)
+	}
+	return r.due
+}
+
+// began notes that a container was started again.
+func (d *Driver) began(resource writ.ResourceID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r, ok := d.restarts[resource.HostName()]; ok {
+		r.due, r.began = time.Time{}, time.Now()
+	}
+}
+
+// forget forgets how a container fared.
+func (d *Driver) forget(resource writ.ResourceID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.restarts, resource.HostName())
+}
+
+// Orphans are containers, layers and images at the daemon, files, and network namespaces that no record leads to.
+func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
+	daemon, err := d.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = d.in(ctx)
+	var all []sal.Orphan
+	atDaemon, err := daemon.ContainerService().List(ctx)
+	if err != nil {
+		return nil, failed("list the containers", err)
+	}
+	layers := map[string]bool{}
+	for _, name := range snapshotters {
+		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
+			if s.Kind == snapshots.KindActive {
+				layers[s.Name] = true
+			}
+			return nil
+		})
+		if err != nil && !gone(err) && !lacking(err) {
+			return nil, failed("list the layers", err)
+		}
+	}
+	images, err := daemon.ImageService().List(ctx)
+	if err != nil {
+		return nil, failed("list the images", err)
+	}
+	files, err := os.ReadDir(filepath.Join(d.Dir, "containers"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, sal.HostError("list the files of containers", err)
+	}
+	var owners []sal.Owner
+	if d.Networks != nil {
+		if owners, err = d.Networks.Owners(ctx); err != nil {
+			return nil, err
+		}
+	}
+
+	// The records come last: what was made before its record was read has one.
+	known, err := d.known()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range atDaemon {
+		known.images[c.Image] = true
+		if !known.containers[c.ID] {
+			all = append(all, sal.Orphan{Kind: "container", Name: c.ID})
+		}
+		delete(layers, c.ID)
+	}
+	for id := range layers {
+		if !known.containers[id] {
+			all = append(all, sal.Orphan{Kind: "snapshot", Name: id})
+		}
+	}
+	for _, i := range images {
+		if !known.images[i.Name] && !known.unfinished {
+			all = append(all, sal.Orphan{Kind: "image", Name: i.Name})
+		}
+	}
+	for _, f := range files {
+		if !known.places[f.Name()] {
+			all = append(all, sal.Orphan{Kind: "directory", Name: filepath.Join(d.Dir, "containers", f.Name())})
+		}
+	}
+	for _, o := range owners {
+		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] {
+			all = append(all, sal.Orphan{Kind: "network namespace", Name: o.Resource.HostName()})
+		}
+	}
+	slices.SortFunc(all, func(a, b sal.Orphan) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
+	return all, nil
+}
+
+// knowledge is what records lead to.
+type knowledge struct {
+	containers, images, places map[string]bool
+	uids                       map[writ.UID]bool
+	unfinished                 bool // something is being made, and may be importing its image
+}
+
+func (d *Driver) known() (*knowledge, error) {
+	records, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	k := &knowledge{containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
+	for _, r := range records {
+		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
+		k.places[r.Resource.HostName()] = true
+		k.uids[r.UID] = true
+		k.unfinished = k.unfinished || r.Own.Phase == making || r.Own.Phase == replacing
+	}
+	return k, nil
+}

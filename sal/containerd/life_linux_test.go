@@ -1,0 +1,422 @@
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
+	for name, root := range map[string]func(t *testing.T) string{
+		"overlayfs": func(*testing.T) string { return "" },
+		"btrfs": func(t *testing.T) string {
+			dir := t.TempDir()
+			testenv.NewBtrfs(t, dir, 512)
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, root(t))
+			before := traces(t, b.driver, b.daemon, b.host)
+			volume := func(name string) map[string]any {
+				return map[string]any{"kind": "volume", "name": name, "uid": "u"}
+			}
+			r := b.request("container.create", "web", map[string]any{
+				"image": "busybox", "command": waits, "cpus": int64(2), "memory_mib": int64(64),
+				"env": map[string]any{"PLAIN": "a b", "PASSWORD": map[string]any{"secret": "pw@1"}},
+				"volumes": []any{
+					map[string]any{"volume": volume("data"), "path": "/data"},
+					map[string]any{"volume": volume("fixed"), "path": "/fixed", "read_only": true},
+				},
+			}, map[catalog.Secret]string{"pw@1": "s3cr3t"})
+			if _, err := b.driver.Do(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			c, err := b.driver.client.LoadContainer(b.driver.in(t.Context()), r.Resource.HostName()+"-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := c.Info(b.driver.in(t.Context()))
+			if err != nil || info.Snapshotter != name {
+				t.Errorf("it is kept by %s, %v", info.Snapshotter, err)
+			}
+			for line, want := range map[string]string{
+				"hostname":                               "web",
+				"echo $FROM_IMAGE $PLAIN $PASSWORD":      "yes a b s3cr3t",
+				"cat /etc/hosts | head -n 3":             "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 web",
+				"echo kept >/data/x; cat /data/x":        "kept",
+				"touch /fixed/x 2>/dev/null || echo no":  "no",
+				"ls /sys/class/net":                      "lo",
+				"cat /sys/class/net/lo/operstate":        "unknown",
+				"ping -c 1 -w 5 127.0.0.1 >&- && echo y": "y",
+			} {
+				if got := strings.TrimSpace(b.sh("web", line)); got != want {
+					t.Errorf("%s: %q, want %q", line, got, want)
+				}
+			}
+			if got, want := limits(t, b.driver.namespace()+"/"+r.Resource.HostName()+"-1"), "200000 100000 67108864 4096"; got != want {
+				t.Errorf("its limits are %s, want %s", got, want)
+			}
+
+			b.must("container.delete", "web", nil)
+			if text, err := os.ReadFile(filepath.Join(b.host, "volumes", "data", "x")); string(text) != "kept\n" {
+				t.Errorf("its volume has %q, %v", text, err)
+			}
+			if diff := cmp.Diff(before, traces(t, b.driver, b.daemon, b.host)); diff != "" {
+				t.Errorf("it left something behind:\n%s", diff)
+			}
+			if left, err := os.ReadDir(filepath.Join(b.driver.Dir, "containers")); len(left) > 0 {
+				t.Errorf("it left files: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// limits reads quota, period, memory and processes of a cgroup, wherever this host has them.
+func limits(t *testing.T, cgroup string) string {
+	t.Helper()
+	var all []string
+	for _, files := range [][]string{
+		{"cpu/%s/cpu.cfs_quota_us", "%s/cpu.max"}, {"cpu/%s/cpu.cfs_period_us"},
+		{"memory/%s/memory.limit_in_bytes", "%s/memory.max"}, {"pids/%s/pids.max", "%s/pids.max"},
+	} {
+		for _, file := range files {
+			if text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", fmt.Sprintf(file, cgroup))); err == nil {
+				all = append(all, strings.TrimSpace(string(text)))
+			}
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestExecReturnsTheEndsOfBothOutputsAndTheCode(t *testing.T) {
+	b := newBench(t, "")
+	b.must("container.create", "web", map[string]any{"image": "busybox"})
+	got := b.must("container.exec", "web", map[string]any{
+		"command": []any{"sh", "-c", `cat; yes 0123456 | head -n 100000; echo "$WHO" >&2; exit 7`},
+		"stdin":   strings.Repeat("x", 65536), "env": map[string]any{"WHO": "me"},
+	})
+	want := strings.Repeat("0123456\n", maxOutput/8)
+	if got["stdout"] != want || got["stderr"] != "me\n" || got["exit_code"] != int64(7) {
+		t.Errorf("got %d bytes, %q, %v", len(got["stdout"].(string)), got["stderr"], got["exit_code"])
+	}
+	got = b.must("container.exec", "web", map[string]any{"command": []any{"cat"}, "stdin": "hello"})
+	if got["stdout"] != "hello" {
+		t.Errorf("cat says %q", got["stdout"])
+	}
+	if _, err := b.do("container.exec", "web", map[string]any{"command": []any{"no-such-program"}}); writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+		t.Errorf("a program that is not there: %v", err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := b.driver.Do(ctx, b.request("container.exec", "web", map[string]any{"command": []any{"sleep", "987"}}, nil))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its time is over: %v", err)
+	}
+	if out := b.sh("web", "cat /proc/[0-9]*/cmdline"); strings.Contains(out, "sleep\x00987") || strings.Contains(out, "sleep?987") {
+		t.Errorf("it still runs: %q", out)
+	}
+	b.must("container.stop", "web", map[string]any{"grace_seconds": int64(0)})
+	if _, err := b.do("container.exec", "web", map[string]any{"command": []any{"id"}}); writ.CodeOf(err) != writ.CodeResourceConflict {
+		t.Errorf("in a container that is stopped: %v", err)
+	}
+	b.must("container.delete", "web", nil)
+}
+
+func TestStopGivesTimeAndThenNone(t *testing.T) {
+	b := newBench(t, "")
+	polite := []any{"sh", "-c", `trap "echo bye; exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}
+	deaf := []any{"sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1000; done`}
+	for name, command := range map[string][]any{"polite": polite, "deaf": deaf} {
+		b.must("container.create", name, map[string]any{"image": "busybox", "command": command})
+		b.eventually(name, func() bool { return strings.Contains(b.log(name), "ready") })
+	}
+	b.must("container.stop", "polite", map[string]any{"grace_seconds": int64(600)})
+	if log := b.log("polite"); log != "ready\nbye\n" {
+		t.Errorf("it says %q", log)
+	}
+	if v := b.must("container.stop", "deaf", map[string]any{"grace_seconds": int64(1)}); v["state"] != stopped {
+		t.Errorf("it is %v", v["state"])
+	}
+	for _, name := range []string{"polite", "deaf"} {
+		if drift, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, name)); len(drift) > 0 || err != nil {
+			t.Errorf("what somebody stopped is no drift: %v, %v", drift, err)
+		}
+		b.must("container.delete", name, nil)
+	}
+}
+
+// log is what a container wrote.
+func (b *bench) log(name string) string {
+	b.Helper()
+	return b.must("container.logs", name, map[string]any{"lines": int64(1000)})["text"].(string)
+}
+
+func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
+	b := newBench(t, "")
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "while :; do echo tick; sleep 0.1; done"}})
+	first := b.sh("web", "cat /proc/1/stat")
+	pid := strings.Fields(first)[21] // when it started
+	b.daemon.Kill()
+	before := b.logSize("web")
+	b.eventually("it writes while there is no daemon", func() bool { return b.logSize("web") > before })
+	b.daemon.Start()
+	if now := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]; now != pid {
+		t.Error("it was started anew")
+	}
+	b.reopen()
+	if now := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]; now != pid {
+		t.Error("another runner started it anew")
+	}
+
+	// In the middle of an operation the daemon goes away, and comes back while the driver is patient.
+	b.driver.Patience = guard
+	away := false
+	b.driver.Step = func(step string) {
+		if !away && step == "make the process" {
+			away = true
+			b.daemon.Kill()
+		}
+	}
+	if _, err := b.do("container.create", "db", map[string]any{"image": "busybox"}); !writ.CodeOf(err).Info().Retryable {
+		t.Errorf("without a daemon: %s %v", writ.CodeOf(err), err)
+	}
+	b.driver.Step = nil
+	b.daemon.Start()
+	if v := b.must("container.create", "db", map[string]any{"image": "busybox"}); v["state"] != running {
+		t.Errorf("then it is %v", v["state"])
+	}
+	for _, name := range []string{"web", "db"} {
+		b.must("container.delete", name, nil)
+	}
+	if left := traces(t, b.driver, b.daemon, b.host); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func (b *bench) logSize(name string) int64 {
+	b.Helper()
+	info, err := os.Stat(filepath.Join(b.driver.place(saltest.Resource(writ.KindContainer, name)), saltest.Resource(writ.KindContainer, name).HostName()+"-1.log"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
+	d := &Driver{Dir: t.TempDir(), Address: filepath.Join(t.TempDir(), "c.sock"), Patience: time.Millisecond, Images: fetched{}}
+	defer d.Close()
+	b := &bench{TB: t, driver: d}
+	_, err := b.do("container.create", "web", map[string]any{"image": "busybox"})
+	e, ok := errors.AsType[*writ.Error](err)
+	if !ok || e.Code != writ.CodeDriverFailed || !strings.Contains(e.Hint, "apt-get install -y containerd runc") {
+		t.Errorf("got %#v", err)
+	}
+	if all, err := d.List(t.Context()); len(all) > 0 || err != nil {
+		t.Errorf("something was made: %v, %v", all, err)
+	}
+}
+
+func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
+	b := newBench(t, "")
+	before := traces(t, b.driver, b.daemon, b.host)
+	for name, tt := range map[string]struct {
+		args map[string]any
+		want writ.Code
+	}{
+		"no image":     {map[string]any{"image": "none"}, writ.CodeResourceUnknown},
+		"a disk":       {map[string]any{"image": "disk"}, writ.CodeResourceConflict},
+		"no program":   {map[string]any{"image": "busybox", "command": []any{"no-such-program"}}, writ.CodeDriverFailed},
+		"no networks":  {map[string]any{"image": "busybox", "networks": []any{map[string]any{"kind": "network", "name": "n", "uid": "u"}}}, writ.CodeDriverMissing},
+		"broken image": {map[string]any{"image": "broken"}, writ.CodeDriverFailed},
+	} {
+		if _, err := b.do("container.create", "web", tt.args); writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %s %v, want %s", name, writ.CodeOf(err), err, tt.want)
+		}
+		if diff := cmp.Diff(before, traces(t, b.driver, b.daemon, b.host)); diff != "" {
+			t.Errorf("%s leaves something:\n%s", name, diff)
+		}
+		if seen, err := b.driver.Observe(t.Context(), saltest.Resource(writ.KindContainer, "web")); seen.Exists || err != nil {
+			t.Errorf("%s leaves %+v, %v", name, seen, err)
+		}
+	}
+	// A replacement that cannot be made leaves the container that there is.
+	b.must("container.create", "web", map[string]any{"image": "busybox"})
+	start := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]
+	if _, err := b.do("container.create", "web", map[string]any{"image": "busybox", "command": []any{"no-such-program"}}); err == nil {
+		t.Error("the replacement was made")
+	}
+	if now := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]; now != start {
+		t.Error("it was started anew")
+	}
+	b.must("container.delete", "web", nil)
+}
+
+func TestRunStartsAgainWhatEnds(t *testing.T) {
+	b := newBench(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	create := func(name, restart string, command ...any) {
+		b.must("container.create", name, map[string]any{"image": "busybox", "restart": restart, "command": command})
+	}
+	create("always", "always", "sh", "-c", "echo ran; sleep 1000")
+	create("failing", "on-failure", "sh", "-c", "echo ran; exit 3")
+	create("succeeding", "on-failure", "sh", "-c", "echo ran; exit 0")
+	create("never", "never", "sh", "-c", "echo ran; exit 3")
+	create("stopped", "always", "sh", "-c", "echo ran; sleep 1000")
+	go func() { done <- b.driver.Run(ctx) }()
+	b.must("container.stop", "stopped", map[string]any{"grace_seconds": int64(0)})
+	if v := b.must("container.exec", "always", map[string]any{"command": []any{"sh", "-c", "kill -KILL -1"}}); v["exit_code"] == nil {
+		t.Error("no exit code")
+	}
+	ran := func(name string) int { return strings.Count(b.log(name), "ran\n") }
+	b.killed("always")
+	b.eventually("always is started again", func() bool { return ran("always") == 2 })
+	b.eventually("failing is started again and again", func() bool { return ran("failing") >= 2 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"succeeding", "never", "stopped"} {
+		if n := ran(name); n != 1 {
+			t.Errorf("%s ran %d times", name, n)
+		}
+	}
+	for _, name := range []string{"always", "failing", "succeeding", "never", "stopped"} {
+		b.must("container.delete", name, nil)
+	}
+}
+
+// killed ends a container's process behind the driver's back.
+func (b *bench) killed(name string) {
+	b.Helper()
+	c, err := b.driver.client.LoadContainer(b.driver.in(b.Context()), saltest.Resource(writ.KindContainer, name).HostName()+"-1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	task, err := c.Task(b.driver.in(b.Context()), nil)
+	if err == nil {
+		err = task.Kill(b.driver.in(b.Context()), 9)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
+	b := newBench(t, "")
+	web := saltest.Resource(writ.KindContainer, "web")
+	spec := map[string]any{"image": "busybox", "restart": "on-failure"}
+	b.must("container.create", "web", spec)
+	want := b.must("container.create", "web", spec)
+	ctx := b.driver.in(t.Context())
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
+
+	// As after a reboot: the daemon knows the container, and there is no process.
+	if err := j.end(ctx, web.HostName()+"-1", 0); err != nil {
+		t.Fatal(err)
+	}
+	b.mends(web, "its process was gone and was started again")
+	// Somebody removed it at the daemon.
+	if err := j.discard(ctx, web.HostName()+"-1", 0); err != nil {
+		t.Fatal(err)
+	}
+	b.mends(web, "containerd had lost it")
+	if diff := cmp.Diff(want, b.must("container.create", "web", spec)); diff != "" {
+		t.Errorf("it is not as before:\n%s", diff)
+	}
+
+	// Another runner forgot it.
+	if err := os.Rename(filepath.Join(b.driver.Dir, "records"), filepath.Join(b.host, "records")); err != nil {
+		t.Fatal(err)
+	}
+	orphans, err := b.driver.Orphans(t.Context())
+	if diff := cmp.Diff([]sal.Orphan{{Kind: "container", Name: web.HostName() + "-2"}, {Kind: "directory", Name: b.driver.place(web)}}, orphans); diff != "" || err != nil {
+		t.Errorf("orphans: %v\n%s", err, diff)
+	}
+	if err := os.Rename(filepath.Join(b.host, "records"), filepath.Join(b.driver.Dir, "records")); err != nil {
+		t.Fatal(err)
+	}
+	if orphans, err := b.driver.Orphans(t.Context()); len(orphans) > 0 || err != nil {
+		t.Errorf("orphans: %v, %v", orphans, err)
+	}
+	b.must("container.delete", "web", nil)
+}
+
+func (b *bench) mends(resource writ.ResourceID, what string) {
+	b.Helper()
+	drift, err := b.driver.Keep(b.Context(), resource)
+	if diff := cmp.Diff([]sal.Drift{{What: what, Mended: true}}, drift); diff != "" || err != nil {
+		b.Errorf("keep: %v\n%s", err, diff)
+	}
+	if drift, err := b.driver.Keep(b.Context(), resource); len(drift) > 0 || err != nil {
+		b.Errorf("then it says %v, %v", drift, err)
+	}
+	if v := b.sh(resource.Name, "echo well"); v != "well\n" {
+		b.Errorf("it says %q", v)
+	}
+}
+
+func TestALogIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l := &rotated{path: path, most: 1000}
+	if err := l.open(); err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for i := range 1000 {
+		line := []byte("line " + strconv.Itoa(i) + "\n")
+		all.Write(line)
+		if _, err := l.Write(line); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{path, path + oldLog} {
+			if info, err := os.Stat(name); err == nil && info.Size() > 1000 {
+				t.Fatalf("%s has %d bytes", name, info.Size())
+			}
+		}
+	}
+	l.file.Close()
+	for _, n := range []int64{1, 10, 100} {
+		got, err := tail(path, n)
+		lines := strings.SplitAfter(all.String(), "\n")
+		if want := strings.Join(lines[1000-n:], ""); got != want || err != nil {
+			t.Errorf("the last %d lines: %q, %v", n, got, err)
+		}
+	}
+	// What a logger writes after another one goes on where that ended.
+	again := &rotated{path: path, most: 1000}
+	if err := again.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer again.file.Close()
+	if again.size != l.size || again.size == 0 {
+		t.Errorf("it goes on at %d, not at %d", again.size, l.size)
+	}
+}
+
+func TestOutputIsCutAtCharacters(t *testing.T) {
+	for in, want := range map[string]string{
+		"abc": "abc", "": "", "\x9f\x98\x80x": "x", "a\xffb\x00": "a?b?", "ü": "ü",
+	} {
+		if got := printable([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

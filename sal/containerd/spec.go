@@ -1,0 +1,199 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+const (
+	// maxProcesses bounds the processes and threads of a container, so that a fork bomb in one does not end the node.
+	maxProcesses = 4096
+	// period is the time in which a container has its share of the CPUs, in microseconds: the kernel's own default.
+	period = 100_000
+)
+
+// Labels of containers at the daemon; they have nothing of what somebody gave a container.
+const (
+	labelResource = "writ.resource" // writ.ResourceID.HostName
+	labelProject  = "writ.project"
+	labelName     = "writ.name"
+	labelUID      = "writ.uid"
+)
+
+// plan is what a new container is made of, found before anything is made.
+type plan struct {
+	image    sal.Image
+	networks []writ.Ref
+	args     *catalog.ContainerCreate
+	env      []string
+	mounts   []specs.Mount
+}
+
+// plan finds everything that the request names.
+func (j *job) plan(ctx context.Context) (*plan, error) {
+	args, ok := j.Args.(*catalog.ContainerCreate)
+	if !ok {
+		return nil, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
+	}
+	p := &plan{args: args, networks: args.Networks}
+	var err error
+	if p.image, err = j.Images.Image(ctx, j.Resource.Project, args.Image); err != nil {
+		return nil, err
+	}
+	if p.image.Format != "oci" {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name, p.image.Format).
+			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
+	}
+	for _, m := range args.Volumes {
+		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
+		if err != nil {
+			return nil, err
+		}
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		p.mounts = append(p.mounts, specs.Mount{Destination: m.Path, Type: "bind", Source: volume.Dir, Options: []string{"rbind", access}})
+	}
+	p.env, err = variables(args.Env)
+	return p, err
+}
+
+// variables are texts as an environment.
+func variables(texts map[string]catalog.Text) ([]string, error) {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		value, err := texts[name].Reveal()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, name+"="+value)
+	}
+	return all, nil
+}
+
+// write writes the files that the container finds in its /etc.
+func (j *job) write(r *record) error {
+	place := j.place(r.Resource)
+	var hosts strings.Builder
+	hosts.WriteString("127.0.0.1 localhost\n::1 localhost\n")
+	addresses := append(slices.Clone(r.Own.Addresses), "127.0.1.1")
+	fmt.Fprintf(&hosts, "%s %s\n", addresses[0], r.Resource.Name)
+	j.step("write the files")
+	err := sal.MakeDir(place)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(place, "hosts"), []byte(hosts.String()), 0o644)
+	}
+	if err != nil {
+		return sal.HostError("write the files of "+r.Resource.String(), err)
+	}
+	return nil
+}
+
+// register makes the container at the daemon: its image, its layer and its record there.
+func (j *job) register(ctx context.Context, r *record, p *plan) error {
+	keeps, err := snapshotter(ctx, j.daemon)
+	if err != nil {
+		return err
+	}
+	name := imageName(p.image)
+	done, err := j.images.take(ctx, name) // until the container is there, which uses the image
+	if err != nil {
+		return err
+	}
+	defer done()
+	image, err := j.unpacked(ctx, name, p.image.Path, keeps)
+	if err != nil {
+		return err
+	}
+	j.step("make the container")
+	// The lease keeps the layer until the container is there, which keeps it from then on.
+	id := r.Own.Other
+	lease := leases.Lease{ID: id}
+	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(id)); err != nil && !exists(err) {
+		return failed("make "+r.Resource.String(), err)
+	}
+	_, err = j.daemon.NewContainer(leases.WithLease(ctx, id), id,
+		client.WithContainerLabels(map[string]string{
+			labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name, labelUID: string(r.UID),
+		}),
+		client.WithImage(image),
+		client.WithSnapshotter(keeps),
+		client.WithNewSnapshot(id, image),
+		client.WithNewSpec(j.spec(r, p, image)...),
+	)
+	if err == nil {
+		err = j.daemon.LeasesService().Delete(ctx, lease)
+	}
+	return whenFailed("make "+r.Resource.String(), err)
+}
+
+// spec says how the container is to run.
+func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
+	hosts := specs.Mount{Destination: "/etc/hosts", Type: "bind", Source: filepath.Join(j.place(r.Resource), "hosts"), Options: []string{"rbind", "ro"}}
+	options := []oci.SpecOpts{oci.WithImageConfig(image)}
+	if len(p.args.Command) > 0 {
+		options = append(options, oci.WithProcessArgs(p.args.Command...))
+	}
+	options = append(options,
+		hasProgram,
+		oci.WithEnv(p.env),
+		oci.WithHostname(r.Resource.Name),
+		oci.WithMounts(append([]specs.Mount{hosts}, p.mounts...)),
+		oci.WithCPUCFS(p.args.CPUs*period, period),
+		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
+		oci.WithPidsLimit(maxProcesses),
+		asManyFilesAsTheDaemon,
+		seccomp.WithDefaultProfile(), // of the capabilities that it has by now
+	)
+	if r.Own.Namespace != "" {
+		options = append(options, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: r.Own.Namespace}))
+	}
+	return options
+}
+
+// hasProgram refuses a container that neither its image nor anybody else gave a program.
+func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	if len(s.Process.Args) == 0 {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("say command: [\"program\", …]")
+	}
+	return nil
+}
+
+// asManyFilesAsTheDaemon removes containerd's own bound of 1,024 open files, which is too small for databases.
+func asManyFilesAsTheDaemon(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	s.Process.Rlimits = nil
+	return nil
+}
+
+// reconnect puts a network namespace into the spec of a container, if its path has changed.
+func reconnect(ctx context.Context, c client.Container, path string) error {
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if spec.Linux == nil {
+		return errors.New("the container has no spec for Linux")
+	}
+	if slices.ContainsFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == path }) {
+		return nil
+	}
+	return c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path}))))
+}

@@ -1,0 +1,294 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// sight is what the daemon knows of a container.
+type sight struct {
+	known  bool                 // the container is there
+	status client.ProcessStatus // of its process; "" if it has none
+	exit   uint32               // with which the process ended, if it has
+}
+
+func (s sight) running() bool {
+	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing
+}
+
+// look asks the daemon about a container.
+func look(ctx context.Context, daemon *client.Client, id string) (sight, error) {
+	c, err := daemon.LoadContainer(ctx, id)
+	if gone(err) {
+		return sight{}, nil
+	}
+	if err != nil {
+		return sight{}, failed("look at the container", err)
+	}
+	task, err := c.Task(ctx, nil)
+	if gone(err) {
+		return sight{known: true}, nil
+	}
+	if err != nil {
+		return sight{}, failed("look at the container's process", err)
+	}
+	status, err := task.Status(ctx)
+	if gone(err) {
+		return sight{known: true}, nil
+	}
+	return sight{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("look at the container's process", err)
+}
+
+// prepare makes the process of a container, up to the moment before its program begins.
+func (j *job) prepare(ctx context.Context, id string) error {
+	c, err := j.daemon.LoadContainer(ctx, id)
+	if err != nil {
+		return failed("find the container", err)
+	}
+	j.step("make the process")
+	_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
+	return whenFailed("make the process of "+j.Resource.String(), err)
+}
+
+// run lets the container that counts run, whatever it did before.
+func (j *job) run(ctx context.Context, r *record) error {
+	now, err := look(ctx, j.daemon, r.Own.Container)
+	if err != nil || now.running() {
+		return err
+	}
+	if now.status != client.Created {
+		if now.status != "" {
+			if err := j.end(ctx, r.Own.Container, 0); err != nil {
+				return err
+			}
+		}
+		if err := j.reconnected(ctx, r); err != nil {
+			return err
+		}
+		if err := j.prepare(ctx, r.Own.Container); err != nil {
+			return err
+		}
+	}
+	task, err := j.task(ctx, r.Own.Container)
+	if err != nil {
+		return err
+	}
+	j.step("start the process")
+	return whenFailed("start "+r.Resource.String(), task.Start(ctx))
+}
+
+// reconnected makes sure of the network namespace, which no reboot survives.
+func (j *job) reconnected(ctx context.Context, r *record) error {
+	networks, err := networksOf(r)
+	if err != nil || len(networks) == 0 {
+		return err
+	}
+	before := r.Own.Namespace
+	if err := j.connect(ctx, r, networks); err != nil || r.Own.Namespace == before {
+		return err
+	}
+	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
+	if err != nil {
+		return failed("find the container", err)
+	}
+	j.step("change the network namespace")
+	if err := reconnect(ctx, c, r.Own.Namespace); err != nil {
+		return failed("change the network namespace", err)
+	}
+	return j.put(r, r.Own.Phase)
+}
+
+// networksOf are the networks that a container was asked to have.
+func networksOf(r *record) ([]writ.Ref, error) {
+	o, ok := catalog.Lookup(r.Operation)
+	if !ok {
+		return nil, nil
+	}
+	args, err := o.Decode(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	create, _ := args.(*catalog.ContainerCreate)
+	return create.Networks, nil
+}
+
+// start lets a container run that was stopped.
+func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
+	now, err := look(ctx, j.daemon, r.Own.Container)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if !now.known {
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverFailed, "containerd has lost %s", r.Resource).
+			WithHint("carry out again the script that made it; that makes it anew")
+	}
+	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	r.Own.Stopped = false
+	if err := j.put(r, starting); err != nil {
+		return sal.Outcome{}, err
+	}
+	j.forget(r.Resource)
+	if err := j.bring(ctx, r); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// stop ends the container's process. The record says so before, so that nobody starts it again.
+func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Outcome, error) {
+	now, err := look(ctx, j.daemon, r.Own.Container)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if r.Own.Stopped && now.status == "" {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	r.Own.Stopped = true
+	if err := j.put(r, r.Own.Phase); err != nil {
+		return sal.Outcome{}, err
+	}
+	j.forget(r.Resource)
+	if err := j.end(ctx, r.Own.Container, grace); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// end ends a container's process: SIGTERM first, and SIGKILL when the grace is over. No process is no error.
+func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
+	task, err := j.task(ctx, id)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	status, err := task.Status(ctx)
+	if err != nil && !gone(err) {
+		return failed("look at the process", err)
+	}
+	if status.Status == client.Running && grace > 0 {
+		j.step("ask the process to end")
+		if err := j.signal(ctx, task, syscall.SIGTERM, grace); err != nil {
+			return err
+		}
+		if status, err = task.Status(ctx); err != nil && !gone(err) {
+			return failed("look at the process", err)
+		}
+	}
+	if status.Status != client.Stopped {
+		j.step("kill the process")
+		if err := j.signal(ctx, task, syscall.SIGKILL, time.Minute); err != nil {
+			return err
+		}
+	}
+	j.step("remove the process")
+	if _, err := task.Delete(ctx); err != nil && !gone(err) {
+		return failed("remove the process", err)
+	}
+	return nil
+}
+
+// signal sends a signal and waits until the process has ended, or the patience has.
+func (j *job) signal(ctx context.Context, task client.Task, s syscall.Signal, patience time.Duration) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended, err := task.Wait(waiting)
+	if err != nil {
+		return failed("wait for the process", err)
+	}
+	if err := task.Kill(ctx, s); err != nil && !gone(err) && !errdefs.IsFailedPrecondition(err) {
+		return failed("send the process "+s.String(), err)
+	}
+	select {
+	case exit := <-ended:
+		if err := exit.Error(); err != nil && ctx.Err() == nil && !gone(err) {
+			return failed("wait for the process", err)
+		}
+		return ctx.Err()
+	case <-time.After(patience):
+		return nil
+	}
+}
+
+// discard removes a container from the daemon, whatever of it there is, and its image if nobody else uses that.
+func (j *job) discard(ctx context.Context, id string, grace time.Duration) error {
+	c, err := j.daemon.LoadContainer(ctx, id)
+	if err != nil && !gone(err) {
+		return failed("find the container", err)
+	}
+	if err == nil {
+		if err := j.end(ctx, id, grace); err != nil {
+			return err
+		}
+		j.step("delete the container")
+		if err := c.Delete(ctx); err != nil && !gone(err) {
+			return failed("delete the container", err)
+		}
+	}
+	if err := j.removeSnapshot(ctx, id); err != nil {
+		return err
+	}
+	if err := j.daemon.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !gone(err) {
+		return failed("delete the container", err)
+	}
+	for _, path := range []string{j.logPath(id), j.logPath(id) + oldLog} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return sal.HostError("remove what the container wrote", err)
+		}
+	}
+	return j.dropImages(ctx)
+}
+
+// removeSnapshot removes what a container wrote beside its volumes.
+func (j *job) removeSnapshot(ctx context.Context, id string) error {
+	j.step("remove the container's layer")
+	for _, name := range snapshotters {
+		err := j.daemon.SnapshotService(name).Remove(ctx, id)
+		if err != nil && !gone(err) && !lacking(err) {
+			return failed("remove the container's layer", err)
+		}
+	}
+	return nil
+}
+
+// task finds the process of a container.
+func (j *job) task(ctx context.Context, id string) (client.Task, error) {
+	c, err := j.daemon.LoadContainer(ctx, id)
+	if err != nil {
+		return nil, failed("find the container", err)
+	}
+	task, err := c.Task(ctx, nil)
+	return task, whenFailed("find the process", err)
+}
+
+func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resource), id+".log") }
+
+// whenFailed is failed for errors that may be nil.
+func whenFailed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed(doing, err)
+}
+
+// lacking reports whether an error says that the daemon has no snapshotter of the name.
+func lacking(err error) bool { return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err) }
+
+// exists reports whether an error says that something is there already.
+func exists(err error) bool { return errdefs.IsAlreadyExists(err) }

@@ -1,0 +1,52 @@
+package containerd
+
+import (
+	"context"
+	"sync"
+)
+
+// turns let one at a time do something under a name.
+type turns struct {
+	mu    sync.Mutex
+	names map[string]*turn
+}
+
+type turn struct {
+	free  chan struct{} // has a token while nobody has the turn
+	users int           // who have it or wait for it
+}
+
+// take waits for the turn. The error is that of ctx.
+func (t *turns) take(ctx context.Context, name string) (done func(), err error) {
+	t.mu.Lock()
+	n, ok := t.names[name]
+	if !ok {
+		n = &turn{free: make(chan struct{}, 1)}
+		n.free <- struct{}{}
+		if t.names == nil {
+			t.names = map[string]*turn{}
+		}
+		t.names[name] = n
+	}
+	n.users++
+	t.mu.Unlock()
+
+	select {
+	case <-n.free:
+		return func() {
+			n.free <- struct{}{}
+			t.leave(name, n)
+		}, nil
+	case <-ctx.Done():
+		t.leave(name, n)
+		return nil, ctx.Err()
+	}
+}
+
+func (t *turns) leave(name string, n *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.users--; n.users == 0 {
+		delete(t.names, name)
+	}
+}

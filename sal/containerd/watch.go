@@ -1,0 +1,158 @@
+package containerd
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/containerd/api/events"
+	"github.com/containerd/typeurl/v2"
+
+	"writ"
+	"writ/sal"
+)
+
+const (
+	// again is how long Run waits before it looks for a daemon that went away.
+	again = time.Second
+	// sweep is how often Run looks at all containers, whatever events say.
+	sweep = time.Minute
+)
+
+// Run starts containers again that end, as their policies say, until ctx ends; then it returns nil. It notices an end at once, and waits
+// longer before each further time. Without it, the runner's Keep does the same later.
+func (d *Driver) Run(ctx context.Context) error {
+	for {
+		// What it lacks is told by operations and by Keep, which people wait for; here it is tried again.
+		if err := d.watch(ctx); err != nil && ctx.Err() == nil {
+			d.Log.DebugContext(ctx, "containers are not watched", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(again):
+		}
+	}
+}
+
+// watch follows the daemon until it goes away or ctx ends.
+func (d *Driver) watch(ctx context.Context) error {
+	records, err := d.records().List()
+	if err != nil {
+		return err
+	}
+	if len(records) > 0 || d.wasUsed() { // else there is nothing to watch, and perhaps no daemon
+		return d.follow(ctx)
+	}
+	return nil
+}
+
+func (d *Driver) follow(ctx context.Context) error {
+	daemon, err := d.reach(ctx)
+	if err != nil {
+		return err
+	}
+	following, cancel := context.WithCancel(d.in(ctx))
+	defer cancel()
+	ends, broken := daemon.Subscribe(following, `topic=="/tasks/exit",namespace==`+d.namespace())
+	next := time.After(0) // what ended before is found by looking
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case e := <-ends:
+			end, ok := endOf(e.Event)
+			if !ok {
+				continue
+			}
+			if pause := d.look(ctx, end); pause > 0 {
+				next = time.After(pause)
+			}
+		case <-next:
+			next = time.After(d.lookAtAll(ctx))
+		}
+	}
+}
+
+// endOf returns the container whose own process ended, not one that was run in it.
+func endOf(event typeurl.Any) (id string, ok bool) {
+	v, err := typeurl.UnmarshalAny(event)
+	if err != nil {
+		return "", false
+	}
+	exit, ok := v.(*events.TaskExit)
+	if !ok || exit.ID != exit.ContainerID {
+		return "", false
+	}
+	return exit.ContainerID, true
+}
+
+// look mends the container of an id, and says after which time to look again, 0 for never.
+func (d *Driver) look(ctx context.Context, id string) time.Duration {
+	records, err := d.records().List()
+	if err != nil {
+		return sweep
+	}
+	for _, r := range records {
+		if r.Own.Container == id {
+			return d.mend(ctx, r)
+		}
+	}
+	return 0
+}
+
+// lookAtAll mends all containers, and says after which time to look again.
+func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
+	records, err := d.records().List()
+	if err != nil {
+		return sweep
+	}
+	soonest := sweep
+	for _, r := range records {
+		if pause := d.mend(ctx, r); pause > 0 {
+			soonest = min(soonest, pause)
+		}
+	}
+	return soonest
+}
+
+// mend keeps a container that nobody is making or deleting.
+func (d *Driver) mend(ctx context.Context, r *record) time.Duration {
+	if r.Own.Phase != ready || r.Own.Stopped {
+		return 0
+	}
+	drift, err := d.Keep(ctx, r.Resource)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.Log.WarnContext(ctx, "cannot start a container again", "resource", r.Resource.String(), "err", err)
+		}
+		return lastPause
+	}
+	for _, found := range drift {
+		if found.Mended {
+			d.Log.InfoContext(ctx, "a container was mended", "resource", r.Resource.String(), "found", found.What)
+		}
+	}
+	return d.pauseOf(r.Resource)
+}
+
+// pauseOf is how long a container still has to wait, at least a moment if it does.
+func (d *Driver) pauseOf(resource writ.ResourceID) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, ok := d.restarts[resource.HostName()]
+	if !ok || r.due.IsZero() {
+		return 0
+	}
+	return max(time.Until(r.due), time.Millisecond)
+}
+
+// wasUsed reports whether the driver has had to do with the daemon.
+func (d *Driver) wasUsed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.client != nil
+}
+
+var _ sal.Keeper = (*Driver)(nil)
