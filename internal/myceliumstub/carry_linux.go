@@ -172,7 +172,10 @@ func (d *daemon) forward(packet []byte, own bool) {
 	switch {
 	case !ok && own:
 		d.answer(packet, unreachable, noRoute)
-	case ok:
+	case ok && (own || packet[7] > 1):
+		if !own {
+			packet[7]-- // so that none goes in circles for ever
+		}
 		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket}, packet...), r.via) // packets may be lost
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -356,6 +357,51 @@ func TestGuestsReachEachOtherAndNothingComesInUnlessItIsAllowed(t *testing.T) {
 	received, sent, err := x.Traffic(t.Context(), web.owner)
 	if err != nil || received == 0 || sent == 0 {
 		t.Errorf("traffic: %d, %d, %v", received, sent, err)
+	}
+}
+
+// alone says that a test runs in a process whose network namespace is its own.
+const alone = "WRIT_TEST_NETDEV_ALONE"
+
+// Elsewhere the driver is told which namespace is its host's; a node has that of its process.
+func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(alone) == "" {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.InNetns(t, testenv.Netns(t), func() error {
+			cmd := exec.Command(self, "-test.run=^TestADriverMakesNetworksWhereItsProcessIs$", "-test.v")
+			cmd.Env = append(os.Environ(), alone+"=yes")
+			if said, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, said)
+			}
+			return nil
+		})
+		return
+	}
+	dir := t.TempDir()
+	x := &site{TB: t, dir: dir, Driver: &Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay(subnetA), Namespaces: filepath.Join(dir, "namespaces")}}
+	if err := Usable(""); err != nil {
+		t.Fatal(err)
+	}
+	x.must("network.create", "front", nil)
+	web, db := x.guest("web", "front"), x.guest("db", "front")
+	if _, err := x.Taps(t.Context(), ownerOf("vm"), refs([]string{"front"})); err != nil {
+		t.Error(err)
+	}
+	if !web.reaches(db.address()) {
+		t.Error("they do not reach each other")
+	}
+	for _, name := range []string{"web", "db", "vm"} {
+		if err := x.Release(t.Context(), ownerOf(name)); err != nil {
+			t.Error(err)
+		}
+	}
+	x.must("network.delete", "front", nil)
+	if links, err := net.Interfaces(); err != nil || len(links) != 1 {
+		t.Errorf("left are %+v, %v", links, err)
 	}
 }
 
