@@ -208,7 +208,7 @@ func (h *host) forwarding(v4 bool) error {
 			return err
 		}
 		for _, l := range links {
-			accept := "/proc/sys/net/ipv6/conf/" + strings.ReplaceAll(l.Attrs().Name, ".", "/") + "/accept_ra"
+			accept := "/proc/sys/net/ipv6/conf/" + l.Attrs().Name + "/accept_ra"
 			if heard, err := os.ReadFile(accept); err != nil || strings.TrimSpace(string(heard)) != "1" {
 				continue
 			}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -186,6 +187,31 @@ func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 	}
 	if d := web.dropped(); d.Denied == 0 {
 		t.Errorf("%+v", d)
+	}
+}
+
+func TestAHostThatLearnsItsWayOutFromARouterGoesOn(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	run(t, x.Netns, "ip", "link", "add", "up.link", "type", "bridge")
+	setting := func(path string) (value string) {
+		testenv.InNetns(t, x.Netns, func() error {
+			text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + path)
+			value = strings.TrimSpace(string(text))
+			return err
+		})
+		return value
+	}
+	if was := setting("up.link/accept_ra") + setting("all/forwarding"); was != "10" {
+		t.Skipf("a new interface of this host is set otherwise: %s", was)
+	}
+	x.must("network.create", "front", nil)
+	for path, want := range map[string]string{
+		"up.link/accept_ra": "2", "all/forwarding": "1", saltest.Resource(writ.KindNetwork, "front").HostName() + "/accept_ra": "0",
+	} {
+		if got := setting(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
 	}
 }
 
