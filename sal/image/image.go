@@ -1,0 +1,333 @@
+// Package image is the image driver: it fetches files over https or from the node's own disk, once for each SHA-256 however many names
+// ask for it, goes on where a download broke off, and keeps what it fetched under the digest. It must not know what images are used for.
+//
+// On disk: Dir/records/ as package sal writes them; in the tree "images", SHA256.FORMAT are whole images and SHA256.part one that is being
+// fetched, with SHA256.etag beside it. A file of the tree without a record that names its digest is nobody's and goes with the next fetch.
+package image
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// Driver is the image driver.
+type Driver struct {
+	Dir   string    // required: an absolute path, for records
+	Trees sal.Trees // required: where the images are
+	// HTTP asks servers; nil is one that follows redirects to https only and believes the authorities of the system.
+	HTTP *http.Client
+	// Pause is how long to wait before a server that broke off is asked again; it doubles as long as nothing comes. 0 is half a second.
+	Pause time.Duration
+	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	Step func(name string)
+
+	mu     sync.Mutex               // guards places
+	places map[string]chan struct{} // of each digest that is or was being worked on: see turn
+}
+
+var (
+	_ sal.Keeper = (*Driver)(nil)
+	_ sal.Images = (*Driver)(nil)
+)
+
+// treeName is a word that no writ.ResourceID.HostName can be.
+const treeName = "images"
+
+// own is what a record keeps besides the spec.
+type own struct {
+	Phase phase  `json:"phase"`
+	Dir   string `json:"dir"`             // the tree of the images
+	Bytes int64  `json:"bytes,omitempty"` // of the file, once it is there
+}
+
+// phase tells what a crash may have interrupted.
+type phase string
+
+const (
+	fetching phase = "fetching" // there may be a part of it, which the next try goes on with
+	ready    phase = "ready"    // the file is there
+	deleting phase = "deleting" // the file must go, unless another image has it
+)
+
+// Describe names the driver and its limits.
+func (d *Driver) Describe() writ.NodeDriver {
+	n := writ.NodeDriver{Module: "image", Name: "image", Detail: "https and files, each digest once; raw, qcow2 and OCI archives"}
+	if _, err := converter(); err != nil {
+		n.Detail = "https and files, each digest once; raw and OCI archives, but no qcow2: this node has no qemu-img"
+	}
+	return n
+}
+
+// Image returns an image that is there as a whole.
+func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
+	request := sal.Request{Resource: writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name}, UID: image.UID}
+	r, err := d.records().Get(request.Resource)
+	if err != nil {
+		return sal.Image{}, err
+	}
+	if r == nil || r.Own.Phase != ready {
+		return sal.Image{}, sal.Unknown(request.Resource)
+	}
+	if image.UID != "" {
+		if err := r.Owned(request); err != nil {
+			return sal.Image{}, err
+		}
+	}
+	c := contentOf(r)
+	i := sal.Image{Path: pathOf(r), Format: c.format, SHA256: c.sha256, Bytes: r.Own.Bytes}
+	if c.format == "qcow2" {
+		i.Format = "raw"
+	}
+	if _, err := os.Stat(i.Path); errors.Is(err, fs.ErrNotExist) {
+		return sal.Image{}, writ.Errorf(writ.CodeDriverFailed, "the file of %s is gone: %s", r.Resource, i.Path).
+			WithHint("delete the image and fetch it again")
+	}
+	return i, nil
+}
+
+// Observe looks at an image.
+func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return sal.Observation{}, err
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: d.values(r)}, ctx.Err()
+}
+
+// List returns every image that has a record, finished or not.
+func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
+	records, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []writ.ResourceID
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all, ctx.Err()
+}
+
+// Do carries out an operation on an image.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
+	r, err := d.records().Get(request.Resource)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if r != nil && r.Own.Phase == deleting {
+		if err := d.clear(ctx, r); err != nil {
+			return sal.Outcome{}, err
+		}
+		r = nil
+	}
+	switch request.Operation.Effect {
+	case catalog.Make:
+		return d.fetch(ctx, request, r)
+	case catalog.Remove:
+		return d.remove(ctx, request, r)
+	default:
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s", request.Operation.Name())
+	}
+}
+
+// fetch makes the image, or nothing at all. Only what a server or a stop of the runner broke off stays, so that the next try goes on.
+func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
+	args, ok := request.Args.(*catalog.ImageFetch)
+	if !ok {
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s", request.Operation.Name())
+	}
+	if r != nil && r.Own.Phase == fetching { // it does not exist yet; another digest may be asked for now
+		if err := d.supersede(ctx, r, args); err != nil {
+			return sal.Outcome{}, err
+		}
+		r = nil
+	}
+	change, _, err := r.Decide(request)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch change {
+	case writ.ChangeCreated:
+		r, err = d.create(ctx, request, args)
+	case writ.ChangeUpdated: // another address for the same content
+		r.Spec = catalog.Values(request.Args)
+		r.Generation++
+		err = d.records().Put(r)
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	return sal.Outcome{Change: change, Values: d.values(r)}, nil
+}
+
+// supersede clears away what was being fetched, unless the same is asked for again.
+func (d *Driver) supersede(ctx context.Context, r *sal.Record[own], args *catalog.ImageFetch) error {
+	if c := contentOf(r); c.sha256 == args.SHA256 && c.format == args.Format {
+		return nil
+	}
+	return d.clear(ctx, r)
+}
+
+func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.ImageFetch) (*sal.Record[own], error) {
+	if args.Format == "qcow2" {
+		if _, err := converter(); err != nil { // before gigabytes are fetched
+			return nil, err
+		}
+	}
+	dir, err := d.makeTree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.sweep(dir); err != nil {
+		return nil, err
+	}
+	r := sal.NewRecord[own](request)
+	r.Own = own{Phase: fetching, Dir: dir}
+	if err := d.records().Put(r); err != nil {
+		return nil, err
+	}
+	bytes, err := d.obtain(ctx, dir, request, args)
+	if err != nil {
+		if goesOn(err) {
+			return nil, err
+		}
+		return nil, errors.Join(err, d.clear(context.WithoutCancel(ctx), r))
+	}
+	r.Own = own{Phase: ready, Dir: dir, Bytes: bytes}
+	r.Generation++
+	return r, d.records().Put(r)
+}
+
+// goesOn reports whether what was fetched until an error is of use to the next try.
+func goesOn(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || writ.CodeOf(err) == writ.CodeUnreachable
+}
+
+func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
+	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false))}
+	if r == nil {
+		return gone, nil
+	}
+	if r.Own.Phase != fetching { // one that was never finished does not exist
+		if err := r.Owned(request); err != nil {
+			return sal.Outcome{}, err
+		}
+		gone.Change = writ.ChangeDeleted
+	}
+	return gone, d.clear(ctx, r)
+}
+
+// clear removes an image: its file unless another one has it, and then the record.
+func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
+	r.Own.Phase = deleting
+	if err := d.records().Put(r); err != nil {
+		return err
+	}
+	c := contentOf(r)
+	done, err := d.turn(ctx, c.sha256)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := d.collect(r.Own.Dir, c.sha256); err != nil {
+		return sal.HostError("remove the file of "+r.Resource.String(), err)
+	}
+	return d.records().Remove(r.Resource)
+}
+
+// content is what a record asks for.
+type content struct{ sha256, format string }
+
+func contentOf(r *sal.Record[own]) content {
+	sha256, _ := r.Spec["sha256"].(string)
+	format, _ := r.Spec["format"].(string)
+	return content{sha256, format}
+}
+
+// file is its name in the tree.
+func (c content) file() string { return c.sha256 + "." + c.format }
+
+// pathOf is where an image is, or will be.
+func pathOf(r *sal.Record[own]) string { return filepath.Join(r.Own.Dir, contentOf(r).file()) }
+
+func (d *Driver) values(r *sal.Record[own]) map[string]any {
+	c := contentOf(r)
+	return catalog.Values(catalog.Image{
+		Identity: catalog.Identify(r.Resource, r.UID, false),
+		Path:     pathOf(r),
+		SHA256:   c.sha256,
+		Format:   c.format,
+		SizeMiB:  (r.Own.Bytes + 1<<20 - 1) >> 20,
+	})
+}
+
+// Keep finishes a deletion, and looks whether the file is there.
+func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	switch r.Own.Phase {
+	case deleting:
+		return nil, d.clear(ctx, r)
+	case fetching:
+		return nil, nil // whoever asked for it asks again
+	}
+	path := pathOf(r)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []sal.Drift{{What: "its file is gone: " + path}}, nil
+	case err != nil:
+		return nil, sal.HostError("look at the file of "+resource.String(), err)
+	case info.Size() != r.Own.Bytes:
+		return []sal.Drift{{What: "its file was changed: " + path}}, nil
+	}
+	return nil, nil
+}
+
+// Orphans are files in the tree of images that no image has.
+func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
+	dir, err := d.tree(ctx)
+	if err != nil || dir == "" {
+		return nil, err
+	}
+	files, err := files(dir)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := d.wanted()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Orphan
+	for _, name := range files {
+		if digest, _, _ := strings.Cut(name, "."); !wanted[digest] {
+			all = append(all, sal.Orphan{Kind: "file", Name: filepath.Join(dir, name)})
+		}
+	}
+	return all, ctx.Err()
+}
+
+func (d *Driver) records() *sal.Records[own] {
+	return &sal.Records[own]{Dir: filepath.Join(d.Dir, "records"), Step: d.Step}
+}
+
+func (d *Driver) step(name string) {
+	if d.Step != nil {
+		d.Step(name)
+	}
+}

@@ -1,0 +1,32 @@
+package image
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+func TestAFullDiskIsToldAndFreed(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	s := newSite(t, map[string][]byte{"/a": text})
+	b := newBench(t, s)
+	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
+	b.Driver = open(s, b.host, nil)
+	local := filepath.Join(t.TempDir(), "local")
+	if err := os.WriteFile(local, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{s.URL + "/a", "file://" + local} {
+		_, err := b.fetch(t.Context(), "a", map[string]any{"url": url, "sha256": sum(text)})
+		if writ.CodeOf(err) != writ.CodeDiskFull || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: it ended with %v", url, err)
+		}
+		if all, _ := b.List(t.Context()); len(all) > 0 || len(b.files()) > 0 {
+			t.Errorf("%s left %v and %q", url, all, b.files())
+		}
+	}
+}

@@ -1,0 +1,493 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/directory"
+	"writ/sal/saltest"
+)
+
+func sum(text []byte) string {
+	s := sha256.Sum256(text)
+	return hex.EncodeToString(s[:])
+}
+
+// site is a server with images, which can be told to break off.
+type site struct {
+	*httptest.Server
+	mu    sync.Mutex
+	files map[string][]byte
+	// cut is after how many bytes the next answers end too early, one each.
+	cut  []int
+	tags bool // it sends ETags
+	asks atomic.Int64
+	got  []string // the header Range of each request
+}
+
+func newSite(t testing.TB, files map[string][]byte) *site {
+	s := &site{files: files, tags: true}
+	s.Server = httptest.NewTLSServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asks.Add(1)
+	s.mu.Lock()
+	s.got = append(s.got, r.Header.Get("Range"))
+	text, ok := s.files[r.URL.Path]
+	cut := -1
+	if len(s.cut) > 0 {
+		cut, s.cut = s.cut[0], s.cut[1:]
+	}
+	s.mu.Unlock()
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if s.tags {
+		w.Header().Set("ETag", `"`+sum(text)[:8]+`"`)
+	}
+	if cut >= 0 {
+		w = &cutter{w, cut}
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+}
+
+// cutter breaks the connection off after so many bytes.
+type cutter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutter) Write(b []byte) (int, error) {
+	n := min(len(b), c.left)
+	c.left -= n
+	_, _ = c.ResponseWriter.Write(b[:n])
+	if n < len(b) {
+		c.ResponseWriter.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	return n, nil
+}
+
+func open(s *site, host string, step func(string)) *Driver {
+	return &Driver{
+		Dir: filepath.Join(host, "image"), Trees: &directory.Trees{Dir: filepath.Join(host, "trees"), Step: step},
+		HTTP: s.client(), Pause: time.Millisecond, Step: step,
+	}
+}
+
+func (s *site) client() *http.Client {
+	c := s.Client()
+	c.CheckRedirect = secure
+	return c
+}
+
+func TestExam(t *testing.T) {
+	text := []byte("a disk")
+	archive := ociArchive(t, nil)
+	s := newSite(t, map[string][]byte{"/a": text, "/mirror/a": text, "/b": []byte("b"), "/oci": archive})
+	exams := map[string]map[string]any{
+		"raw": {"url": s.URL + "/a", "sha256": sum(text)},
+		"oci": {"url": s.URL + "/oci", "sha256": sum(archive), "format": "oci"},
+	}
+	if path, err := exec.LookPath("qemu-img"); err == nil {
+		disk := qcow2(t, path, "-f", "qcow2", "1M")
+		s.files["/qcow2"] = disk
+		exams["qcow2"] = map[string]any{"url": s.URL + "/qcow2", "sha256": sum(disk), "format": "qcow2"}
+	}
+	for name, args := range exams {
+		t.Run(name, func(t *testing.T) {
+			exam := saltest.Exam{
+				Open: func(_ testing.TB, host string, step func(string)) sal.Driver { return open(s, host, step) },
+				Make: saltest.Step{Operation: "image.fetch", Args: args},
+			}
+			if name == "raw" {
+				exam.Mutable = map[string]any{"url": s.URL + "/mirror/a", "sha256": sum(text)}
+				exam.Immutable = map[string]any{"url": s.URL + "/a", "sha256": sum([]byte("b"))}
+			}
+			saltest.Run(t, exam)
+		})
+	}
+}
+
+// bench is a driver on a host of its own.
+type bench struct {
+	testing.TB
+	*Driver
+	host string
+	said []string
+	mu   sync.Mutex // guards said
+}
+
+func newBench(t testing.TB, s *site) *bench {
+	host := t.TempDir()
+	return &bench{TB: t, Driver: open(s, host, nil), host: host}
+}
+
+func (b *bench) fetch(ctx context.Context, name string, args map[string]any) (sal.Outcome, error) {
+	return b.do(ctx, "image.fetch", name, args)
+}
+
+func (b *bench) do(ctx context.Context, operation, name string, args map[string]any) (sal.Outcome, error) {
+	b.Helper()
+	o, _ := catalog.Lookup(operation)
+	decoded, err := o.Decode(args)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return b.Do(ctx, sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindImage, name), UID: "u1", Args: decoded, Key: "k",
+		Progress: func(text string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.said = append(b.said, text)
+		},
+	})
+}
+
+// files are what is below the host, without records.
+func (b *bench) files() (all []string) {
+	b.Helper()
+	found, err := filepath.Glob(filepath.Join(b.host, "trees/trees/images/data/*"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range found {
+		all = append(all, filepath.Base(f))
+	}
+	return all
+}
+
+func TestABrokenDownloadGoesOn(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, map[string][]byte{"/a": text})
+			s.tags, s.cut = tags, []int{100_000, 50_000}
+			b := newBench(t, s)
+			if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)}); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.got) != 3 || s.got[0] != "" || !strings.HasPrefix(s.got[1], "bytes=") || s.got[1] >= s.got[2] {
+				t.Errorf("it asked for %q", s.got)
+			}
+			image, err := b.Image(t.Context(), saltest.Resource("", "").Project, writ.Ref{Name: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(image.Path); err != nil || !bytes.Equal(got, text) {
+				t.Errorf("the file has %d bytes, %v", len(got), err)
+			}
+			if image.Format != "raw" || image.Bytes != int64(len(text)) || image.SHA256 != sum(text) {
+				t.Errorf("it is %+v", image)
+			}
+		})
+	}
+}
+
+func TestANewTryGoesOnWhereTheRunnerStopped(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	s := newSite(t, map[string][]byte{"/a": text})
+	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
+	b := newBench(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cut = []int{100_000, 0}
+	b.HTTP = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		if s.asks.Load() > 0 {
+			cancel()
+		}
+		return s.Client().Transport.RoundTrip(r)
+	})}
+	if _, err := b.fetch(ctx, "a", args); ctx.Err() == nil || err == nil {
+		t.Fatalf("it was not stopped: %v", err)
+	}
+	s.cut = nil
+	again := newBench(t, s)
+	again.Driver, again.host = open(s, b.host, nil), b.host
+	if o, err := again.fetch(t.Context(), "a", args); err != nil || o.Change != writ.ChangeCreated {
+		t.Fatalf("%q, %v", o.Change, err)
+	}
+	if last := s.got[len(s.got)-1]; !strings.HasPrefix(last, "bytes=") || !strings.HasPrefix(again.said[0], "going on") {
+		t.Errorf("it asked for %q and said %q", last, again.said)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What changes on the server while it is fetched must not be sewn together.
+func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
+	old, fresh := bytes.Repeat([]byte("old "), 1<<14), bytes.Repeat([]byte("new "), 1<<14)
+	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, map[string][]byte{"/a": old})
+			s.tags, s.cut = tags, []int{20_000}
+			b := newBench(t, s)
+			b.HTTP = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+				if s.asks.Load() > 0 {
+					s.mu.Lock()
+					s.files["/a"] = fresh
+					s.mu.Unlock()
+				}
+				return s.Client().Transport.RoundTrip(r)
+			})}
+			if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(fresh)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestADigestIsFetchedOnceAndKeptWhileSomebodyNamesIt(t *testing.T) {
+	text := bytes.Repeat([]byte("disk"), 1<<16)
+	s := newSite(t, map[string][]byte{"/a": text, "/b": []byte("b")})
+	b := newBench(t, s)
+	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if _, err := b.fetch(t.Context(), fmt.Sprint("name-", i), args); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.asks.Load(); n != 1 {
+		t.Errorf("it was fetched %d times", n)
+	}
+	for i := range 8 {
+		if got := b.files(); len(got) != 1 || got[0] != sum(text)+".raw" {
+			t.Errorf("while %d names are left there is %q", 8-i, got)
+		}
+		if _, err := b.do(t.Context(), "image.delete", fmt.Sprint("name-", i), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := b.files(); len(got) > 0 {
+		t.Errorf("nobody names it and there is %q", got)
+	}
+
+	stray := filepath.Join(b.host, "trees/trees/images/data", sum([]byte("stray"))+".raw")
+	if err := os.WriteFile(stray, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) != 1 || orphans[0].Name != stray {
+		t.Errorf("the orphans are %v, %v", orphans, err)
+	}
+	if _, err := b.fetch(t.Context(), "b", map[string]any{"url": s.URL + "/b", "sha256": sum([]byte("b"))}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.files(); len(got) != 1 || got[0] != sum([]byte("b"))+".raw" {
+		t.Errorf("after another fetch there is %q", got)
+	}
+}
+
+func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
+	qemu := testenv.Need(t, "qemu-img")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	files := map[string][]byte{
+		"/text":    []byte("text"),
+		"/backed":  qcow2(t, qemu, "-f", "qcow2", "-b", secret, "-F", "raw"),
+		"/outside": qcow2(t, qemu, "-f", "qcow2", "-o", "data_file="+filepath.Join(t.TempDir(), "data"), "1M"),
+		"/good":    qcow2(t, qemu, "-f", "qcow2", "1M"),
+		"/torn":    ociArchive(t, func(blobs map[string][]byte) { delete(blobs, "layer") }),
+		"/forged":  ociArchive(t, func(blobs map[string][]byte) { blobs["forged"] = []byte("x") }),
+		"/empty":   ociArchive(t, func(blobs map[string][]byte) { clear(blobs) }),
+	}
+	s := newSite(t, files)
+	mux := http.NewServeMux()
+	mux.Handle("/", s)
+	mux.Handle("/down", http.RedirectHandler(plain.URL, http.StatusFound))
+	mux.HandleFunc("/private", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	s.Config.Handler = mux
+	for _, tt := range []struct {
+		path, format string
+		code         writ.Code
+		says         string
+	}{
+		{"/none", "raw", writ.CodeNotFound, "404"},
+		{"/private", "raw", writ.CodeArgumentsInvalid, "403"},
+		{"/down", "raw", writ.CodeArgumentsInvalid, "without https"},
+		{"/wrong", "raw", writ.CodeChecksumMismatch, sum(files["/text"])},
+		{"/good", "raw", writ.CodeArgumentsInvalid, "qcow2"},
+		{"/text", "qcow2", writ.CodeArgumentsInvalid, "begin"},
+		{"/backed", "qcow2", writ.CodeArgumentsInvalid, "backing file"},
+		{"/outside", "qcow2", writ.CodeArgumentsInvalid, "another file"},
+		{"/text", "oci", writ.CodeArgumentsInvalid, "OCI"},
+		{"/torn", "oci", writ.CodeArgumentsInvalid, "missing"},
+		{"/forged", "oci", writ.CodeArgumentsInvalid, "forged"},
+		{"/empty", "oci", writ.CodeArgumentsInvalid, "index.json"},
+	} {
+		b := newBench(t, s)
+		text, digest := files[tt.path], ""
+		if digest = sum(text); tt.path == "/wrong" {
+			s.files["/wrong"] = files["/text"]
+			digest = strings.Repeat("0a", 32)
+		}
+		_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + tt.path, "sha256": digest, "format": tt.format})
+		if writ.CodeOf(err) != tt.code || !strings.Contains(fmt.Sprint(err), tt.says) {
+			t.Errorf("%s as %s: %v, want %s with %q", tt.path, tt.format, err, tt.code, tt.says)
+		}
+		if all, _ := b.List(t.Context()); len(all) > 0 || len(b.files()) > 0 {
+			t.Errorf("%s as %s left %v and %q", tt.path, tt.format, all, b.files())
+		}
+	}
+}
+
+func TestAServerThatIsGoneIsToldAndDeletedImagesLeaveNoPart(t *testing.T) {
+	text := bytes.Repeat([]byte("disk"), 1<<16)
+	s := newSite(t, map[string][]byte{"/a": text})
+	s.cut = []int{100_000, 0, 0, 0, 0}
+	b := newBench(t, s)
+	_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
+	if writ.CodeOf(err) != writ.CodeUnreachable || writ.AsError(err).Hint == "" {
+		t.Fatalf("it ended with %v", err)
+	}
+	if _, err := b.Image(t.Context(), saltest.Resource("", "").Project, writ.Ref{Name: "a"}); writ.CodeOf(err) != writ.CodeResourceUnknown {
+		t.Errorf("half of it is an image: %v", err)
+	}
+	if len(b.files()) == 0 {
+		t.Error("nothing is kept for the next try")
+	}
+	if _, err := b.do(t.Context(), "image.delete", "a", nil); err != nil || len(b.files()) > 0 {
+		t.Errorf("deleted, there is %q, %v", b.files(), err)
+	}
+}
+
+func TestAFileOfTheNodeAndAConvertedDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.qcow2")
+	if err := os.WriteFile(path, qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "3M"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, newSite(t, nil))
+	o, err := b.fetch(t.Context(), "a", map[string]any{"url": "file://" + path, "sha256": sum(text), "format": "qcow2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := b.Image(t.Context(), saltest.Resource("", "").Project, writ.Ref{Name: "a", UID: "u1"})
+	if err != nil || image.Format != "raw" || image.Bytes != 3<<20 || o.Values["format"] != "qcow2" || o.Values["size_mib"] != int64(3) {
+		t.Errorf("it is %+v, %v, and answered %v", image, err, o.Values)
+	}
+	if err := os.Remove(image.Path); err != nil {
+		t.Fatal(err)
+	}
+	if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindImage, "a")); err != nil || len(drift) != 1 || drift[0].Mended {
+		t.Errorf("its file is gone and it says %v, %v", drift, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, err = b.fetch(t.Context(), "b", map[string]any{"url": "file://" + path, "sha256": sum(text), "format": "qcow2"})
+	if writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(writ.AsError(err).Hint, "apt-get install") {
+		t.Errorf("without a converter: %v", err)
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(append([]byte("QFI\xfb\x00\x00\x00\x03"), make([]byte, 100)...))
+	f.Fuzz(func(t *testing.T, header []byte) {
+		if err := checkHeader(header); err != nil && writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+			t.Errorf("%v has no code", err)
+		}
+	})
+}
+
+func FuzzArchive(f *testing.F) {
+	f.Add(ociArchive(f, nil))
+	f.Add([]byte("text"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "a")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkArchive(t.Context(), path); err != nil && writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+			t.Errorf("%v has no code", err)
+		}
+	})
+}
+
+// qcow2 makes a disk with arguments of qemu-img create.
+func qcow2(t testing.TB, qemu string, args ...string) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk")
+	at := len(args)
+	if last := args[at-1]; strings.HasSuffix(last, "M") {
+		at--
+	}
+	args = append(append(append([]string{"create", "-q"}, args[:at]...), path), args[at:]...)
+	if said, err := exec.Command(qemu, args...).CombinedOutput(); err != nil {
+		t.Fatalf("qemu-img: %v: %s", err, said)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// ociArchive makes an archive with one image of one layer, after somebody has changed its blobs.
+func ociArchive(t testing.TB, change func(blobs map[string][]byte)) []byte {
+	t.Helper()
+	layer, config := []byte("layer"), []byte(`{"architecture":"`+runtime.GOARCH+`","os":"linux"}`)
+	describe := func(kind string, text []byte) string {
+		return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.%s","digest":"sha256:%s","size":%d}`, kind, sum(text), len(text))
+	}
+	manifest := []byte(fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[%s]}`, describe("config.v1+json", config), describe("layer.v1.tar", layer)))
+	index := []byte(fmt.Sprintf(`{"schemaVersion":2,"manifests":[%s]}`, describe("manifest.v1+json", manifest)))
+	blobs := map[string][]byte{"layer": layer, "config": config, "manifest": manifest, "index": index}
+	if change != nil {
+		change(blobs)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, text := range blobs {
+		path := "blobs/sha256/" + sum(text)
+		switch name {
+		case "index":
+			path = "index.json"
+		case "forged":
+			path = "blobs/sha256/forged"
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path, Size: int64(len(text)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
