@@ -17,6 +17,11 @@ func CopyFile(ctx context.Context, to, from *os.File) error {
 	if share(to, from) {
 		return nil
 	}
+	return CopyData(ctx, to, from)
+}
+
+// CopyData is CopyFile without sharing: what to has is its own.
+func CopyData(ctx context.Context, to, from *os.File) error {
 	info, err := from.Stat()
 	if err != nil {
 		return err

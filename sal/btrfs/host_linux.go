@@ -125,3 +125,12 @@ func sysfs(dir string, path ...string) (string, error) {
 	}
 	return string(text), nil
 }
+
+// room is how many bytes the file system has room for.
+func (p *Pool) room() int64 {
+	var stat unix.Statfs_t
+	if unix.Statfs(p.Dir, &stat) != nil {
+		return 0
+	}
+	return int64(stat.Bavail) * stat.Bsize
+}

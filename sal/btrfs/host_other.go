@@ -35,3 +35,6 @@ func limitGroup(string, uint64, int64) error       { return Usable("") }
 func makeGroup(string, uint64) error               { return Usable("") }
 func joinGroup(string, uint64, uint64) error       { return Usable("") }
 func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }
+func groupLimit(string, uint64) (int64, error)     { return 0, Usable("") }
+
+func (p *Pool) room() int64 { return 0 }

@@ -111,7 +111,16 @@ func joinGroup(dir string, group, parent uint64) error {
 
 // groupUsage is how many bytes are charged to a quota group, as of the last commit.
 func groupUsage(dir string, group uint64) (int64, error) {
-	text, err := sysfs(dir, "qgroups", fmt.Sprintf("%d_%d", group>>48, group&(1<<48-1)), "referenced")
+	return groupNumber(dir, group, "referenced")
+}
+
+// groupLimit is how many bytes a quota group may have; 0 is unbounded.
+func groupLimit(dir string, group uint64) (int64, error) {
+	return groupNumber(dir, group, "max_referenced")
+}
+
+func groupNumber(dir string, group uint64, name string) (int64, error) {
+	text, err := sysfs(dir, "qgroups", fmt.Sprintf("%d_%d", group>>48, group&(1<<48-1)), name)
 	if err != nil {
 		return 0, err
 	}

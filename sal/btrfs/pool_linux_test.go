@@ -79,6 +79,7 @@ func copyDir(to, from string) error {
 }
 
 func TestTreesExam(t *testing.T) {
+	t.Parallel()
 	saltest.RunTrees(t, saltest.TreesExam{
 		Hosts: newHosts(t),
 		Open:  func(_ testing.TB, host string, step func(string)) sal.Trees { return &Pool{Dir: host, Step: step} },
@@ -89,6 +90,7 @@ const mib = 1 << 20
 
 // kinds are the two kinds of quotas, each on a disk of its own.
 func kinds(t *testing.T, test func(t *testing.T, p *Pool)) {
+	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"simple": func(*testing.T, string) {},
 		"full": func(t *testing.T, dir string) {
@@ -252,6 +254,7 @@ func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
 }
 
 func TestADiskThatIsFullSaysSo(t *testing.T) {
+	t.Parallel()
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128)
 	p := &Pool{Dir: filepath.Join(disk.Dir, "pool")}
 	dir := must[string](t)(p.Make(t.Context(), "a", 0))
@@ -264,6 +267,7 @@ func TestADiskThatIsFullSaysSo(t *testing.T) {
 }
 
 func TestOnlyBtrfsIsUsable(t *testing.T) {
+	t.Parallel()
 	if err := Usable("/proc"); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
 		t.Errorf("/proc: %v", err)
 	}

@@ -54,28 +54,37 @@ func (p *Pool) rebound(name string) error {
 }
 
 func (p *Pool) limit(name, subvolume string, size int64) error {
-	simple, err := simpleQuota(p.Dir)
+	bytes, err := p.limitOf(name, size)
 	if err != nil {
 		return err
-	}
-	bytes := int64(0)
-	if size > 0 {
-		bytes = size + size/slackShare + slackBytes
-	}
-	if simple && bytes > 0 {
-		// Simple quotas charge a block to the subvolume that wrote it for as long as anybody has it. Each snapshot may keep as much as
-		// the tree could hold then, and a disk must not fail because of that.
-		kept, err := names(p.snapshot(name, ""))
-		if err != nil {
-			return err
-		}
-		bytes *= int64(1 + len(kept))
 	}
 	id, err := subvolumeID(subvolume)
 	if err != nil {
 		return err
 	}
 	return limitGroup(p.Dir, group(0, id), bytes)
+}
+
+// limitOf is what the kernel is told to let a tree of a size have; 0 is unbounded.
+func (p *Pool) limitOf(name string, size int64) (bytes int64, err error) {
+	if size == 0 {
+		return 0, nil
+	}
+	bytes = size + size/slackShare + slackBytes
+	simple, err := simpleQuota(p.Dir)
+	if err != nil {
+		return 0, err
+	}
+	if simple {
+		// Simple quotas charge a block to the subvolume that wrote it for as long as anybody has it. Each snapshot may keep as much as
+		// the tree could hold then, and a disk must not fail because of that.
+		kept, err := names(p.snapshot(name, ""))
+		if err != nil {
+			return 0, err
+		}
+		bytes *= int64(1 + len(kept))
+	}
+	return bytes, nil
 }
 
 // count lets a subvolume count for a project. With full quota groups only an empty one can, or the kernel would have to count the whole

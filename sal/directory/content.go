@@ -3,12 +3,9 @@ package directory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 
 	"writ"
 	"writ/sal"
@@ -22,10 +19,10 @@ type filling struct {
 }
 
 // content finds out what the new volume is to hold, before anything is made.
-func (j *job) content() (filling, error) {
+func (j *job) content(ctx context.Context) (filling, error) {
 	switch args := j.Args.(type) {
 	case *catalog.VolumeCreate:
-		into, err := j.imageContent(args)
+		into, err := j.imageContent(ctx, args)
 		return filling{args.SizeGiB, into}, err
 	case *catalog.VolumeClone:
 		return j.cloneContent(args)
@@ -36,36 +33,45 @@ func (j *job) content() (filling, error) {
 	}
 }
 
-// diskName is the file in which a volume holds the image that it was made of.
-const diskName = "disk.raw"
-
-func (j *job) imageContent(args *catalog.VolumeCreate) (func(ctx context.Context, to string) error, error) {
+func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (func(ctx context.Context, to string) error, error) {
 	if args.Image.Name == "" {
 		return func(_ context.Context, to string) error { return j.root.Mkdir(to, 0o755) }, nil
 	}
-	image := writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindImage, Name: args.Image.Name}
-	file := filepath.Join(j.Images, image.HostName())
-	info, err := os.Stat(file)
-	if j.Images == "" || errors.Is(err, fs.ErrNotExist) {
-		return nil, writ.Errorf(writ.CodeResourceUnknown, "this node has no %s", image).WithHint("image.fetch(%q, …) brings it", image.Name)
-	}
+	image, err := j.image(ctx, args.Image)
 	if err != nil {
-		return nil, sal.HostError("look at the image", err)
+		return nil, err
 	}
-	if err := j.fits(info.Size(), args.SizeGiB); err != nil {
+	if err := j.fits(image.Bytes, args.SizeGiB); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, to string) error {
 		if err := j.root.Mkdir(to, 0o755); err != nil {
 			return err
 		}
-		source, err := os.Open(file)
+		source, err := os.Open(image.Path)
 		if err != nil {
 			return err
 		}
 		defer source.Close()
-		return j.writeFile(ctx, path.Join(to, diskName), 0o600, source)
+		return j.writeFile(ctx, path.Join(to, sal.DiskName), 0o600, source)
 	}, nil
+}
+
+// image finds an image that a disk can be made of.
+func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
+	resource := writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindImage, Name: ref.Name}
+	missing := sal.Unknown(resource)
+	if j.Images != nil {
+		image, err := j.Images.Image(ctx, resource.Project, ref)
+		if err == nil && image.Format == "oci" {
+			return sal.Image{}, writ.Errorf(writ.CodeArgumentsInvalid, "%s is the image of a container and no disk", resource)
+		}
+		if writ.CodeOf(err) != writ.CodeResourceUnknown {
+			return image, err
+		}
+		missing = err
+	}
+	return sal.Image{}, writ.AsError(missing).WithHint("image.fetch(%q, …) brings it", ref.Name)
 }
 
 func (j *job) cloneContent(args *catalog.VolumeClone) (filling, error) {

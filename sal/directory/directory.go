@@ -1,6 +1,7 @@
 // Package directory is the volume driver that works on any disk: a volume is a plain directory. It promises what every volume driver
 // promises, except for two things that it admits wherever drivers are listed: nothing stops a volume from growing over its size,
-// and snapshots, clones and restores copy every byte. Copies and archives keep modes, times and, if the node runs as root, owners, but
+// and snapshots, clones and restores copy every byte, unless the disk lets files
+// share blocks. Copies and archives keep modes, times and, if the node runs as root, owners, but
 // no extended attributes, and hard links become files. It must not know what is in a volume.
 //
 // On disk, below Dir: records/ as package sal writes them; volumes/NAME/data is the content, volumes/NAME/snapshots/* the snapshots,
@@ -24,9 +25,8 @@ import (
 // Driver is the volume driver of a node without a better one.
 type Driver struct {
 	Dir string // required: an absolute path; everything is kept below it
-	// Images is where the image driver keeps its files, one per image, named by writ.ResourceID.HostName. Without it no volume can be
-	// made of an image.
-	Images string
+	// Images are those that volumes can be made of; without it there are none.
+	Images sal.Images
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -156,7 +156,7 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 
 // create makes the volume, or nothing at all.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
-	fill, err := j.content()
+	fill, err := j.content(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func TestExam(t *testing.T) {
 			t.Parallel()
 			exam.Prepare = prepare
 			exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
-				return &Driver{Dir: filepath.Join(host, "volumes"), Images: filepath.Join(host, "images"), Step: step}
+				return &Driver{Dir: filepath.Join(host, "volumes"), Images: saltest.Images(filepath.Join(host, "images")), Step: step}
 			}
 			saltest.Run(t, exam)
 		})
@@ -109,7 +109,7 @@ type bench struct {
 func newBench(t testing.TB) *bench {
 	host := t.TempDir()
 	prepare(t, host)
-	return &bench{t, Driver{Dir: filepath.Join(host, "volumes"), Images: filepath.Join(host, "images")}}
+	return &bench{t, Driver{Dir: filepath.Join(host, "volumes"), Images: saltest.Images(filepath.Join(host, "images"))}}
 }
 
 // do carries out an operation on a volume of the exam's project, with the UID "u1".
@@ -222,7 +222,7 @@ func TestEveryWayAroundKeepsTheContent(t *testing.T) {
 	data := b.must("volume.create", "root", spec)["path"].(string)
 	furnish(t, data)
 	want := tree(t, data)
-	if want["/"+diskName] == "" {
+	if want["/"+sal.DiskName] == "" {
 		t.Fatal("the volume has no disk of its image")
 	}
 
@@ -296,7 +296,7 @@ func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
 			want = writ.ChangeCreated
 		}
 		content := tree(t, o.Values["path"].(string))
-		if o.Change != want || content["/"+diskName] == "" || begun && len(content) != 2 {
+		if o.Change != want || content["/"+sal.DiskName] == "" || begun && len(content) != 2 {
 			t.Errorf("stopped after %q, then made anew: %s, want %s, and it has %v", passed, o.Change, want, content)
 		}
 	}
@@ -306,7 +306,7 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 	b := newBench(t)
 	b.must("volume.create", "root", with(spec, "size_gib", int64(10)))
 	b.must("volume.send", "root", backup)
-	big := filepath.Join(b.Images, saltest.Resource(writ.KindImage, "big").HostName())
+	big := filepath.Join(filepath.Dir(b.Dir), "images", saltest.Resource(writ.KindImage, "big").HostName())
 	writeFile(t, big, "")
 	if err := os.Truncate(big, 1<<30+1); err != nil {
 		t.Fatal(err)
@@ -450,14 +450,14 @@ func FuzzReceive(f *testing.F) {
 
 func TestCopyEndsWithTheContext(t *testing.T) {
 	b := newBench(t)
-	big := filepath.Join(b.Images, saltest.Resource(writ.KindImage, "big").HostName())
+	big := filepath.Join(filepath.Dir(b.Dir), "images", saltest.Resource(writ.KindImage, "big").HostName())
 	writeFile(t, big, "")
 	if err := os.Truncate(big, 4*chunk); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Step = func(name string) {
-		if name == "write "+diskName {
+		if name == "write "+sal.DiskName {
 			cancel()
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"writ/sal"
 )
 
 // build makes a tree at a path below root: whole, or not at all.
@@ -188,7 +190,12 @@ func (j *job) writeFile(ctx context.Context, to string, mode fs.FileMode, source
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := j.copyBytes(ctx, f, source); err != nil {
+	if from, ok := source.(*os.File); ok {
+		err = sal.CopyFile(ctx, f, from)
+	} else {
+		err = j.copyBytes(ctx, f, source)
+	}
+	if err != nil {
 		return err
 	}
 	return f.Sync()

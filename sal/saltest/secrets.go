@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -92,13 +93,23 @@ func (h *host) keeps(when string) {
 		if !d.Type().IsRegular() || h.handed(path, d) {
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := readStart(path)
 		h.silent(fmt.Sprintf("%s the file %s", when, path), string(text))
 		return err
 	})
 	if err != nil {
 		h.Error(err)
 	}
+}
+
+// readStart reads a file, of a big one only the start: disks of machines are long and have no words of drivers in them.
+func readStart(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, mib))
 }
 
 // handed reports whether the driver hands values to its tool in a file. Nobody but its owner may read that.

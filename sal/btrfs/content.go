@@ -1,0 +1,141 @@
+package btrfs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// filling is what a new volume is filled with.
+type filling struct {
+	sizeGiB int64
+	into    func(ctx context.Context) error // makes the tree
+}
+
+// content finds out what the new volume is to hold, before anything is made: a clone is not stopped by quotas.
+func (j *job) content(ctx context.Context) (filling, error) {
+	switch args := j.Args.(type) {
+	case *catalog.VolumeCreate:
+		return j.imageContent(ctx, args)
+	case *catalog.VolumeClone:
+		return j.cloneContent(ctx, args)
+	case *catalog.VolumeReceive:
+		return j.receiveContent(args)
+	default:
+		return filling{}, writ.Errorf(writ.CodeDriverMissing, "the btrfs driver cannot do %s", j.Operation.Name())
+	}
+}
+
+func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (filling, error) {
+	if args.Image.Name == "" {
+		return filling{args.SizeGiB, func(ctx context.Context) error {
+			_, err := j.Pool.make(ctx, j.name, args.SizeGiB*gib, j.Resource.Project)
+			return err
+		}}, nil
+	}
+	image, err := j.image(ctx, args.Image)
+	if err != nil {
+		return filling{}, err
+	}
+	if err := j.fits(image.Bytes, args.SizeGiB); err != nil {
+		return filling{}, err
+	}
+	return filling{args.SizeGiB, func(ctx context.Context) error {
+		dir, err := j.Pool.make(ctx, j.name, args.SizeGiB*gib, j.Resource.Project)
+		if err != nil {
+			return err
+		}
+		return j.Pool.Clone(ctx, image.Path, filepath.Join(dir, sal.DiskName), args.SizeGiB*gib)
+	}}, nil
+}
+
+// image finds an image that a disk can be made of.
+func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
+	resource := writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindImage, Name: ref.Name}
+	missing := sal.Unknown(resource)
+	if j.Images != nil {
+		image, err := j.Images.Image(ctx, resource.Project, ref)
+		if err == nil && image.Format == "oci" {
+			return sal.Image{}, writ.Errorf(writ.CodeArgumentsInvalid, "%s is the image of a container and no disk", resource)
+		}
+		if writ.CodeOf(err) != writ.CodeResourceUnknown {
+			return image, err
+		}
+		missing = err
+	}
+	return sal.Image{}, writ.AsError(missing).WithHint("image.fetch(%q, …) brings it", ref.Name)
+}
+
+func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (filling, error) {
+	source, err := j.whole(j.Resource.Project, args.From)
+	if err != nil {
+		return filling{}, err
+	}
+	if args.Snapshot != "" {
+		if err := j.hasSnapshot(ctx, source.Resource, args.Snapshot); err != nil {
+			return filling{}, err
+		}
+	}
+	size := cmp.Or(args.SizeGiB, source.Own.SizeGiB)
+	if size < source.Own.SizeGiB {
+		return filling{}, tooSmall(j.Resource, size, fmt.Sprintf("%d GiB", source.Own.SizeGiB))
+	}
+	return filling{size, func(ctx context.Context) error {
+		dir, err := j.Pool.clone(ctx, j.name, source.Resource.HostName(), args.Snapshot, size*gib, j.Resource.Project)
+		if err != nil {
+			return err
+		}
+		return j.growDisk(dir, size*gib)
+	}}, nil
+}
+
+// growDisk makes the disk in a volume as big as the volume, if there is one.
+func (j *job) growDisk(dir string, size int64) error {
+	root, err := os.OpenRoot(dir) // what is in the volume must not lead elsewhere
+	if err != nil {
+		return sal.HostError("open the volume", err)
+	}
+	defer root.Close()
+	info, err := root.Lstat(sal.DiskName)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() >= size) {
+		return nil
+	}
+	if err == nil {
+		j.step("grow the disk")
+		err = extend(root, sal.DiskName, size)
+	}
+	return hostError("let the disk of "+j.Resource.String()+" grow", err)
+}
+
+func extend(root *os.Root, name string, size int64) error {
+	f, err := root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(size)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// fits returns an error if so many bytes are more than a volume may hold.
+func (j *job) fits(bytes, sizeGiB int64) error {
+	if bytes > sizeGiB*gib {
+		return tooSmall(j.Resource, sizeGiB, fmt.Sprintf("%d bytes", bytes))
+	}
+	return nil
+}
+
+func tooSmall(resource writ.ResourceID, sizeGiB int64, content string) error {
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and what it is to hold needs %s", resource, sizeGiB, content).
+		WithHint("give it a bigger size_gib")
+}
