@@ -48,6 +48,8 @@ var Tools = []Tool{
 	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only"},
 	{Name: "mycelium", Missing: "it is published as a binary of a release only"},
 	{Name: "herodb", Missing: "it is built from source only"},
+	{Name: "hero_redis", Missing: "it is built with `cargo install hero_redis --features server`, in some minutes"},
+	{Name: "valkey-server", Missing: "Debian has its package from 13 on"},
 }
 
 // The environment variables that tests and .ci/run share.

@@ -1,0 +1,103 @@
+package herodb
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// access is what opens a database. It is in a file of its own that only the driver's user may read, access.json.
+type access struct {
+	Version int64  `json:"version"`          // as the record counts it
+	Secret  string `json:"secret,omitempty"` // that clients give, if the driver made it up; a password of a script is kept by its sum alone
+	SHA256  string `json:"sha256"`           // of what clients give, in hex: what engines with users compare with
+	Driver  string `json:"driver"`           // what the driver itself gives
+}
+
+// newAccess makes up what is not given.
+func newAccess(version int64, password catalog.Text, before access) (access, error) {
+	a := access{Version: version, Driver: before.Driver}
+	if a.Driver == "" {
+		a.Driver = makeUp()
+	}
+	if !given(password) {
+		a.Secret = makeUp()
+		a.SHA256 = sum(a.Secret)
+		return a, nil
+	}
+	value, err := password.Reveal()
+	a.SHA256 = sum(value)
+	return a, err
+}
+
+// given reports whether a script says the password.
+func given(password catalog.Text) bool { return password.String() != "" }
+
+// makeUp returns 256 random bits in a form that every client takes.
+func makeUp() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process if it must
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func sum(secret string) string {
+	s := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(s[:])
+}
+
+// prepareAccess writes the next access beside the one that counts. From the moment the record has its version, it counts.
+func (j *job) prepareAccess(a access) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = j.write("access.next", string(text))
+	}
+	if err != nil {
+		return sal.HostError("write the secret", err)
+	}
+	return nil
+}
+
+// openAccess returns the access of a version: what is prepared takes its place if it is that.
+func (j *job) openAccess(version int64) (access, error) {
+	next, err := j.readAccess("access.next")
+	if err == nil && next.Version == version {
+		j.step("put the secret in place")
+		if err := os.Rename(j.in("access.next"), j.in("access.json")); err != nil {
+			return access{}, sal.HostError("put the secret in place", err)
+		}
+		if err := sal.SyncDir(j.dir); err != nil {
+			return access{}, sal.HostError("put the secret in place", err)
+		}
+		return next, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return access{}, sal.HostError("read the secret", err)
+	}
+	a, err := j.readAccess("access.json")
+	if err == nil && a.Version != version {
+		err = fmt.Errorf("it is of version %d and not %d", a.Version, version)
+	}
+	if err != nil {
+		return access{}, sal.HostError("read the secret", err)
+	}
+	return a, nil
+}
+
+func (j *job) readAccess(name string) (access, error) {
+	text, err := os.ReadFile(j.in(name))
+	if err != nil {
+		return access{}, err
+	}
+	var a access
+	err = json.Unmarshal(text, &a)
+	return a, err
+}

@@ -1,0 +1,197 @@
+//go:build linux
+
+package herodb
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// bench is a driver on a host of its own, and one database, "store".
+type bench struct {
+	*testing.T
+	*Driver
+	host string
+}
+
+func newBench(t *testing.T) *bench {
+	testenv.Need(t, "redis-server")
+	host := t.TempDir()
+	b := &bench{t, driverOn(t, host, nil), host}
+	t.Cleanup(func() { wipe(t, host) })
+	return b
+}
+
+// restart is a runner that starts again.
+func (b *bench) restart() {
+	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, FirstPort: b.FirstPort, LastPort: b.LastPort, Weak: b.Weak, Look: b.Look}
+	next.children = maps.Clone(b.children) // of this process, which lives on
+	b.Driver = next
+}
+
+var store = saltest.Resource(writ.KindHeroDB, "store")
+
+// try carries out an operation on the database, with the UID "u1".
+func (b *bench) try(operation string, args map[string]any) (sal.Outcome, error) {
+	b.Helper()
+	o, ok := catalog.Lookup(operation)
+	if !ok {
+		b.Fatalf("there is no %s", operation)
+	}
+	decoded, err := o.DecodeWith(args, map[catalog.Secret]string{"db@1": givenPassword})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return b.Do(b.Context(), sal.Request{Operation: o, Resource: store, UID: "u1", Args: decoded, Progress: func(string) {}})
+}
+
+// do is try for what must succeed, as it says.
+func (b *bench) do(operation string, args map[string]any, want writ.Change) map[string]any {
+	b.Helper()
+	outcome, err := b.try(operation, args)
+	if err != nil {
+		b.Fatalf("%s: %s: %v", operation, writ.CodeOf(err), err)
+	}
+	if outcome.Change != want {
+		b.Errorf("%s says %q, want %q", operation, outcome.Change, want)
+	}
+	return outcome.Values
+}
+
+// refuse is try for what must fail with a code. It returns the error.
+func (b *bench) refuse(operation string, args map[string]any, want writ.Code) *writ.Error {
+	b.Helper()
+	_, err := b.try(operation, args)
+	if writ.CodeOf(err) != want {
+		b.Fatalf("%s: got %q (%v), want %s", operation, writ.CodeOf(err), err, want)
+	}
+	e, _ := errors.AsType[*writ.Error](err)
+	if e.Hint == "" {
+		b.Errorf("%s: %v has no hint", operation, err)
+	}
+	return e
+}
+
+// keep holds the database against its record.
+func (b *bench) keep() []sal.Drift {
+	b.Helper()
+	drift, err := b.Keep(b.Context(), store)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return drift
+}
+
+const givenPassword = "canary-of-the-script"
+
+// own reads the record.
+func (b *bench) own() own {
+	b.Helper()
+	r, err := b.records().Get(store)
+	if err != nil || r == nil {
+		b.Fatalf("the record: %v, %v", r, err)
+	}
+	return r.Own
+}
+
+// secret reads what the driver made up.
+func (b *bench) secret() string {
+	b.Helper()
+	a, err := b.jobOn(store).openAccess(b.own().Secret)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return a.Secret
+}
+
+// pid is the process that serves.
+func (b *bench) pid() pid {
+	b.Helper()
+	p, err := b.jobOn(store).process(b.own())
+	if err != nil || p == (pid{}) {
+		b.Fatalf("no process serves: %v", err)
+	}
+	return p
+}
+
+// login connects to the database as a client does.
+func (b *bench) login(secret string) (*client, error) {
+	b.Helper()
+	v, err := b.Observe(b.Context(), store)
+	if err != nil {
+		b.Fatal(err)
+	}
+	address, _ := v.Values["address"].(string)
+	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{conn, bufio.NewReader(conn)}
+	b.Cleanup(c.close)
+	_, err = c.ask(b.Context(), "AUTH", secret)
+	return c, err
+}
+
+// client connects with the secret that counts.
+func (b *bench) client() *client {
+	b.Helper()
+	c, err := b.login(b.secret())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// get asks and fails the test if it is refused.
+func (b *bench) ask(c *client, words ...string) any {
+	b.Helper()
+	v, err := c.ask(b.Context(), words...)
+	if err != nil {
+		b.Fatalf("%v: %v", words, err)
+	}
+	return v
+}
+
+// until waits for something that another process does.
+func (b *bench) until(what string, is func() bool) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	for !is() {
+		if pauseUnlessDone(ctx, lastLook) != nil {
+			b.Fatalf("after a minute still not: %s", what)
+		}
+	}
+}
+
+// changeRecord changes the record behind the driver's back.
+func (b *bench) changeRecord(change func(o *own)) {
+	b.Helper()
+	path := filepath.Join(b.Dir, "records", store.HostName()+".json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := new(sal.Record[own])
+	if err := json.Unmarshal(text, r); err != nil {
+		b.Fatal(err)
+	}
+	change(&r.Own)
+	if err := b.records().Put(r); err != nil {
+		b.Fatal(err)
+	}
+}

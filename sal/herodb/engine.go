@@ -1,0 +1,284 @@
+package herodb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+// engine is a program that serves databases: a row of the table.
+type engine struct {
+	name  string // also of the program
+	where string // the line that installs it, or where it comes from
+	// versionArgs make the program print its version; nil if it cannot.
+	versionArgs []string
+	least       string // the first version that has what the driver needs, "" if any has
+	// weak says what speaks against the engine; such a one serves only where Driver.Weak allows it.
+	weak string
+	ipv4 bool // it listens on IPv4 only, and on every address of that
+	// arguments starts it. One of them leads into the directory of the instance, which is how its process is known.
+	arguments func(in instance) []string
+	// configure returns the files that it reads at its start; they are written anew before each. It may be nil.
+	configure func(in instance) map[string]string
+	login     func(a access) []string // the words behind AUTH; nil if it takes none
+	ends      syscall.Signal          // what it ends by, with everything on disk
+	live      live                    // the zero value: whatever is changed needs another start
+}
+
+// live is what an engine can do while it serves.
+type live struct {
+	reload func(ctx context.Context, c *client, in instance) error // takes over what configure says
+	// hold lets nothing be written below the data until release is called, with what was answered before being there.
+	hold func(ctx context.Context, c *client, in instance) (release func(), err error)
+}
+
+// engines is the table, in the order in which they are taken where a script does not say which.
+var engines = []engine{
+	{
+		name: "herodb", where: "it is built from its source, git.ourworld.tf/herocode/herodb",
+		versionArgs: []string{"--version"},
+		weak:        "it shows its secret among the arguments of its process and listens on every IPv4 address",
+		ipv4:        true, ends: syscall.SIGINT,
+		arguments: func(in instance) []string {
+			return []string{"--dir", in.path("data"), "--port", strconv.FormatInt(in.own.Port, 10), "--admin-secret", in.access.Secret}
+		},
+	},
+	{
+		name: "hero_redis", where: "`cargo install hero_redis --features server`",
+		weak: "it shows its secret among the arguments of its process and listens on every IPv4 address",
+		ipv4: true, ends: syscall.SIGINT,
+		arguments: func(in instance) []string {
+			return []string{"--data-dir", in.path("data"), "--socket", in.path("socket"), "--port", strconv.FormatInt(in.own.Port, 10),
+				"--encryption-key", in.access.Driver, "--admin-secret", in.access.Secret}
+		},
+		login: func(a access) []string { return []string{a.Secret} },
+	},
+	redis("redis-server", "`apt-get install -y redis-server`", "6.2"),
+	redis("valkey-server", "`apt-get install -y valkey-server` (Debian 13 and later)", "7.2"),
+}
+
+func engineOf(name string) (engine, bool) {
+	i := slices.IndexFunc(engines, func(e engine) bool { return e.name == name })
+	if i < 0 {
+		return engine{}, false
+	}
+	return engines[i], true
+}
+
+// program is an engine on this host.
+type program struct {
+	engine
+	path    string
+	version string // "unknown" if it does not say
+}
+
+// unknownVersion is that of programs which do not tell theirs.
+const unknownVersion = "unknown"
+
+// choose finds the first engine that a script takes and this host has. The error (DRIVER_MISSING) says of each why not.
+func (d *Driver) choose(ctx context.Context, names []string, version string) (program, error) {
+	if len(names) == 0 {
+		for _, e := range engines {
+			names = append(names, e.name)
+		}
+	}
+	var why, where []string
+	for _, name := range names {
+		p, err := d.program(ctx, name)
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
+			why = append(why, "no "+name)
+			where = append(where, name+": "+p.where)
+		case err != nil:
+			return program{}, err
+		case p.weak != "" && !d.Weak:
+			why = append(why, fmt.Sprintf("%s, which may not serve here: %s", name, p.weak))
+		case p.least != "" && !atLeast(p.version, p.least):
+			why = append(why, fmt.Sprintf("%s %s, which is older than %s", name, p.version, p.least))
+		case !fits(version, p.version):
+			why = append(why, fmt.Sprintf("%s %s, where %s is asked for", name, p.version, version))
+		default:
+			return p, nil
+		}
+	}
+	err := writ.Errorf(writ.CodeDriverMissing, "no engine for the database: this node has %s", strings.Join(why, "; "))
+	if len(where) > 0 {
+		return program{}, err.WithHint("%s", strings.Join(where, "; "))
+	}
+	return program{}, err.WithHint("ask for another engine or version, or for another node")
+}
+
+// program finds an engine on this host. The error is exec.ErrNotFound if it is not there; the row is returned in any case.
+func (d *Driver) program(ctx context.Context, name string) (program, error) {
+	e, ok := engineOf(name)
+	if !ok {
+		return program{}, writ.Errorf(writ.CodeDriverMissing, "there is no engine %s", name)
+	}
+	look := d.Look
+	if look == nil {
+		look = exec.LookPath
+	}
+	path, err := look(name)
+	if err != nil {
+		return program{engine: e}, exec.ErrNotFound
+	}
+	version, err := d.versionOf(ctx, e, path)
+	return program{e, path, version}, err
+}
+
+// versionGuard ends a program that does not tell its version and does not end.
+const versionGuard = 10 * time.Second
+
+var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+\.[0-9]+(?:\.[0-9]+)*)`)
+
+// versionOf asks a program for its version, once as long as its file is the same.
+func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, error) {
+	if e.versionArgs == nil {
+		return unknownVersion, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", sal.HostError("look at "+path, err)
+	}
+	key := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
+	d.mu.Lock()
+	known, ok := d.versions[key]
+	d.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionGuard)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, path, e.versionArgs...).CombinedOutput()
+	if err != nil {
+		return "", sal.HostError("ask "+path+" for its version", errors.Join(ctx.Err(), err))
+	}
+	m := versionPattern.FindSubmatch(bytes.TrimSpace(said))
+	if m == nil {
+		return unknownVersion, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.versions == nil {
+		d.versions = map[string]string{}
+	}
+	d.versions[key] = string(m[1])
+	return string(m[1]), nil
+}
+
+// fits reports whether a version is the one that is asked for, as far as that goes: 7 fits 7.2.4.
+func fits(asked, version string) bool {
+	return asked == "" || version == asked || strings.HasPrefix(version, asked+".")
+}
+
+// atLeast compares two versions number by number.
+func atLeast(version, least string) bool {
+	v, l := strings.Split(version, "."), strings.Split(least, ".")
+	for i := range l {
+		if i >= len(v) {
+			return false
+		}
+		a, errA := strconv.Atoi(v[i])
+		b, errB := strconv.Atoi(l[i])
+		if errA != nil || errB != nil {
+			return false
+		}
+		if a != b {
+			return a > b
+		}
+	}
+	return true
+}
+
+// serves finds the program for a database that exists: the host's own if it has the version that the database was made with, else the
+// copy of that which the driver kept. So nothing but a script changes the version of a database.
+func (d *Driver) serves(ctx context.Context, o own) (program, error) {
+	p, err := d.program(ctx, o.Engine)
+	if err == nil && p.version == o.Version {
+		return p, nil
+	}
+	kept := d.copyPath(o)
+	if _, stat := os.Stat(kept); stat == nil {
+		return program{p.engine, kept, o.Version}, nil
+	}
+	there := "does not have it"
+	if err == nil {
+		there = "has " + p.version
+	}
+	return program{}, writ.Errorf(writ.CodeDriverMissing, "the database is served by %s %s, and the node %s", o.Engine, o.Version, there).
+		WithHint("install that version again, or ask for another one with herodb.create")
+}
+
+// copyPath is where the program is kept that serves a database.
+func (d *Driver) copyPath(o own) string {
+	return filepath.Join(d.Dir, "engines", o.Engine+"-"+o.Version, o.Engine)
+}
+
+// keepCopy keeps the program that serves a database, for the day on which the host has another version.
+func (d *Driver) keepCopy(p program, o own) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	to := d.copyPath(o)
+	from, err := os.Stat(p.path)
+	if err != nil {
+		return sal.HostError("look at "+p.path, err)
+	}
+	if there, err := os.Stat(to); err == nil && (there.Size() == from.Size() && !from.ModTime().After(there.ModTime()) || p.path == to) {
+		return nil
+	}
+	text, err := os.ReadFile(p.path)
+	if err == nil {
+		err = sal.MakeDir(filepath.Dir(to))
+	}
+	if err == nil {
+		d.step("copy the engine")
+		err = os.WriteFile(to+".tmp", text, 0o700)
+	}
+	if err == nil {
+		err = os.Rename(to+".tmp", to)
+	}
+	if err != nil {
+		return sal.HostError("keep a copy of "+p.path, err)
+	}
+	return nil
+}
+
+// forgetCopies removes the programs that serve no database any more.
+func (d *Driver) forgetCopies() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	records, err := d.records().List()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(d.Dir, "engines")
+	kept, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return sal.HostError("list the copies of engines", err)
+	}
+	for _, k := range kept {
+		path := filepath.Join(dir, k.Name())
+		if slices.ContainsFunc(records, func(r *sal.Record[own]) bool { return filepath.Dir(d.copyPath(r.Own)) == path }) {
+			continue
+		}
+		d.step("remove the copy of an engine")
+		if err := os.RemoveAll(path); err != nil {
+			return sal.HostError("remove "+path, err)
+		}
+	}
+	return nil
+}

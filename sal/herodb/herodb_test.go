@@ -1,0 +1,669 @@
+//go:build linux
+
+package herodb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/directory"
+	"writ/sal/saltest"
+)
+
+var (
+	spec    = map[string]any{"memory_mib": int64(64)}
+	nightly = map[string]any{"backup": "nightly"}
+)
+
+// with makes arguments of a base and a change.
+func with(base map[string]any, field string, v any) map[string]any {
+	m := maps.Clone(base)
+	m[field] = v
+	return m
+}
+
+// driverOn returns the driver of a host.
+func driverOn(t testing.TB, host string, step func(string)) *Driver {
+	return &Driver{
+		Dir: filepath.Join(host, "herodb"), Trees: &directory.Trees{Dir: filepath.Join(host, "data")}, Networks: networksOf(t, host), Step: step,
+	}
+}
+
+// onNetworks are the steps at which a database on a network is disturbed: those that one on the host does not come to, or comes to in
+// another state. Package sal examines by itself how its records are written.
+var onNetworks = map[string]bool{
+	"make the namespace": true, "release the network": true, "start the process": true, "end the process": true,
+	"keep a snapshot": true, "restore the tree": true, "remove the data": true,
+}
+
+func TestExam(t *testing.T) {
+	testenv.Need(t, "redis-server")
+	for name, exam := range map[string]saltest.Exam{
+		"on the host": {
+			Make:      saltest.Step{Operation: "herodb.create", Args: spec},
+			Mutable:   map[string]any{"memory_mib": int64(32), "size_gib": int64(2)},
+			Immutable: with(spec, "persist", true),
+			Steps:     []saltest.Step{{Operation: "herodb.rotate_secret"}},
+		},
+		"on a network": {
+			Make: saltest.Step{Operation: "herodb.create", Args: map[string]any{
+				"memory_mib": int64(16), "persist": true, "engines": []any{"redis-server"}, "network": saltest.RefTo(writ.KindNetwork, "front"),
+			}},
+			Steps: []saltest.Step{
+				{Operation: "herodb.backup", Args: nightly},
+				{Operation: "herodb.restore", Args: nightly},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, network := exam.Make.Args["network"]
+			if network {
+				needNamespaces(t)
+			}
+			exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+				return driverOn(t, host, func(name string) {
+					if name == "write record" || (!network || onNetworks[name]) && !strings.HasSuffix(name, " records") && name != "rename record" {
+						step(name)
+					}
+				})
+			}
+			exam.Clear, exam.Traces = wipe, traces
+			saltest.Run(t, exam)
+		})
+	}
+}
+
+// TestNobodySeesTheSecret looks for the secret that was made up in everything but the one file that has it: the arguments and the
+// environment of the process, records, logs, configuration, results.
+func TestNobodySeesTheSecret(t *testing.T) {
+	b := newBench(t)
+	values := b.do("herodb.create", spec, writ.ChangeCreated)
+	a, err := b.jobOn(store).readAccess("access.json")
+	if err != nil || len(a.Secret) != 43 {
+		t.Fatalf("%d characters, %v", len(a.Secret), err)
+	}
+	seen := map[string]string{"the result": fmt.Sprint(values)}
+	for _, name := range []string{"cmdline", "environ"} {
+		path := fmt.Sprintf("/proc/%d/%s", b.pid().PID, name)
+		text, err := os.ReadFile(path)
+		if err != nil || len(text) == 0 {
+			t.Fatal(path, err)
+		}
+		seen[path] = string(text)
+	}
+	err = filepath.WalkDir(b.host, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		info, _ := e.Info()
+		switch {
+		case filepath.Base(path) != "access.json":
+			seen[path] = string(text)
+		case info.Mode().Perm() != 0o600 || !strings.Contains(string(text), a.Secret):
+			t.Errorf("%s: %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || len(seen) < 6 {
+		t.Fatalf("%d things seen, %v", len(seen), err)
+	}
+	for where, text := range seen {
+		for _, secret := range []string{a.Secret, a.Driver} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s shows a secret", where)
+			}
+		}
+	}
+}
+
+// TestAGivenPasswordOpensAndIsKeptBySumAlone also changes from one that is given to one that is made up.
+func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", with(spec, "password", map[string]any{"secret": "db@1"}), writ.ChangeCreated)
+	if _, err := b.login(givenPassword); err != nil {
+		t.Error(err)
+	}
+	if a := b.secret(); a != "" {
+		t.Errorf("the driver keeps %q", a)
+	}
+	b.refuse("herodb.rotate_secret", nil, writ.CodeResourceConflict)
+	b.do("herodb.create", spec, writ.ChangeUpdated)
+	if _, err := b.login(givenPassword); !refused(err, "WRONGPASS") {
+		t.Errorf("the password that a script took away: %v", err)
+	}
+	b.client()
+}
+
+// TestARotatedSecretClosesAndOpensWithoutAPause rotates under a client that goes on.
+func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	before, process := b.secret(), b.pid()
+	values := b.do("herodb.rotate_secret", nil, writ.ChangeUpdated)
+	if values["secret_version"] != int64(2) {
+		t.Errorf("the version is %v", values["secret_version"])
+	}
+	if b.secret() == before || b.pid() != process {
+		t.Error("the secret is the same, or the process another")
+	}
+	if _, err := b.login(before); !refused(err, "WRONGPASS") {
+		t.Errorf("with the old secret: %v", err)
+	}
+	b.client()
+	if err := signal(process, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(process, b.own()) })
+	b.keep()
+	b.client() // also after another start
+}
+
+// TestClientsHaveTheDataAndNotTheServer and the driver the other way round.
+func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	c := b.client()
+	b.ask(c, "SET", "a", "1")
+	b.ask(c, "EVAL", "return redis.call('INCR', 'a')", "0")
+	b.ask(c, "CONFIG", "GET", "maxmemory")
+	for _, words := range [][]string{
+		{"CONFIG", "SET", "maxmemory", "0"}, {"SHUTDOWN", "NOSAVE"}, {"ACL", "SETUSER", "eve", "on", "nopass"}, {"REPLICAOF", "127.0.0.1", "1"},
+		{"MODULE", "LIST"}, {"CONFIG", "REWRITE"}, {"BGSAVE"},
+	} {
+		if _, err := c.ask(t.Context(), words...); !refused(err, "NOPERM") {
+			t.Errorf("%v: %v", words, err)
+		}
+	}
+	in, err := b.jobOn(store).serve(t.Context(), must(b.records().Get(store)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := in.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.close()
+	if _, err := driver.ask(t.Context(), "GET", "a"); !refused(err, "NOPERM") {
+		t.Errorf("the driver reads data: %v", err)
+	}
+	if _, err := b.login("guess"); !refused(err, "WRONGPASS") {
+		t.Errorf("with a guess: %v", err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestARunnerThatStartsAgainFindsItsDatabase as it was, also if it was killed before it wrote the process down.
+func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	b.ask(b.client(), "SET", "kept", "in memory")
+	process := b.pid()
+	b.changeRecord(func(o *own) { o.Process = pid{} })
+	b.restart()
+	if drift := b.keep(); len(drift) > 0 {
+		t.Errorf("it says %+v", drift)
+	}
+	b.do("herodb.create", spec, writ.ChangeUnchanged)
+	if b.pid() != process || b.own().Process != process {
+		t.Errorf("it is served by %v, before by %v", b.pid(), process)
+	}
+	if v := b.ask(b.client(), "GET", "kept"); v != "in memory" {
+		t.Errorf("it has %v", v)
+	}
+}
+
+// TestAKilledProcessComesBack with what it had if it persists, and empty if not; and later each time.
+func TestAKilledProcessComesBack(t *testing.T) {
+	for persist, want := range map[bool]any{true: "kept", false: nil} {
+		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
+			b := newBench(t)
+			b.do("herodb.create", with(spec, "persist", persist), writ.ChangeCreated)
+			b.ask(b.client(), "SET", "a", "kept")
+			b.do("herodb.backup", nightly, writ.ChangeUpdated)
+			for try := range 4 {
+				p := b.pid()
+				if err := signal(p, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+				if seen, err := b.Observe(t.Context(), store); err != nil || seen.State != stopped {
+					t.Errorf("it is seen as %q, %v", seen.State, err)
+				}
+				drift := b.keep()
+				if len(drift) != 1 || drift[0].Mended != (try < 2) {
+					t.Errorf("the %d. time: %+v", try+1, drift)
+				}
+				if try >= 2 {
+					b.do("herodb.create", with(spec, "persist", persist), writ.ChangeUnchanged) // who asks does not wait
+				}
+				if v := b.ask(b.client(), "GET", "a"); v != want {
+					t.Errorf("the %d. time it has %v", try+1, v)
+				}
+			}
+		})
+	}
+}
+
+// TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely, up to a bound.
+func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
+	var all []time.Duration
+	for count := range 9 {
+		all = append(all, starts{count: count}.wait())
+	}
+	want := []time.Duration{0, 0, firstWait, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, mostWait, mostWait}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestABackupIsWhatWasThereAndARestoreBringsItBack while somebody writes.
+func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
+	for _, persist := range []bool{true, false} {
+		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
+			b := newBench(t)
+			b.do("herodb.create", with(spec, "persist", persist), writ.ChangeCreated)
+			c := b.client()
+			for i := range 500 {
+				b.ask(c, "SET", fmt.Sprint("key", i), "before")
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			written := make(chan int)
+			go func() {
+				n := 0
+				defer func() { written <- n }()
+				w, err := b.login(b.secret())
+				for err == nil && ctx.Err() == nil {
+					_, err = w.ask(context.Background(), "INCR", "counter") // waits while the database holds still
+					n++
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			first := b.do("herodb.backup", nightly, writ.ChangeUpdated)
+			stop()
+			if <-written == 0 {
+				t.Error("nobody wrote meanwhile")
+			}
+			if !cmp.Equal(first["backups"], []any{"nightly"}) {
+				t.Errorf("the backups are %v", first["backups"])
+			}
+			counted := b.ask(c, "GET", "counter")
+			b.ask(c, "FLUSHALL")
+			b.ask(c, "SET", "after", "x")
+			secret := b.secret()
+			b.do("herodb.rotate_secret", nil, writ.ChangeUpdated)
+			b.do("herodb.restore", nightly, writ.ChangeUpdated)
+			if _, err := b.login(secret); !refused(err, "WRONGPASS") {
+				t.Errorf("the restore brought the old secret back: %v", err)
+			}
+			c = b.client()
+			if v := b.ask(c, "GET", "key499"); v != "before" {
+				t.Errorf("restored it has %v", v)
+			}
+			if v := b.ask(c, "EXISTS", "after"); v != int64(0) {
+				t.Error("restored it has what came after the backup")
+			}
+			restored, _ := b.ask(c, "GET", "counter").(string)
+			n, _ := strconv.Atoi(restored)
+			if m, _ := strconv.Atoi(fmt.Sprint(counted)); n > m {
+				t.Errorf("restored it counts %d, and never counted beyond %d", n, m)
+			}
+			b.ask(c, "SET", "new", "x")
+		})
+	}
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	if _, err := b.try("herodb.restore", map[string]any{"backup": "none"}); writ.CodeOf(err) != writ.CodeResourceUnknown {
+		t.Errorf("a backup that is not there: %v", err)
+	}
+}
+
+// TestMemoryIsBounded by the engine, and by the kernel where the host can do that.
+func TestMemoryIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", with(spec, "memory_mib", int64(32)), writ.ChangeCreated)
+	c := b.client()
+	value, full := strings.Repeat("x", 1<<19), 0
+	for i := range 64 {
+		if _, err := c.ask(t.Context(), "SET", fmt.Sprint(i), value); refused(err, "OOM") {
+			full++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if full < 10 || full > 40 {
+		t.Errorf("%d of 64 values of 512 KiB do not fit in 32 MiB", full)
+	}
+	b.refuse("herodb.create", with(spec, "memory_mib", int64(16)), writ.CodeQuotaExceeded)
+	process := b.pid()
+	b.do("herodb.create", with(spec, "memory_mib", int64(128)), writ.ChangeUpdated)
+	b.ask(c, "SET", "more", value)
+	if b.pid() != process {
+		t.Error("it was started anew for more memory")
+	}
+	group := b.jobOn(store).group()
+	limit, err := os.ReadFile(filepath.Join(group, b.memory().limit))
+	if b.memory().dir != "" && (err != nil || strings.TrimSpace(string(limit)) != strconv.Itoa(128<<20)) {
+		t.Errorf("the kernel bounds it to %q, %v", limit, err)
+	}
+	if u, err := b.Usage(t.Context(), store); err != nil || u.MemoryMiB != 128 || u.DiskGiB != 1 || u.Received < 10<<20 || u.Sent == 0 {
+		t.Errorf("it uses %+v, %v", u, err)
+	}
+}
+
+// TestWhatTheNodeLacksIsSaid with the line that installs it.
+func TestWhatTheNodeLacksIsSaid(t *testing.T) {
+	b := newBench(t)
+	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
+	if !strings.Contains(e.Message, "where 99 is asked for") {
+		t.Errorf("another version: %v", e)
+	}
+	b.Look = func(string) (string, error) { return "", exec.ErrNotFound }
+	e = b.refuse("herodb.create", with(spec, "engines", []any{"redis-server"}), writ.CodeDriverMissing)
+	if !strings.Contains(e.Hint, "apt-get install -y redis-server") {
+		t.Errorf("no engine: %v (%s)", e, e.Hint)
+	}
+	if b.Available(t.Context()) {
+		t.Error("it says that it has an engine")
+	}
+	if records, err := b.records().List(); err != nil || len(records) > 0 {
+		t.Errorf("left are %v, %v", records, err)
+	}
+}
+
+// TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed, and never with a script's.
+func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
+	b := newBench(t)
+	b.Look = func(name string) (string, error) { return "/bin/true", nil }
+	herodb := with(spec, "engines", []any{"hero_redis"})
+	e := b.refuse("herodb.create", herodb, writ.CodeDriverMissing)
+	if !strings.Contains(e.Message, "shows its secret") || !strings.Contains(b.Describe().Detail, "hero_redis unknown (not used: it shows") {
+		t.Errorf("%v; %s", e, b.Describe().Detail)
+	}
+	b.Weak = true
+	b.refuse("herodb.create", with(herodb, "password", map[string]any{"secret": "db@1"}), writ.CodeArgumentsInvalid)
+}
+
+// TestAForeignProcessOnThePortIsNotOurs at the choice of a port, and when a process starts again.
+func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
+	b := newBench(t)
+	port := testenv.FreePort(t)
+	b.FirstPort, b.LastPort = port, port
+	foreign := must(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
+	b.refuse("herodb.create", spec, writ.CodeQuotaExceeded)
+	foreign.Close()
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	p := b.pid()
+	if err := signal(p, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	foreign = must(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
+	if e := b.refuse("herodb.create", spec, writ.CodeDriverFailed); !strings.Contains(e.Hint, "ss -ltnp") {
+		t.Errorf("%v (%s)", e, e.Hint)
+	}
+	if drift := b.keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "another process listens") {
+		t.Errorf("it says %+v", drift)
+	}
+	foreign.Close()
+	b.do("herodb.create", spec, writ.ChangeUnchanged)
+	b.client()
+}
+
+// TestANumberThatSomebodyElseGotIsLeftAlone: a record names the pid of a process that is another one by now.
+func TestANumberThatSomebodyElseGotIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	bystander := exec.Command("sleep", "600")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- bystander.Wait() }()
+	t.Cleanup(func() {
+		_ = bystander.Process.Kill()
+		<-ended
+	})
+	process := b.pid()
+	now, err := look(bystander.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wrong := range map[string]pid{
+		"another program":         now.pid,
+		"started at another time": {PID: process.PID, Start: process.Start - 1, Boot: process.Boot},
+		"before the host booted":  {PID: process.PID, Start: process.Start, Boot: "another"},
+	} {
+		b.changeRecord(func(o *own) { o.Process = wrong })
+		b.do("herodb.create", spec, writ.ChangeUnchanged)
+		if b.own().Process != process {
+			t.Errorf("%s: the record names %+v", name, b.own().Process)
+		}
+	}
+	b.changeRecord(func(o *own) { o.Process = now.pid })
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	select {
+	case <-ended:
+		t.Error("deleting the database ended a process of somebody else")
+	default:
+	}
+}
+
+// TestAFullDiskIsSaidAndGoesBy: the engine refuses what changes data, the driver says why, and with room it goes on by itself.
+func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
+	b := newBench(t)
+	disk := testenv.NewDisk(t, filepath.Join(b.host, "small"), 16)
+	b.Trees = &directory.Trees{Dir: filepath.Join(disk.Dir, "data")}
+	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
+	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
+	c := b.client()
+	disk.Fill()
+	value := strings.Repeat("x", 1<<16)
+	b.until("the disk is full", func() bool {
+		_, err := c.ask(t.Context(), "SET", "a", value)
+		return refused(err, "MISCONF")
+	})
+	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "room on disk is full") {
+		t.Errorf("it says %+v", drift)
+	}
+	b.refuse("herodb.backup", nightly, writ.CodeDiskFull)
+	disk.Free()
+	b.until("it writes again", func() bool {
+		_, err := c.ask(t.Context(), "SET", "a", "b")
+		return err == nil
+	})
+	if drift := b.keep(); len(drift) != 0 {
+		t.Errorf("with room it says %+v", drift)
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	disk.Fill()
+	b.refuse("herodb.create", with(spec, "persist", true), writ.CodeDiskFull)
+	disk.Free()
+	if records, err := b.records().List(); err != nil || len(records) > 0 {
+		t.Errorf("left are %v, %v", records, err)
+	}
+}
+
+// TestAnEngineIsUpgradedOnlyWhenAsked: the node's program says another version one day.
+func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
+	b := newBench(t)
+	real := must(exec.LookPath("redis-server"))
+	made := b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
+	b.ask(b.client(), "SET", "a", "old")
+	newer := filepath.Join(b.host, "bin", "redis-server")
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=99.1.0 sha=0' && exit\nexec " + real + " \"$@\"\n"
+	if err := errors.Join(os.Mkdir(filepath.Dir(newer), 0o755), os.WriteFile(newer, []byte(script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	b.Look = func(name string) (string, error) {
+		if name == "redis-server" {
+			return newer, nil
+		}
+		return "", exec.ErrNotFound
+	}
+	b.restart()
+	if drift := b.keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "has redis-server 99.1.0 now") {
+		t.Errorf("it says %+v", drift)
+	}
+	p := b.pid()
+	if err := signal(p, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	if drift := b.keep(); len(drift) != 2 || !drift[0].Mended {
+		t.Errorf("it says %+v", drift)
+	}
+	if exe := must(os.Readlink(fmt.Sprintf("/proc/%d/exe", b.pid().PID))); !strings.HasPrefix(exe, b.Dir) {
+		t.Errorf("it is served by %s", exe)
+	}
+	values := b.do("herodb.create", with(with(spec, "persist", true), "version", made["version"]), writ.ChangeUpdated)
+	if values["version"] != made["version"] {
+		t.Errorf("it is of version %v", values["version"])
+	}
+	b.refuse("herodb.create", with(with(spec, "persist", true), "version", "98"), writ.CodeDriverMissing)
+	values = b.do("herodb.create", with(with(spec, "persist", true), "version", "99.1"), writ.ChangeUpdated)
+	if values["version"] != "99.1.0" || b.ask(b.client(), "GET", "a") != "old" {
+		t.Errorf("upgraded it is %v", values)
+	}
+	if drift := b.keep(); len(drift) != 0 {
+		t.Errorf("upgraded it says %+v", drift)
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if left := must(os.ReadDir(filepath.Join(b.Dir, "engines"))); len(left) > 0 {
+		t.Errorf("copies of engines are left: %v", left)
+	}
+}
+
+// TestWhatNoRecordKnowsIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
+func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	want := []string{"process", "directory", "tree"}
+	if b.memory().dir != "" {
+		want = append(want, "cgroup")
+	}
+	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+		t.Errorf("%v, %v", orphans, err)
+	}
+	if err := b.records().Remove(store); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	orphans, err := b.Orphans(t.Context())
+	for _, o := range orphans {
+		kinds = append(kinds, o.Kind)
+	}
+	slices.Sort(kinds)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, kinds); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+// TestDataThatIsGoneIsNotReplacedByNothing: a database whose tree somebody removed does not start empty.
+func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
+	p := b.pid()
+	if err := errors.Join(signal(p, syscall.SIGKILL), b.Trees.Remove(t.Context(), store.HostName())); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	if drift := b.keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "data of herodb store is gone") {
+		t.Errorf("it says %+v", drift)
+	}
+	b.refuse("herodb.create", with(spec, "persist", true), writ.CodeDriverFailed)
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+}
+
+// TestALogIsCutOff and keeps its end.
+func TestALogIsCutOff(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	path := b.jobOn(store).in(logName)
+	long := append(bytes.Repeat([]byte("x"), maxLog), "the end"...)
+	if err := os.WriteFile(path, long, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.keep()
+	if info := must(os.Stat(path)); info.Size() > 0 {
+		t.Errorf("the log has %d bytes", info.Size())
+	}
+	if old := must(os.ReadFile(path + ".old")); len(old) != keptLog || !bytes.HasSuffix(old, []byte("the end")) {
+		t.Errorf("%d bytes of it were kept", len(old))
+	}
+}
+
+// TestHeroRedisServes where it is allowed to: it starts, persists, is stopped for a backup, and comes back.
+func TestHeroRedisServes(t *testing.T) {
+	testenv.Need(t, "hero_redis")
+	b := newBench(t)
+	b.Weak = true
+	hero := with(spec, "engines", []any{"hero_redis"})
+	values := b.do("herodb.create", hero, writ.ChangeCreated)
+	if values["engine"] != "hero_redis" || values["version"] != unknownVersion {
+		t.Errorf("it is %v", values)
+	}
+	login := func() *client {
+		c := b.client()
+		b.ask(c, "SELECT", "0")
+		return c
+	}
+	c := login()
+	b.ask(c, "SET", "a", "before")
+	b.do("herodb.create", hero, writ.ChangeUnchanged)
+	b.do("herodb.backup", nightly, writ.ChangeUpdated)
+	b.ask(login(), "SET", "a", "after")
+	b.do("herodb.restore", nightly, writ.ChangeUpdated)
+	if v := b.ask(login(), "GET", "a"); v != "before" {
+		t.Errorf("restored it has %v", v)
+	}
+	b.refuse("herodb.rotate_secret", nil, writ.CodeDriverMissing)
+	b.do("herodb.create", with(hero, "memory_mib", int64(128)), writ.ChangeUpdated)
+	if _, err := b.login("another secret"); err == nil {
+		t.Error("any secret opens it")
+	}
+	p := b.pid()
+	if err := signal(p, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
+		t.Errorf("it says %+v", drift)
+	}
+	if v := b.ask(login(), "GET", "a"); v != "before" {
+		t.Errorf("killed and started again it has %v", v)
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if left := traces(t, b.host); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}

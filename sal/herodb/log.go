@@ -1,0 +1,77 @@
+package herodb
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"writ"
+	"writ/sal"
+)
+
+// logName is the file that a process prints to. Processes append, so that it can be cut off while they do.
+const logName = "log"
+
+// How big a log may get before the driver looks at it again, and what it leaves of one that is bigger, in bytes.
+const (
+	maxLog  = 1 << 20
+	keptLog = 64 << 10
+)
+
+// trimLog keeps the end of a log that has grown.
+func (j *job) trimLog() error {
+	info, err := os.Stat(j.in(logName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= maxLog {
+		return nil
+	}
+	var end []byte
+	if err == nil {
+		end, err = j.tailLog(keptLog)
+	}
+	if err == nil {
+		err = j.write(logName+".old", string(end))
+	}
+	if err == nil {
+		j.step("cut off the log")
+		err = os.Truncate(j.in(logName), 0)
+	}
+	if err != nil {
+		return sal.HostError("cut off the log of "+j.Resource.String(), err)
+	}
+	return nil
+}
+
+// tailLog reads the last bytes of the log.
+func (j *job) tailLog(n int64) ([]byte, error) {
+	f, err := os.Open(j.in(logName))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+}
+
+// saidLines is how many lines of a log an error quotes.
+const saidLines = 5
+
+// died says why a process ended that should serve, in its own words.
+func (j *job) died() error {
+	said, _ := j.tailLog(4 << 10) // an error that cannot be explained is one all the same
+	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?")))), "\n")
+	text := strings.Join(lines[max(0, len(lines)-saidLines):], "\n")
+	for _, full := range []string{"No space left on device", "Disk quota exceeded"} {
+		if strings.Contains(text, full) {
+			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its room on disk is full. It said:\n%s", j.Resource, text).
+				WithHint("give it more with a larger size_gib")
+		}
+	}
+	return writ.Errorf(writ.CodeDriverFailed, "the process of %s ended at once. It said:\n%s", j.Resource, text).
+		WithHint("all that it said is in %s on the node", j.in(logName))
+}

@@ -1,0 +1,325 @@
+package herodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	change, fields, err := r.Decide(j.Request)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch change {
+	case writ.ChangeCreated:
+		r, err = j.create(ctx)
+	case writ.ChangeUpdated:
+		err = j.update(ctx, r, fields)
+	default:
+		_, err = j.serve(ctx, r)
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, change)
+}
+
+// create makes the database, or nothing at all.
+func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
+	args := j.Args.(*catalog.HeroDBCreate)
+	left, err := j.records().Get(j.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if left != nil { // an earlier attempt came no further
+		if err := j.clear(left); err != nil {
+			return nil, err
+		}
+	}
+	p, err := j.choose(ctx, args.Engines, args.Version)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.suits(p.engine, args); err != nil {
+		return nil, err
+	}
+	r := sal.NewRecord[own](j.Request)
+	r.Own = own{
+		Phase: making, Engine: p.name, Version: p.version, Persist: args.Persist, SizeGiB: args.SizeGiB, MemoryMiB: args.MemoryMiB,
+		Secret: 1, Given: given(args.Password),
+	}
+	if err := j.place(ctx, r, p.engine); err != nil {
+		return nil, err
+	}
+	if err := j.build(ctx, r, args); err != nil {
+		return nil, errors.Join(err, j.clear(r))
+	}
+	return r, nil
+}
+
+// suits refuses what an engine cannot do.
+func (j *job) suits(e engine, args *catalog.HeroDBCreate) error {
+	if e.weak != "" && given(args.Password) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s gets no password of a script: %s", e.name, e.weak).
+			WithHint("give none, so that one is made up, or ask for redis-server or valkey-server")
+	}
+	if args.Network.Name != "" && j.Networks == nil {
+		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, and %s asks for one", j.Resource)
+	}
+	return nil
+}
+
+// place decides where the database listens and writes the record, which keeps others from choosing the same.
+func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
+	args := j.Args.(*catalog.HeroDBCreate)
+	if args.Network.Name != "" {
+		if err := j.records().Put(r); err != nil { // what is held for it is found by its record
+			return err
+		}
+		if err := j.connect(ctx, r, e); err != nil {
+			return errors.Join(err, j.clear(r))
+		}
+		return nil
+	}
+	host := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if j.Overlay != nil && !e.ipv4 {
+		var err error
+		if host, err = j.Overlay.Address(ctx); err != nil {
+			return fmt.Errorf("find the node's address: %w", err)
+		}
+	}
+	r.Own.Host = host.String()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	port, err := j.freePort(r)
+	if err != nil {
+		return err
+	}
+	r.Own.Port = port
+	return j.records().Put(r)
+}
+
+// connect gives the database its namespace, and the record the address that it has there.
+func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
+	_, port, err := j.namespace(ctx, r)
+	if err != nil {
+		return err
+	}
+	address := port.IPv6.Addr()
+	if e.ipv4 {
+		address = port.IPv4.Addr()
+	}
+	if !address.IsValid() {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has none", e.name, port.Network).
+			WithHint("ask for redis-server or valkey-server")
+	}
+	r.Own.Host, r.Own.Port, r.Own.Device = address.String(), networkPort, port.Device
+	return nil
+}
+
+// namespace makes the database's namespace, or looks that everything of it is there.
+func (j *job) namespace(ctx context.Context, r *sal.Record[own]) (path string, port sal.Port, err error) {
+	if j.Networks == nil {
+		return "", sal.Port{}, writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks any more, and %s has one", r.Resource)
+	}
+	network, err := networkOf(r)
+	if err != nil {
+		return "", sal.Port{}, err
+	}
+	j.step("make the namespace")
+	path, ports, err := j.Networks.Namespace(ctx, owner(r), []writ.Ref{network})
+	if err != nil {
+		return "", sal.Port{}, err
+	}
+	if len(ports) != 1 {
+		return "", sal.Port{}, fmt.Errorf("make the namespace of %s: it has %d interfaces", r.Resource, len(ports))
+	}
+	return path, ports[0], nil
+}
+
+// networkOf reads the network out of a record.
+func networkOf(r *sal.Record[own]) (writ.Ref, error) {
+	m, _ := r.Spec["network"].(map[string]any)
+	kind, _ := m["kind"].(string)
+	name, _ := m["name"].(string)
+	uid, _ := m["uid"].(string)
+	if name == "" {
+		return writ.Ref{}, fmt.Errorf("the record of %s names no network: %v", r.Resource, r.Spec["network"])
+	}
+	return writ.Ref{Kind: writ.ResourceKind(kind), Name: name, UID: writ.UID(uid)}, nil
+}
+
+// freePort chooses a port of the host: always the same one for a database, unless that is taken. Called with mu.
+func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
+	first, last := d.FirstPort, d.LastPort
+	if first == 0 {
+		first, last = DefaultFirstPort, DefaultLastPort
+	}
+	records, err := d.records().List()
+	if err != nil {
+		return 0, err
+	}
+	h := fnv.New32a()
+	h.Write([]byte(r.Resource.HostName()))
+	n := last - first + 1
+	begin := int(h.Sum32() % uint32(n))
+	for i := range n {
+		port := int64(first + (begin+i)%n)
+		taken := slices.ContainsFunc(records, func(other *sal.Record[own]) bool {
+			return other.Resource != r.Resource && other.Own.Device == "" && other.Own.Port == port
+		})
+		if !taken && listens(r.Own.Host, port) == nil {
+			return port, nil
+		}
+	}
+	return 0, writ.Errorf(writ.CodeQuotaExceeded, "no port from %d to %d is free on this node", first, last).
+		WithHint("give the databases networks, where each has an address of its own")
+}
+
+// listens tries whether an address can be listened on.
+func listens(host string, port int64) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatInt(port, 10)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// build makes everything of a database that has its record.
+func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroDBCreate) error {
+	a, err := newAccess(1, args.Password, access{})
+	if err != nil {
+		return err
+	}
+	if err := j.prepareAccess(a); err != nil {
+		return err
+	}
+	j.step("make the tree")
+	if r.Own.Tree, err = j.Trees.Make(ctx, j.tree(), r.Own.SizeGiB<<30); err != nil {
+		return fmt.Errorf("make room for the data: %w", err)
+	}
+	return j.settle(ctx, r)
+}
+
+// settle makes the database as its record says and notes that it is.
+func (j *job) settle(ctx context.Context, r *sal.Record[own]) error {
+	how := adopt
+	switch r.Own.Phase {
+	case changing:
+		how = reload
+	case making, replacing:
+		how = renew
+	}
+	if err := j.bring(ctx, r, how); err != nil {
+		return err
+	}
+	r.Own.Phase = ready
+	r.Generation++
+	return j.records().Put(r)
+}
+
+// update changes what a script asks for anew. What can fail comes before the record: once that says so, it is done sooner or later.
+func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
+	args, next := j.Args.(*catalog.HeroDBCreate), r.Own
+	next.Phase = changing
+	before, err := j.serve(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, field := range fields {
+		switch field {
+		case "size_gib":
+			err = j.grow(ctx, &next, args.SizeGiB)
+		case "memory_mib":
+			next.MemoryMiB = args.MemoryMiB
+			err = j.holds(ctx, before, next)
+		case "password":
+			next.Secret++
+			next.Given = given(args.Password)
+			err = j.changeSecret(before, next, args.Password)
+		case "version":
+			err = j.upgrade(ctx, &next, args.Version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.Own = next
+	r.Spec = catalog.Values(j.Args)
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	return j.settle(ctx, r)
+}
+
+func (j *job) grow(ctx context.Context, o *own, size int64) error {
+	if size < o.SizeGiB {
+		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, o.SizeGiB, size).
+			WithHint("make a smaller one under another name and copy what is in it")
+	}
+	j.step("let the tree grow")
+	if _, err := j.Trees.Make(ctx, j.tree(), size<<30); err != nil {
+		return fmt.Errorf("make room for the data: %w", err)
+	}
+	o.SizeGiB = size
+	return nil
+}
+
+// holds refuses a memory that is too small for the data that is there.
+func (j *job) holds(ctx context.Context, in instance, next own) error {
+	if in.engine.live.reload == nil {
+		return nil
+	}
+	c, err := in.dial(ctx)
+	if err != nil {
+		return sal.HostError("ask "+j.Resource.String()+" what it holds", err)
+	}
+	defer c.close()
+	state, err := c.info(ctx, "memory")
+	if err != nil {
+		return sal.HostError("ask "+j.Resource.String()+" what it holds", err)
+	}
+	if used, _ := strconv.ParseInt(state["used_memory"], 10, 64); used > maxMemory(next.MemoryMiB) {
+		return writ.Errorf(writ.CodeQuotaExceeded, "%s holds %d MiB of data, and of %d MiB of memory %d are for data",
+			j.Resource, used>>20, next.MemoryMiB, maxMemory(next.MemoryMiB)>>20).
+			WithHint("give it more, or delete data first")
+	}
+	return nil
+}
+
+// upgrade takes another version of the same engine, unless the one that serves fits.
+func (j *job) upgrade(ctx context.Context, o *own, version string) error {
+	if fits(version, o.Version) {
+		return nil
+	}
+	p, err := j.choose(ctx, []string{o.Engine}, version)
+	if err != nil {
+		return err
+	}
+	o.Version = p.version
+	o.Phase = replacing
+	return nil
+}
+
+// changeSecret prepares the next secret, of which the record does not know yet.
+func (j *job) changeSecret(in instance, next own, password catalog.Text) error {
+	if in.engine.live.reload == nil {
+		return writ.Errorf(writ.CodeDriverMissing, "%s cannot change its secret", in.engine.name).
+			WithHint("make another database, with redis-server or valkey-server, and copy what is in it")
+	}
+	a, err := newAccess(next.Secret, password, in.access)
+	if err != nil {
+		return err
+	}
+	return j.prepareAccess(a)
+}

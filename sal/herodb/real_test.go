@@ -1,0 +1,149 @@
+//go:build linux
+
+package herodb
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/btrfs"
+	"writ/sal/catalog"
+	"writ/sal/netdev"
+	"writ/sal/saltest"
+)
+
+// smallTrees makes of each GiB 16 MiB, so that a test reaches the bound; the smallest that the pool gives is 64 MiB.
+type smallTrees struct{ sal.Trees }
+
+func (s smallTrees) Make(ctx context.Context, name string, size int64) (string, error) {
+	return s.Trees.Make(ctx, name, size/64)
+}
+
+type overlay netip.Prefix
+
+func (o overlay) Subnet(context.Context) (netip.Prefix, error) { return netip.Prefix(o), nil }
+func (o overlay) Address(context.Context) (netip.Addr, error) {
+	return netip.Prefix(o).Addr().Next(), nil
+}
+
+// TestOnARealDiskAndNetwork: the data in a subvolume with a quota, the process in a namespace on a bridge; a client elsewhere on the network
+// fills it up, a script gives it more room, and a backup brings back what was there. Nothing of it is left in the end.
+func TestOnARealDiskAndNetwork(t *testing.T) {
+	b := newBench(t)
+	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
+	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
+	pool := &btrfs.Pool{Dir: disk.Dir}
+	b.Trees = smallTrees{pool}
+	networks := &netdev.Driver{
+		Dir: filepath.Join(b.host, "network"), Overlay: overlay(netip.MustParsePrefix("400:cafe:1:1::/64")), Netns: testenv.Netns(t),
+		Namespaces: filepath.Join(b.host, "namespaces"),
+	}
+	b.Networks = networks
+	o, _ := catalog.Lookup("network.create")
+	args := must(o.DecodeWith(nil, nil))
+	if _, err := networks.Do(t.Context(), sal.Request{Operation: o, Resource: saltest.Resource(writ.KindNetwork, "front"), UID: saltest.RefTo(writ.KindNetwork, "front").UID, Args: args, Progress: func(string) {}}); err != nil {
+		t.Fatal(err)
+	}
+	front := saltest.RefTo(writ.KindNetwork, "front")
+	web := sal.Owner{Resource: saltest.Resource(writ.KindContainer, "web"), UID: "web"}
+	elsewhere, _, err := networks.Namespace(t.Context(), web, []writ.Ref{front})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := networks.Release(context.Background(), web); err != nil {
+			t.Error(err)
+		}
+	})
+
+	persistent := map[string]any{"memory_mib": int64(512), "persist": true, "network": front}
+	values := b.do("herodb.create", persistent, writ.ChangeCreated)
+	if host, _ := values["host"].(string); !strings.HasPrefix(host, "400:cafe:1:1:ff0f:") || values["port"] != int64(networkPort) {
+		t.Errorf("it listens on %v", values["address"])
+	}
+	dial := func() *client {
+		t.Helper()
+		var conn net.Conn
+		address, _ := values["address"].(string)
+		if err := inside(elsewhere, func() (err error) {
+			conn, err = net.DialTimeout("tcp", address, answerTime)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c := &client{conn, bufio.NewReader(conn)}
+		t.Cleanup(c.close)
+		b.ask(c, "AUTH", b.secret())
+		return c
+	}
+	c := dial()
+	b.ask(c, "SET", "a", "before")
+	b.do("herodb.backup", nightly, writ.ChangeUpdated)
+	value, n := strings.Repeat("x", 1<<20), 0
+	b.until("the quota is reached", func() bool {
+		for ; n%8 != 7; n++ {
+			if _, err := c.ask(t.Context(), "SET", strconv.Itoa(n), value); refused(err, "MISCONF") {
+				return true
+			}
+		}
+		n++
+		return false
+	})
+	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "room on disk is full") {
+		t.Errorf("it says %+v", drift)
+	}
+	b.do("herodb.create", with(persistent, "size_gib", int64(8)), writ.ChangeUpdated)
+	b.until("it writes again", func() bool {
+		_, err := c.ask(t.Context(), "SET", "a", "after")
+		return err == nil
+	})
+	b.do("herodb.restore", nightly, writ.ChangeUpdated)
+	if v := b.ask(dial(), "GET", "a"); v != "before" {
+		t.Errorf("restored it has %v", v)
+	}
+	if u, err := b.Usage(t.Context(), store); err != nil || u.Received < 1<<20 || u.Sent == 0 || u.DiskGiB != 8 {
+		t.Errorf("it uses %+v, %v", u, err)
+	}
+	if drift := b.keep(); len(drift) != 0 {
+		t.Errorf("it says %+v", drift)
+	}
+
+	// The host is started anew: no process, no namespace. Everything comes back under the same address.
+	wipe(t, b.host)
+	path, _, err := b.jobOn(store).namespace(t.Context(), must(b.records().Get(store)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.restart()
+	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
+		t.Errorf("it says %+v", drift)
+	}
+	if same, err := sameNamespace(path, namespaceOf(b.pid())); !same || err != nil {
+		t.Errorf("it is not in its namespace: %v", err)
+	}
+	if v := b.ask(dial(), "GET", "a"); v != "before" {
+		t.Errorf("started anew it has %v", v)
+	}
+
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	trees, err := pool.List(t.Context())
+	if err != nil || len(trees) > 0 {
+		t.Errorf("left are the trees %v, %v", trees, err)
+	}
+	owners, err := networks.Owners(t.Context())
+	if err != nil || len(owners) != 1 || owners[0].UID != web.UID {
+		t.Errorf("left are the owners %v, %v", owners, err)
+	}
+	if left := traces(t, b.host); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}

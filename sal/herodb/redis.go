@@ -1,0 +1,214 @@
+package herodb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"writ"
+)
+
+// redis is the row of a descendant of Redis.
+func redis(name, where, least string) engine {
+	return engine{
+		name: name, where: where, versionArgs: []string{"--version"}, least: least, ends: syscall.SIGTERM,
+		arguments: func(in instance) []string { return []string{in.path("server.conf")} },
+		configure: redisFiles,
+		login:     func(a access) []string { return []string{driverUser, a.Driver} },
+		live:      live{reload: redisReload, hold: redisHold},
+	}
+}
+
+// driverUser is whom the driver logs in as: one that can manage the server and see no data.
+const driverUser = "writ"
+
+// What the two users may do. Clients may use all data and look at the server, and change nothing about it: its memory, users, files.
+const (
+	clientRights = "~* &* +@all -@admin +acl|whoami +config|get +client|list +latency +slowlog"
+	driverRights = "-@all +acl|load +client|pause +client|unpause +config|get +config|set +bgsave +info +ping"
+)
+
+// redisFiles are the configuration and the users. No file has a secret that opens the database: users have what the server compares
+// with, SHA-256.
+func redisFiles(in instance) map[string]string {
+	var conf strings.Builder
+	set := func(name, format string, args ...any) { fmt.Fprintf(&conf, name+" "+format+"\n", args...) }
+	set("bind", "%s", in.own.Host)
+	set("port", "%d", in.own.Port)
+	set("protected-mode", "no") // nobody gets in without a password
+	set("daemonize", "no")
+	set("supervised", "no")
+	set("set-proc-title", "no") // the arguments tell whose the process is
+	set("dir", "%q", in.tree)
+	set("aclfile", "%q", in.path("users.acl"))
+	set("logfile", `""`) // what it prints goes to a file that the driver keeps small
+	set("save", `""`)
+	set("stop-writes-on-bgsave-error", "no")
+	set("dbfilename", "%s", dumpName)
+	set("appendonly", "%s", yesNo(in.own.Persist))
+	set("appendfsync", "everysec")
+	set("auto-aof-rewrite-percentage", "%s", rewritePercentage)
+	set("maxmemory", "%d", maxMemory(in.own.MemoryMiB))
+	set("maxmemory-policy", "noeviction")
+	users := fmt.Sprintf("user default on #%s %s\nuser %s on #%s %s\n", in.access.SHA256, clientRights, driverUser, sum(in.access.Driver), driverRights)
+	return map[string]string{"server.conf": conf.String(), "users.acl": users}
+}
+
+const (
+	// dumpName is the file of all data at one moment: what a database that does not persist is backed up as.
+	dumpName          = "dump.rdb"
+	rewritePercentage = "100" // how much an append-only file may grow before it is written anew
+)
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// maxMemory is what of a database's memory its data may take, in bytes: the rest is for connections, buffers and what changes while a
+// child writes data down. A quarter, and at least 8 MiB, half of the smallest database.
+func maxMemory(mib int64) int64 { return (mib - max(mib/4, 8)) << 20 }
+
+// redisReload takes over memory and users.
+func redisReload(ctx context.Context, c *client, in instance) error {
+	if _, err := c.ask(ctx, "CONFIG", "SET", "maxmemory", strconv.FormatInt(maxMemory(in.own.MemoryMiB), 10)); err != nil {
+		return fmt.Errorf("set the memory: %w", err)
+	}
+	if _, err := c.ask(ctx, "ACL", "LOAD"); err != nil {
+		return fmt.Errorf("load the users: %w", err)
+	}
+	return nil
+}
+
+// How redisHold waits. A pause that nobody renews ends by itself, so that a database never stands still because a runner died.
+const (
+	pauseFor   = 20 * time.Second
+	pauseRenew = 5 * time.Second
+	quietLook  = 10 * time.Millisecond
+)
+
+// redisHold brings what was answered to the files and lets nothing change them. A database that does not persist writes everything into a
+// new file and goes on; of one that persists, those who write wait.
+func redisHold(ctx context.Context, c *client, in instance) (release func(), err error) {
+	if !in.own.Persist {
+		return func() {}, redisDump(ctx, c)
+	}
+	pause := func(ctx context.Context) error {
+		_, err := c.ask(ctx, "CLIENT", "PAUSE", strconv.FormatInt(pauseFor.Milliseconds(), 10), "WRITE")
+		return err
+	}
+	if _, err := c.ask(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
+		return nil, fmt.Errorf("keep the append-only file as it is: %w", err)
+	}
+	if err := pause(ctx); err != nil {
+		return nil, fmt.Errorf("let writers wait: %w", err)
+	}
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(pauseRenew); ; {
+			select {
+			case <-renewing.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				_ = pause(renewing) // if it does not answer, it does not write either
+			}
+		}
+	}()
+	release = func() {
+		stop()
+		<-done
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+		defer cancel()
+		_, _ = c.ask(after, "CLIENT", "UNPAUSE") // else the pause ends by itself
+		_, _ = c.ask(after, "CONFIG", "SET", "auto-aof-rewrite-percentage", rewritePercentage)
+	}
+	err = redisQuiet(ctx, in, "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_buffer_length:0", "aof_last_write_status:ok")
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// redisDump writes everything into dumpName.
+func redisDump(ctx context.Context, c *client) error {
+	if _, err := c.ask(ctx, "BGSAVE", "SCHEDULE"); err != nil {
+		return fmt.Errorf("write all data: %w", err)
+	}
+	for {
+		state, err := c.info(ctx, "persistence")
+		switch {
+		case err != nil:
+			return fmt.Errorf("wait until all data is written: %w", err)
+		case state["rdb_bgsave_in_progress"] == "0" && state["rdb_last_bgsave_status"] != "ok":
+			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data down; mostly its room is full").
+				WithHint("give it more with a larger size_gib; its log says what happened")
+		case state["rdb_bgsave_in_progress"] == "0":
+			return nil
+		}
+		if err := pauseUnlessDone(ctx, quietLook); err != nil {
+			return err
+		}
+	}
+}
+
+// redisQuiet waits until INFO says all of these. It asks on a connection of its own, beside the one that renews the pause.
+func redisQuiet(ctx context.Context, in instance, all ...string) error {
+	c, err := in.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	for {
+		state, err := c.info(ctx, "persistence")
+		if err != nil {
+			return fmt.Errorf("wait until nothing is written: %w", err)
+		}
+		quiet := true
+		for _, field := range all {
+			name, want, _ := strings.Cut(field, ":")
+			quiet = quiet && state[name] == want
+		}
+		if quiet {
+			return nil
+		}
+		if state["aof_last_write_status"] == "err" {
+			return errFull
+		}
+		if err := pauseUnlessDone(ctx, quietLook); err != nil {
+			return err
+		}
+	}
+}
+
+// errFull is a database that has no room to write.
+var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its room on disk is full, and it refuses everything that changes data").
+	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")
+
+// fullIf turns the refusal of an engine that cannot write its files into DISK_FULL.
+func fullIf(err error) error {
+	if refused(err, "MISCONF") {
+		return errFull
+	}
+	return err
+}
+
+// pauseUnlessDone waits a moment.
+func pauseUnlessDone(ctx context.Context, moment time.Duration) error {
+	t := time.NewTimer(moment)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

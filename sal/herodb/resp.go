@@ -1,0 +1,139 @@
+package herodb
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// client speaks the Redis protocol (RESP2) with a database of ours: one question after the other, and no more of the protocol than the
+// driver asks for.
+type client struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// answerTime is how long a database may think about one question. It answers in microseconds; one that loads says so at once.
+const answerTime = 10 * time.Second
+
+// refusal is an answer that is an error, "NOAUTH Authentication required.".
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// refused reports whether an error is an answer of this kind, "NOAUTH".
+func refused(err error, kind string) bool {
+	r, ok := errors.AsType[refusal](err)
+	word, _, _ := strings.Cut(string(r), " ")
+	return ok && word == kind
+}
+
+// maxAnswer is far more than any answer that the driver asks for; INFO has some 6 KiB.
+const maxAnswer = 1 << 20
+
+// ask sends a command and returns its answer: a string, an int64, nil, or a []any of these.
+func (c *client) ask(ctx context.Context, words ...string) (any, error) {
+	deadline := time.Now().Add(answerTime)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })()
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	_, err := io.WriteString(c.conn, b.String())
+	var answer any
+	if err == nil {
+		answer, err = readAnswer(c.r, 0)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return answer, err
+}
+
+// text is ask for answers that are a string.
+func (c *client) text(ctx context.Context, words ...string) (string, error) {
+	answer, err := c.ask(ctx, words...)
+	s, ok := answer.(string)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s is answered by %v", words[0], answer)
+	}
+	return s, err
+}
+
+// info reads the fields of INFO.
+func (c *client) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := c.text(ctx, "INFO", section)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+func (c *client) close() { _ = c.conn.Close() }
+
+// readAnswer reads one value. Whoever answers may be somebody else on our port, so nothing in it is believed.
+func readAnswer(r *bufio.Reader, depth int) (any, error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return nil, err
+	}
+	head := strings.TrimSuffix(string(line), "\r\n")
+	if len(head) == len(line) || head == "" {
+		return nil, fmt.Errorf("what answers speaks another protocol: %q", line)
+	}
+	kind, rest := head[0], head[1:]
+	switch kind {
+	case '+':
+		return rest, nil
+	case '-':
+		return nil, refusal(rest)
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("what answers speaks another protocol: %q", head)
+	}
+	switch {
+	case kind == ':':
+		return n, nil
+	case n == -1 && (kind == '$' || kind == '*'):
+		return nil, nil
+	case n < 0 || n > maxAnswer || depth > 4:
+		return nil, fmt.Errorf("an answer of %d parts or bytes is too long", n)
+	case kind == '$':
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		return string(b[:n]), nil
+	case kind == '*':
+		var list []any
+		for range n {
+			v, err := readAnswer(r, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("what answers speaks another protocol: %q", head)
+}

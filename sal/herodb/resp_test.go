@@ -1,0 +1,61 @@
+package herodb
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAnswersAreRead(t *testing.T) {
+	for text, want := range map[string]any{
+		"+PONG\r\n":                            "PONG",
+		":42\r\n":                              int64(42),
+		"$5\r\na\r\nbc\r\n":                    "a\r\nbc",
+		"$-1\r\n":                              nil,
+		"*2\r\n$1\r\na\r\n*1\r\n:1\r\n":        []any{"a", []any{int64(1)}},
+		"*-1\r\n":                              nil,
+		"-NOAUTH Authentication required.\r\n": refusal("NOAUTH Authentication required."),
+	} {
+		got, err := readAnswer(bufio.NewReader(strings.NewReader(text)), 0)
+		if err != nil {
+			got = err
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+}
+
+// FuzzAnswers reads what anybody may send who listens on our port: it ends, and takes no more memory than it gets bytes.
+func FuzzAnswers(f *testing.F) {
+	for _, seed := range []string{"+PONG\r\n", "$5\r\nabcde\r\n", "*2\r\n:1\r\n-ERR x\r\n", "*1048576\r\n", "$9999999999\r\n", "HTTP/1.1 400\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "\r\n", "$-2\r\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		v, err := readAnswer(bufio.NewReader(strings.NewReader(text)), 0)
+		if err != nil && v != nil {
+			t.Errorf("%q is both %v and %v", text, v, err)
+		}
+	})
+}
+
+func TestVersionsAreCompared(t *testing.T) {
+	for _, c := range []struct {
+		asked, version string
+		fits           bool
+	}{{"7", "7.0.15", true}, {"7.0", "7.0.15", true}, {"7.0.15", "7.0.15", true}, {"7.0.1", "7.0.15", false}, {"", "7.0.15", true}, {"8", "7.0.15", false}, {"7", unknownVersion, false}} {
+		if got := fits(c.asked, c.version); got != c.fits {
+			t.Errorf("%q fits %q: %t", c.asked, c.version, got)
+		}
+	}
+	for _, c := range []struct {
+		version, least string
+		is             bool
+	}{{"7.0.15", "6.2", true}, {"6.2", "6.2", true}, {"6.0.16", "6.2", false}, {"10.0", "7.2", true}, {unknownVersion, "6.2", false}, {"7", "6.2", true}, {"6", "6.2", false}} {
+		if got := atLeast(c.version, c.least); got != c.is {
+			t.Errorf("%q is at least %q: %t", c.version, c.least, got)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package herodb
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// use carries out Alter operations.
+func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	change, err := writ.ChangeUpdated, error(nil)
+	switch args := j.Args.(type) {
+	case *catalog.Backup:
+		if j.Operation.Verb == "restore" {
+			err = j.restore(ctx, r, args.Backup)
+		} else {
+			change, err = j.backup(ctx, r, args.Backup)
+		}
+	default:
+		if j.Operation.Verb != "rotate_secret" {
+			return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the driver of databases cannot do %s", j.Operation.Name())
+		}
+		err = j.rotate(ctx, r)
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, change)
+}
+
+// backup keeps the data as a snapshot of its tree, while nothing writes there: the engine holds still, or does not run.
+func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ.Change, error) {
+	exists, err := j.hasBackup(ctx, name)
+	if err != nil || exists {
+		return writ.ChangeUnchanged, err
+	}
+	in, err := j.serve(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	if in.engine.live.hold == nil {
+		if err := j.end(ctx, r.Own, grace); err != nil {
+			return "", err
+		}
+		if err := j.snapshot(ctx, name); err != nil {
+			return "", err
+		}
+		_, err = j.serve(ctx, r)
+		return writ.ChangeUpdated, err
+	}
+	c, err := in.dial(ctx)
+	if err != nil {
+		return "", sal.HostError("reach "+j.Resource.String(), err)
+	}
+	defer c.close()
+	release, err := in.engine.live.hold(ctx, c, in)
+	if err != nil {
+		return "", sal.HostError("make "+j.Resource.String()+" hold still", err)
+	}
+	defer release()
+	return writ.ChangeUpdated, j.snapshot(ctx, name)
+}
+
+func (j *job) snapshot(ctx context.Context, name string) error {
+	j.step("keep a snapshot")
+	if err := j.Trees.Snapshot(ctx, j.tree(), name); err != nil {
+		return fmt.Errorf("keep a backup of %s: %w", j.Resource, err)
+	}
+	return nil
+}
+
+func (j *job) hasBackup(ctx context.Context, name string) (bool, error) {
+	all, err := j.Trees.Snapshots(ctx, j.tree())
+	return slices.Contains(all, name), err
+}
+
+// restore decides by the record: from the moment it says restoring, the backup is the content.
+func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) error {
+	exists, err := j.hasBackup(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return writ.Errorf(writ.CodeResourceUnknown, "%s has no backup %q", j.Resource, name)
+	}
+	r.Own.Phase, r.Own.Backup = restoring, name
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	return j.putBack(ctx, r)
+}
+
+// putBack puts the data back to the backup and serves it. If that cannot be done, the database goes on with what it had.
+func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
+	if err := j.end(ctx, r.Own, grace); err != nil {
+		return err
+	}
+	j.step("restore the tree")
+	failed := j.Trees.Restore(ctx, j.tree(), r.Own.Backup)
+	if ctx.Err() != nil {
+		return ctx.Err() // the next one goes on from here
+	}
+	if failed != nil {
+		r.Own.Phase = ready
+		if err := j.records().Put(r); err != nil {
+			return err
+		}
+		if _, err := j.serve(ctx, r); err != nil {
+			return err
+		}
+		return fmt.Errorf("restore %s: %w", j.Resource, failed)
+	}
+	if err := j.bring(ctx, r, renew); err != nil {
+		return err
+	}
+	r.Own.Phase, r.Own.Backup = ready, ""
+	r.Generation++
+	return j.records().Put(r)
+}
+
+// rotate makes up another secret. The one before opens the database until the engine has heard of it, and never both.
+func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
+	if r.Own.Given {
+		return writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", j.Resource).
+			WithHint("set the secret anew and make the database with its new version")
+	}
+	in, err := j.serve(ctx, r)
+	if err != nil {
+		return err
+	}
+	next := r.Own
+	next.Secret++
+	if err := j.changeSecret(in, next, catalog.Text{}); err != nil {
+		return err
+	}
+	r.Own = next
+	r.Own.Phase = changing
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	return j.settle(ctx, r)
+}
+
+// dropDump removes what a database that does not persist was backed up as, so that it starts empty, as it says of itself.
+func (j *job) dropDump(in instance) error {
+	path := filepath.Join(in.tree, dumpName)
+	if _, err := os.Lstat(path); os.IsNotExist(err) {
+		return nil
+	}
+	j.step("remove the dump")
+	if err := os.Remove(path); err != nil {
+		return sal.HostError("remove "+path, err)
+	}
+	return nil
+}
