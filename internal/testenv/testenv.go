@@ -42,6 +42,7 @@ var Tools = []Tool{
 	{Name: "mtype", Package: "mtools"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},
 	{Name: "containerd", Package: "containerd"},
+	{Name: "ctr", Package: "containerd"},
 	{Name: "runc", Dirs: "/usr/sbin", Package: "runc"},
 	{Name: "busybox", Package: "busybox-static"},
 	{Name: "temporal", Missing: "it is built with `go install github.com/temporalio/cli/cmd/temporal@v1.5.1`, in some minutes"},

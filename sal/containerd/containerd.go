@@ -78,7 +78,7 @@ const (
 	making    phase = "making"    // Other is being made, and is the first
 	replacing phase = "replacing" // Other is being made, and Container is as ever
 	starting  phase = "starting"  // Container is whole; Other has to go, and unless it is stopped Container has to be started
-	ready     phase = "ready"     // nothing is to be done
+	ready     phase = "ready"     // nothing is to be done but to start a process that was made and never started
 	deleting  phase = "deleting"  // everything has to go
 )
 

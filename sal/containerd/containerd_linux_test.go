@@ -31,7 +31,11 @@ func TestMain(m *testing.M) {
 	if IsLogger(os.Args) {
 		os.Exit(Logger(os.Args))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if archive.dir != "" {
+		_ = os.RemoveAll(archive.dir)
+	}
+	os.Exit(code)
 }
 
 // waits is a program that says something, and ends when it is asked to.
@@ -64,12 +68,23 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 		t.Fatal(err)
 	}
 	d := &Driver{
-		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: filepath.Base(host), Program: program,
+		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: namespaceOf(host), Program: program,
 		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
 	}
-	t.Cleanup(func() { d.Close() })
+	t.Cleanup(func() {
+		d.Close()
+		// What the runtime leaves of a namespace, empty: one directory of its own, and one of each cgroup hierarchy.
+		left, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.Namespace)
+		for _, dir := range append(left, "/sys/fs/cgroup/"+d.Namespace, "/run/containerd/runc/"+d.Namespace) {
+			_ = os.Remove(dir)
+		}
+	})
 	return d
 }
+
+// namespaceOf is the daemon's namespace of a host. The runtime keeps what it knows of containers in one place for all daemons, so that tests
+// that run at the same time must not share one.
+func namespaceOf(host string) string { return fmt.Sprintf("writ-%x", sha256.Sum256([]byte(host)))[:16] }
 
 // reopen is the start of another runner on the host.
 func (b *bench) reopen() {
@@ -233,7 +248,8 @@ func (v directories) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref
 // archive is made once for all tests.
 var archive struct {
 	sync.Once
-	image []byte
+	dir   string
+	image sal.Image
 	err   error
 }
 
@@ -241,15 +257,23 @@ var archive struct {
 func busybox(t testing.TB) sal.Image {
 	t.Helper()
 	binary := testenv.Need(t, "busybox")
-	archive.Do(func() { archive.image, archive.err = makeArchive(binary) })
+	archive.Do(func() {
+		var text []byte
+		if text, archive.err = makeArchive(binary); archive.err != nil {
+			return
+		}
+		if archive.dir, archive.err = os.MkdirTemp("", "writ-image-"); archive.err != nil {
+			return
+		}
+		archive.image = sal.Image{
+			Path: filepath.Join(archive.dir, "busybox.tar"), Format: "oci", SHA256: fmt.Sprintf("%x", sha256.Sum256(text)), Bytes: int64(len(text)),
+		}
+		archive.err = os.WriteFile(archive.image.Path, text, 0o600)
+	})
 	if archive.err != nil {
 		t.Fatal(archive.err)
 	}
-	path := filepath.Join(t.TempDir(), "busybox.tar")
-	if err := os.WriteFile(path, archive.image, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return sal.Image{Path: path, Format: "oci", SHA256: fmt.Sprintf("%x", sha256.Sum256(archive.image)), Bytes: int64(len(archive.image))}
+	return archive.image
 }
 
 // makeArchive writes an OCI archive by hand.

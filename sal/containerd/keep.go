@@ -62,6 +62,8 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return mended("it ran although it was stopped", j.end(ctx, r.Own.Container, j.grace()))
 	case r.Own.Stopped || now.running():
 		return nil, nil
+	case now.status == client.Created:
+		return mended("its start was interrupted", j.bring(ctx, r))
 	default:
 		return j.revive(ctx, r, now)
 	}

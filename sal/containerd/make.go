@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -106,7 +108,7 @@ func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
 	if !now.known {
 		return writ.ChangeUpdated, j.replace(ctx, r)
 	}
-	if r.Own.Phase == starting {
+	if r.Own.Phase == starting || now.status == client.Created {
 		return writ.ChangeUnchanged, j.bring(ctx, r)
 	}
 	return writ.ChangeUnchanged, nil
@@ -135,7 +137,16 @@ func (j *job) build(ctx context.Context, r *record, plan *plan) error {
 	r.Own.Stopped = false
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
-	return j.put(r, starting)
+	return j.put(r, settling(r))
+}
+
+// settling is the phase of a container that is whole, and has yet to be started. In most cases it is as good as ready, which saves writing
+// the record once more: a process that was made and not started tells that, and if a reboot takes it the policy has another one made.
+func settling(r *record) phase {
+	if r.Own.Other == "" && r.Spec["restart"] != "never" {
+		return ready
+	}
+	return starting
 }
 
 // connect makes the network namespace, as it is or anew after a reboot.
@@ -169,6 +180,9 @@ func (j *job) bring(ctx context.Context, r *record) error {
 		if err := j.run(ctx, r); err != nil {
 			return err
 		}
+	}
+	if r.Own.Phase == ready {
+		return nil
 	}
 	r.Own.Other = ""
 	return j.put(r, ready)

@@ -89,7 +89,7 @@ func variables(texts map[string]catalog.Text) ([]string, error) {
 	return all, nil
 }
 
-// write writes the files that the container finds in its /etc.
+// write writes the files that the container finds in its /etc. It does so before each start, so that they need not survive a power cut.
 func (j *job) write(r *record) error {
 	place := j.place(r.Resource)
 	var hosts strings.Builder
@@ -97,7 +97,7 @@ func (j *job) write(r *record) error {
 	addresses := append(slices.Clone(r.Own.Addresses), "127.0.1.1")
 	fmt.Fprintf(&hosts, "%s %s\n", addresses[0], r.Resource.Name)
 	j.step("write the files")
-	err := sal.MakeDir(place)
+	err := os.MkdirAll(place, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(place, "hosts"), []byte(hosts.String()), 0o644)
 	}

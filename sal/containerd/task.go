@@ -78,6 +78,9 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err := j.reconnected(ctx, r); err != nil {
 			return err
 		}
+		if err := j.write(r); err != nil {
+			return err
+		}
 		if err := j.prepare(ctx, r.Own.Container); err != nil {
 			return err
 		}

@@ -1,0 +1,84 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+	"writ/sal/netdev"
+	"writ/sal/saltest"
+)
+
+// overlay is a place in an overlay that leads nowhere.
+type overlay struct{}
+
+func (overlay) Subnet(context.Context) (netip.Prefix, error) {
+	return netip.MustParsePrefix("400:aaaa:1:1::/64"), nil
+}
+
+func (overlay) Address(context.Context) (netip.Addr, error) {
+	return netip.MustParseAddr("400:aaaa:1:1::1"), nil
+}
+
+func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
+	b := newBench(t, "")
+	networks := &netdev.Driver{
+		Dir: filepath.Join(b.host, "networks"), Overlay: overlay{}, Netns: testenv.Netns(t), Namespaces: filepath.Join(b.host, "namespaces"),
+	}
+	r := b.request("network.create", "lan", nil, nil)
+	r.Resource.Kind = writ.KindNetwork
+	if _, err := networks.Do(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	b.driver.Networks = networks
+	spec := map[string]any{"image": "busybox", "networks": []any{map[string]any{"kind": "network", "name": "lan", "uid": string(r.UID)}}}
+	web, db := b.must("container.create", "web", spec), b.must("container.create", "db", spec)
+	reaches := func(from string, to map[string]any) {
+		t.Helper()
+		address := netip.MustParseAddr(to["address"].(string))
+		if !netip.MustParsePrefix("400:aaaa:1:1:ff0f::/80").Contains(address) {
+			t.Errorf("%v has the address %s", to["name"], address)
+		}
+		b.sh(from, fmt.Sprintf("ping -6 -c 1 -w 20 %s", address))
+	}
+	reaches("web", db)
+	reaches("db", web)
+	if got := b.sh("web", "cat /etc/hosts"); !strings.Contains(got, web["address"].(string)+" web\n") {
+		t.Errorf("it does not know its own name: %q", got)
+	}
+	used, err := b.driver.Usage(t.Context(), saltest.Resource(writ.KindContainer, "web"))
+	if err != nil || used.Received == 0 || used.Sent == 0 || used.CPUs != 1 || used.MemoryMiB != 512 {
+		t.Errorf("it uses %+v, %v", used, err)
+	}
+
+	// As after a reboot: no process, and no namespace.
+	resource := saltest.Resource(writ.KindContainer, "web")
+	record, err := b.driver.records().Get(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: resource, Progress: func(string) {}}}
+	if err := j.end(b.driver.in(t.Context()), record.Own.Container, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	b.mends(resource, "its process was gone and was started again")
+	reaches("db", web)
+
+	for _, name := range []string{"web", "db"} {
+		b.must("container.delete", name, nil)
+	}
+	if owners, err := networks.Owners(t.Context()); len(owners) > 0 || err != nil {
+		t.Errorf("something is still held: %v, %v", owners, err)
+	}
+}
