@@ -253,9 +253,12 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case refused(err, "WRONGPASS"), refused(err, "NOPERM"), refused(err, "ERR"):
+		case refused(err, "WRONGPASS"), refused(err, "NOPERM"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not let its driver in: %w", j.Resource, err).
 				WithHint("somebody changed its users; end its process (%d), then it is started as it should be", in.process.PID)
+		case refused(err, "ERR"):
+			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
+				WithHint("it may have too many clients; the call is tried again")
 		case !j.lives(in.process, in.own):
 			return nil, j.died()
 		}
