@@ -169,6 +169,11 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.end(ctx, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
+	if r.Own.Phase == starting { // the one that it replaces may run still
+		if err := j.bring(ctx, r); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
