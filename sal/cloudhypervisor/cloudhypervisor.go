@@ -79,6 +79,7 @@ type own struct {
 	CPUs      int64           `json:"cpus"`
 	MemoryMiB int64           `json:"memory_mib"`
 	Volumes   []disk          `json:"volumes,omitempty"`
+	Sizes     sizes           `json:"sizes,omitempty"`
 	Ports     []sal.Port      `json:"ports,omitempty"`
 	Process   *process        `json:"process,omitempty"` // nil if there is none
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name
@@ -91,6 +92,9 @@ type disk struct {
 	Volume   writ.Ref `json:"volume"`
 	ReadOnly bool     `json:"read_only,omitempty"`
 }
+
+// sizes are the bytes that the process knows the disks of volumes to have: it looks only when it gets them.
+type sizes map[writ.UID]int64
 
 // Describe names the driver.
 func (d *Driver) Describe() writ.NodeDriver {

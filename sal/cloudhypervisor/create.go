@@ -151,7 +151,10 @@ func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(cont
 	if err := checkVersion(who.Version); err != nil {
 		return err
 	}
-	return make(ctx, r, v)
+	if err := make(ctx, r, v); err != nil {
+		return err
+	}
+	return j.measure(ctx, r)
 }
 
 // connect makes the machine's taps.

@@ -109,6 +109,32 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	return path, nil
 }
 
+// measure notes which sizes the process has found.
+func (j *job) measure(ctx context.Context, r *sal.Record[own]) error {
+	r.Own.Sizes = sizes{}
+	for _, v := range r.Own.Volumes {
+		size, err := j.sizeOf(ctx, r, v)
+		if err != nil {
+			return err
+		}
+		r.Own.Sizes[v.Volume.UID] = size
+	}
+	return nil
+}
+
+// sizeOf is the size of a disk now, which is that of its volume at least.
+func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, error) {
+	path, err := j.diskFile(ctx, r, v)
+	if err != nil {
+		return 0, err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, sal.HostError("look at the disk of the volume "+v.Volume.Name, err)
+	}
+	return info.Size(), nil
+}
+
 // growTo makes a file of a size, or lets it grow to that, without using the disk. It is not synced: what a power cut takes of it is made
 // again.
 func growTo(path string, size int64) error {
@@ -147,7 +173,7 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// plug gives a machine that runs or is paused a disk, unless it has it.
+// plug gives a machine that runs or is paused a disk, unless it has it. The record, which has its size then, is still to be written.
 func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged bool, err error) {
 	m, info, err := j.live(ctx, r)
 	if err != nil || m == nil {
@@ -163,7 +189,18 @@ func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged boo
 	}
 	j.step("plug the disk in")
 	d := api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly}
-	return true, m.ask(ctx, "plug the volume "+v.Volume.Name+" in", func(ctx context.Context) error { return m.AddDisk(ctx, d) })
+	if err := m.ask(ctx, "plug the volume "+v.Volume.Name+" in", func(ctx context.Context) error { return m.AddDisk(ctx, d) }); err != nil {
+		return false, err
+	}
+	size, err := j.sizeOf(ctx, r, v)
+	if err != nil {
+		return true, err
+	}
+	if r.Own.Sizes == nil {
+		r.Own.Sizes = sizes{}
+	}
+	r.Own.Sizes[v.Volume.UID] = size
+	return true, nil
 }
 
 // plugs reports whether a machine has a device, or has not let go of it yet.

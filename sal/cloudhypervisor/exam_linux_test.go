@@ -60,6 +60,7 @@ func TestExam(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				exam.Prepare, exam.Clear, exam.Traces = on.prepare, clear, traces
 				exam.Handed = []string{"machine/machines/*/" + seedName}
+				exam.Sparse = true
 				exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
 					return open(host, on.program, func(name string) {
 						if name != "rename record" && name != "sync records" { // package sal has tests of these; here each costs some processes

@@ -202,37 +202,43 @@ func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
 // keepDisks plugs in what is missing, and tells the guest of volumes that have grown.
 func (k *keeping) keepDisks(ctx context.Context, v *vmm, info api.Info) error {
 	for _, d := range k.r.Own.Volumes {
-		if !plugs(info, idOf(k.r, d)) {
-			if err := k.mend(ctx, "the volume "+d.Volume.Name+" was not plugged in", func() error {
-				_, err := k.plug(ctx, k.r, d)
-				return err
-			}); err != nil {
-				return err
-			}
-			continue
-		}
-		volume, err := k.Volumes.Volume(ctx, k.r.Resource.Project, d.Volume)
-		if err != nil {
-			k.found(false, "its volume %s is not as it was: %v", d.Volume.Name, err)
-			continue
-		}
-		size := volume.SizeGiB << 30
-		if file, err := os.Lstat(filepath.Join(volume.Dir, sal.DiskName)); err != nil || file.Size() >= size {
-			continue
-		}
-		if err := k.mend(ctx, "the volume "+d.Volume.Name+" had grown", func() error {
-			if _, err := k.diskFile(ctx, k.r, d); err != nil {
-				return err
-			}
-			k.step("resize the disk")
-			return v.ask(ctx, "resize the disk", func(ctx context.Context) error {
-				return v.ResizeDisk(ctx, api.ResizeDisk{ID: idOf(k.r, d), DesiredSize: size})
-			})
-		}); err != nil {
+		if err := k.keepDisk(ctx, v, info, d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) error {
+	if !plugs(info, idOf(k.r, d)) {
+		return k.mend(ctx, "the volume "+d.Volume.Name+" was not plugged in", func() error {
+			if _, err := k.plug(ctx, k.r, d); err != nil {
+				return err
+			}
+			return k.records().Put(k.r)
+		})
+	}
+	size, err := k.sizeOf(ctx, k.r, d)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		k.found(false, "its volume %s is not as it was: %v", d.Volume.Name, err)
+		return nil
+	}
+	if known := k.r.Own.Sizes[d.Volume.UID]; d.ReadOnly || known == 0 || size <= known {
+		return nil
+	}
+	return k.mend(ctx, "the volume "+d.Volume.Name+" had grown", func() error {
+		k.step("resize the disk")
+		if err := v.ask(ctx, "resize the disk", func(ctx context.Context) error {
+			return v.ResizeDisk(ctx, api.ResizeDisk{ID: idOf(k.r, d), DesiredSize: size})
+		}); err != nil {
+			return err
+		}
+		k.r.Own.Sizes[d.Volume.UID] = size
+		return k.records().Put(k.r)
+	})
 }
 
 // keepCount tells of guests that started themselves anew.

@@ -552,6 +552,15 @@ func TestDisksGrowWithTheirVolumes(t *testing.T) {
 	}
 	b.keeps("web", "had grown", true)
 	b.keeps("web", "", false)
+	disk := filepath.Join(b.host, "volumes/root", sal.DiskName)
+	if err := os.Truncate(disk, 3<<30); err != nil { // as drivers of volumes do that let disks grow themselves
+		t.Fatal(err)
+	}
+	b.keeps("web", "had grown", true)
+	b.keeps("web", "", false)
+	if err := os.Truncate(disk, 2<<30); err != nil {
+		t.Fatal(err)
+	}
 	if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 2<<30 {
 		t.Errorf("the disk is %+v, %v", info, err)
 	}
