@@ -37,23 +37,23 @@ func CopyData(ctx context.Context, to, from *os.File) error {
 }
 
 // copyChunk is how much is copied between two looks at the context: some milliseconds of a slow disk.
-const copyChunk = 4 << 20
+const copyChunk = 1 << 20
 
 func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
-	for at := start; at < end; at += copyChunk {
+	chunk := make([]byte, min(copyChunk, end-start))
+	for at := start; at < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(copyChunk, end-at)
-		if _, err := to.Seek(at, io.SeekStart); err != nil {
+		n, err := from.ReadAt(chunk[:min(copyChunk, end-at)], at)
+		if _, err := to.WriteAt(chunk[:n], at); err != nil { // by hand: the kernel's own copying shares blocks again
 			return err
 		}
-		if _, err := from.Seek(at, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(to, from, n); errors.Is(err, io.EOF) {
+		at += int64(n)
+		if errors.Is(err, io.EOF) {
 			return nil // it became shorter meanwhile
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		roster, f = examineRoster(ctx, c)
 		found = append(append(found, f), examineDatacenters(ctx, c)...)
 	}
-	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData())
+	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(), examineVolumes())
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
@@ -346,6 +346,25 @@ func examineData() finding {
 	return f
 }
 
+// examineVolumes looks what volumes of a node in the usual place would be.
+func examineVolumes() finding {
+	f := finding{Check: "volumes", State: healthy}
+	at := config.DefaultData()
+	for at != filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	if err := daemon.BoundedVolumes(at); err != nil {
+		f.State, f.Fix = doubtful, writ.AsError(err).Hint
+		f.Detail = fmt.Sprintf("a node here keeps them in plain directories, whose size nothing bounds: %v", err)
+		return f
+	}
+	f.Detail = "btrfs at " + at
+	return f
+}
+
 // tool is a program that writ can use.
 type tool struct {
 	name    string
@@ -358,6 +377,8 @@ type tool struct {
 var tools = []tool{
 	{"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in", "apt-get install -y redis-server"},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
+	{"btrfs", []string{"--version"}, "writes and reads backups of volumes on btrfs", "apt-get install -y btrfs-progs"},
+	{"qemu-img", []string{"--version"}, "makes raw disks of qcow2 images; without it nodes refuse them", "apt-get install -y qemu-utils"},
 }
 
 func (t tool) examine() finding {

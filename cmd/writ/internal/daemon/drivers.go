@@ -71,6 +71,9 @@ func openDrivers(c driverConfig) ([]sal.Driver, error) {
 	return all, nil
 }
 
+// BoundedVolumes says why volumes in a directory would be plain directories, or returns nil if they would be bounded.
+func BoundedVolumes(dir string) error { return btrfs.Usable(dir) }
+
 // storage is what the other drivers of a node need of its disk.
 type storage struct {
 	trees   sal.Trees

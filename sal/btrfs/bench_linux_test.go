@@ -1,0 +1,61 @@
+//go:build cgo
+
+package btrfs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"writ/internal/testenv"
+)
+
+// BenchmarkCloneOfAnImage makes a disk of an image of 2 GiB, beside a full copy of the same on the same disk.
+func BenchmarkCloneOfAnImage(b *testing.B) {
+	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(b, filepath.Join(b.TempDir(), "btrfs"), 7<<10).Dir, "pool")}
+	images := must[string](b)(p.Make(b.Context(), "images", 0))
+	image := filepath.Join(images, "image")
+	random(b, image, 2*gib)
+	dir := must[string](b)(p.Make(b.Context(), "a", 0))
+
+	begun := time.Now()
+	copyOf := filepath.Join(dir, "copy")
+	if err := copyInPlace(b.Context(), copyOf, image, 2*gib); err != nil {
+		b.Fatal(err)
+	}
+	full := time.Since(begun)
+	if err := os.Remove(copyOf); err != nil {
+		b.Fatal(err)
+	}
+
+	n := 0
+	for b.Loop() {
+		n++
+		if err := p.Clone(b.Context(), image, filepath.Join(dir, fmt.Sprint("disk-", n)), 4*gib); err != nil {
+			b.Fatal(err)
+		}
+	}
+	clone := b.Elapsed() / time.Duration(n)
+	b.ReportMetric(float64(clone.Microseconds())/1000, "clone-ms")
+	b.ReportMetric(float64(full.Milliseconds()), "copy-ms")
+	b.ReportMetric(float64(full)/float64(clone), "copy/clone")
+}
+
+// random writes a file that nothing can make smaller, and syncs it as an image driver does.
+func random(b testing.TB, path string, size int64) {
+	b.Helper()
+	f := must[*os.File](b)(os.Create(path))
+	defer f.Close()
+	source := rand.NewChaCha8([32]byte{})
+	block := make([]byte, 4<<20)
+	for written := int64(0); written < size; written += int64(len(block)) {
+		must[int](b)(source.Read(block))
+		must[int](b)(f.Write(block))
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+}
