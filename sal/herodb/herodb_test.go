@@ -667,3 +667,30 @@ func TestHeroRedisServes(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// TestValkeyServes as its ancestor does, which everything else is tried with.
+func TestValkeyServes(t *testing.T) {
+	testenv.Need(t, "valkey-server")
+	b := newBench(t)
+	valkey := map[string]any{"memory_mib": int64(32), "persist": true, "engines": []any{"valkey-server"}}
+	values := b.do("herodb.create", valkey, writ.ChangeCreated)
+	if values["engine"] != "valkey-server" || !atLeast(fmt.Sprint(values["version"]), "7.2") {
+		t.Errorf("it is %v", values)
+	}
+	b.ask(b.client(), "SET", "a", "before")
+	b.do("herodb.backup", nightly, writ.ChangeUpdated)
+	b.ask(b.client(), "SET", "a", "after")
+	b.do("herodb.rotate_secret", nil, writ.ChangeUpdated)
+	b.do("herodb.create", with(valkey, "memory_mib", int64(64)), writ.ChangeUpdated)
+	b.do("herodb.restore", nightly, writ.ChangeUpdated)
+	if v := b.ask(b.client(), "GET", "a"); v != "before" {
+		t.Errorf("restored it has %v", v)
+	}
+	if drift := b.keep(); len(drift) != 0 {
+		t.Errorf("it says %+v", drift)
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if left := traces(t, b.host); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}
