@@ -52,6 +52,21 @@ type Users interface {
 	Users(ctx context.Context, volume writ.UID) ([]Owner, error)
 }
 
+// Unused returns an error unless nobody has a volume: RESOURCE_CONFLICT, which names who has.
+func Unused(ctx context.Context, volume Owner, all []Users) error {
+	for _, some := range all {
+		users, err := some.Users(ctx, volume.UID)
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			return writ.Errorf(writ.CodeResourceConflict, "%s has the %s", users[0].Resource, volume.Resource).
+				WithHint("detach it there, or delete the %s first", users[0].Resource)
+		}
+	}
+	return nil
+}
+
 // DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first
 // machine that gets the volume makes it, sparse and as big as the volume.
 const DiskName = "disk.raw"

@@ -20,6 +20,8 @@ type Driver struct {
 	Pool *Pool  // required
 	// Images are those that volumes can be made of; without it there are none.
 	Images sal.Images
+	// Users are asked before a volume is deleted; there may be none.
+	Users []sal.Users
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -277,6 +279,9 @@ func (j *job) remove(ctx context.Context, r *sal.Record[own]) (sal.Outcome, erro
 		return gone, j.clear(ctx, left)
 	}
 	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := sal.Unused(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
 		return sal.Outcome{}, err
 	}
 	gone.Change = writ.ChangeDeleted

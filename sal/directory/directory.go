@@ -27,6 +27,8 @@ type Driver struct {
 	Dir string // required: an absolute path; everything is kept below it
 	// Images are those that volumes can be made of; without it there are none.
 	Images sal.Images
+	// Users are asked before a volume is deleted; there may be none.
+	Users []sal.Users
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -101,7 +103,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	case catalog.Make:
 		return j.make(ctx, r)
 	case catalog.Remove:
-		return j.remove(r)
+		return j.remove(ctx, r)
 	default:
 		return j.use(ctx, r)
 	}
@@ -203,7 +205,7 @@ func (j *job) grow(r *sal.Record[own], size int64) error {
 	return nil
 }
 
-func (j *job) remove(r *sal.Record[own]) (sal.Outcome, error) {
+func (j *job) remove(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
 	if r == nil {
 		left, err := j.records().Get(j.Resource) // of a volume that was never finished
@@ -213,6 +215,9 @@ func (j *job) remove(r *sal.Record[own]) (sal.Outcome, error) {
 		return gone, j.clear(left)
 	}
 	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := sal.Unused(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
 		return sal.Outcome{}, err
 	}
 	gone.Change = writ.ChangeDeleted

@@ -279,6 +279,30 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	}
 }
 
+// user has one volume.
+type user struct {
+	volume writ.UID
+	owner  sal.Owner
+}
+
+func (u user) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+	if volume != u.volume {
+		return nil, nil
+	}
+	return []sal.Owner{u.owner}, nil
+}
+
+func TestVolumeThatSomebodyHasIsNotDeleted(t *testing.T) {
+	b := newBench(t)
+	b.must("volume.create", "root", spec)
+	b.Users = []sal.Users{user{}, user{"u1", sal.Owner{Resource: saltest.Resource(writ.KindMachine, "web")}}}
+	if _, err := b.do("volume.delete", "root", nil); writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), "machine web") {
+		t.Errorf("it was deleted: %v", err)
+	}
+	b.Users = nil
+	b.must("volume.delete", "root", nil)
+}
+
 // Once a volume is being deleted nothing may take it for whole.
 func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
 	for stop, stopped := 0, true; stopped; stop++ {
