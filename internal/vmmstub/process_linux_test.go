@@ -2,6 +2,7 @@ package vmmstub_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -123,7 +124,9 @@ func (p *process) do(method, action, body string) (int, string) {
 func (p *process) try(method, path, body string) (int, string, error) {
 	client := http.Client{Timeout: guard, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		Dial:              func(string, string) (net.Conn, error) { return net.Dial("unix", p.socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
+		},
 	}}
 	request, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
