@@ -164,7 +164,7 @@ func (t *turn) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 				return true, nil
 			}
 			if !slices.Contains(c.After, maker.Seq) {
-				c.After = append(c.After, maker.Seq)
+				c.After = append(slices.Clone(c.After), maker.Seq) // what was told of the call has the old list
 				slices.Sort(c.After)
 			}
 			continue

@@ -180,23 +180,24 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 }
 
 // attempt is that of DB. A commit whose answer was lost is looked for until it is known whether it took place, or stop is closed.
-func (p *postgres) attempt(group []*change, apart bool, at time.Time, stop <-chan struct{}) (errs []error, begun bool, err error) {
+func (p *postgres) attempt(tx *Tx, group []*change, apart bool, stop <-chan struct{}) (errs []error, begun bool, err error) {
 	ctx := context.Background()
-	tx, err := p.begin(ctx)
+	on, err := p.begin(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	defer tx.Rollback()
+	defer on.Rollback()
 	p.number++
-	_, err = tx.ExecContext(ctx, `INSERT INTO writ_commits (writer, number, at) VALUES ($1, $2, $3)
+	_, err = on.ExecContext(ctx, `INSERT INTO writ_commits (writer, number, at) VALUES ($1, $2, $3)
 		ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at`, p.writer, p.number, Micros(now()))
 	if err != nil {
 		return nil, false, err
 	}
-	if errs, err = transact(&Tx{Now: at, on: tx, server: p}, group, apart); err != nil {
+	tx.on, tx.server = on, p
+	if errs, err = transact(tx, group, apart); err != nil {
 		return nil, true, err
 	}
-	err = tx.Commit()
+	err = on.Commit()
 	if err == nil || refused(err) {
 		return errs, true, err
 	}

@@ -38,6 +38,7 @@ type Tx struct {
 	Batch  *Batch // nil when reading
 	on     statements
 	server *postgres // nil on SQLite
+	done   []func()  // of its batches
 }
 
 // statements carries out queries in one transaction.
@@ -51,6 +52,7 @@ type statements interface {
 type Batch struct {
 	Common any                // of whoever uses the store, nil for the first change
 	End    func(tx *Tx) error // runs after the last of the changes, if it is not nil; its error undoes all of them
+	Done   func()             // runs when all of it is on disk, if it is not nil, and before the next batch begins; it must be quick
 }
 
 // DB is an open store with one writer. Close it.
@@ -271,21 +273,35 @@ func (db *DB) commit(group []*change) {
 // attempt writes a group in one transaction, each change behind a savepoint if apart. It returns the error of each change, or the one
 // that undid all of them and whether the transaction had begun.
 func (db *DB) attempt(group []*change, apart bool) (errs []error, begun bool, err error) {
+	tx := &Tx{Now: db.now()}
 	switch {
 	case db.server != nil:
-		return db.server.attempt(group, apart, db.now(), db.stop)
+		errs, begun, err = db.server.attempt(tx, group, apart, db.stop)
 	case db.writer != nil:
-		return db.writer.attempt(group, apart, db.now())
+		errs, begun, err = db.writer.attempt(tx, group, apart)
+	default:
+		errs, begun, err = db.attemptInMemory(tx, group, apart)
 	}
-	tx, err := db.sql.BeginTx(context.Background(), nil)
+	if err == nil {
+		for _, done := range tx.done {
+			done()
+		}
+	}
+	return errs, begun, err
+}
+
+// attemptInMemory is attempt for a store that has one connection for all.
+func (db *DB) attemptInMemory(tx *Tx, group []*change, apart bool) (errs []error, begun bool, err error) {
+	on, err := db.sql.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, false, err
 	}
-	defer tx.Rollback()
-	if errs, err = transact(&Tx{Now: db.now(), on: tx}, group, apart); err != nil {
+	defer on.Rollback()
+	tx.on = on
+	if errs, err = transact(tx, group, apart); err != nil {
 		return nil, true, err
 	}
-	return errs, true, tx.Commit()
+	return errs, true, on.Commit()
 }
 
 // errOneFailed says that a change of a group failed, whose others must be done again without it.
@@ -351,10 +367,15 @@ func transactApart(tx *Tx, group []*change) ([]error, error) {
 
 // end does what was left for the end of the changes.
 func (tx *Tx) end() error {
-	if tx.Batch.End == nil {
-		return nil
+	if tx.Batch.End != nil {
+		if err := tx.Batch.End(tx); err != nil {
+			return err
+		}
 	}
-	return tx.Batch.End(tx)
+	if tx.Batch.Done != nil {
+		tx.done = append(tx.done, tx.Batch.Done)
+	}
+	return nil
 }
 
 func run(c *change, tx *Tx) (err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"time"
 )
 
 // writer is the one that writes to a file of SQLite. It keeps a connection with every query prepared on it: begin, commit and the way of
@@ -22,11 +21,12 @@ func (w *writer) close() error {
 }
 
 // attempt is that of DB.
-func (w *writer) attempt(group []*change, apart bool, at time.Time) (errs []error, begun bool, err error) {
+func (w *writer) attempt(tx *Tx, group []*change, apart bool) (errs []error, begun bool, err error) {
 	if err := w.begin(); err != nil {
 		return nil, false, err
 	}
-	errs, err = transact(&Tx{Now: at, on: w}, group, apart)
+	tx.on = w
+	errs, err = transact(tx, group, apart)
 	if err == nil {
 		_, err = w.ExecContext(context.Background(), "COMMIT")
 	}

@@ -9,7 +9,8 @@ import (
 	"writ/internal/failpoint"
 )
 
-// AddEvents appends events; they get their numbers and their time with the commit of what they tell.
+// AddEvents appends events; they get their numbers and their time with the commit of what they tell. What they point to must not be changed
+// any more: whoever reads them soon gets the same.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
 // eventsAtOnce is how many rows one statement adds: a power of two, and the powers below it for what is left.
@@ -38,6 +39,7 @@ func (tx *Tx) settleEvents() error {
 					return fmt.Errorf("encode event: %w", err)
 				}
 				rows = append(rows, seq, body)
+				tx.told = append(tx.told, toldEvent{e, len(body)})
 			}
 			if err := tx.exec(insertEvents(n), rows...); err != nil {
 				return err
@@ -57,27 +59,34 @@ func insertEvents(n int) string {
 	return `INSERT INTO events (seq, body) VALUES ` + rows
 }
 
-// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. It implements
-// link.EventSource.
+// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. They are shared with whoever
+// else reads them and must not be changed. It implements link.EventSource.
 func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
 	for {
-		j.mu.Lock()
-		written := j.written // taken before reading: an event that is committed meanwhile closes it
-		j.mu.Unlock()
-		events, err := j.events(ctx, after, max)
-		if err != nil || len(events) > 0 {
-			return events, err
+		id := j.ID() // before they are read: whoever began under it is told nothing of a later history under its name
+		events, known, grown := j.tail.after(after, max)
+		if !known {
+			var err error
+			if events, err = j.events(ctx, after, max); err != nil {
+				return nil, err
+			}
+		}
+		if len(events) > 0 {
+			for i := range events {
+				events[i].Journal = id
+			}
+			return events, nil
 		}
 		select {
-		case <-written:
+		case <-grown:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
+// events reads events as the journal has them, without its id.
 func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
-	id := j.ID() // before they are read: whoever began under it is told nothing of a later history under its name
 	rows, err := j.db.Query(ctx, `SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
 	if err != nil {
 		return nil, err
@@ -93,7 +102,6 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Even
 		if err != nil {
 			return nil, err
 		}
-		e.Journal = id
 		events = append(events, e)
 	}
 	return events, rows.Err()

@@ -39,3 +39,6 @@ func MigrationForTest(name string) (string, error) {
 	text, err := migrations.ReadFile("migrations/" + name)
 	return string(text), err
 }
+
+// TailForTest is how many events are kept in memory.
+const TailForTest = maxTail

@@ -83,6 +83,7 @@ func (j *Journal) beginHistory(ctx context.Context, old string) error {
 	})
 	if err == nil {
 		j.id.Store(&id)
+		j.tail.forget()
 	}
 	return err
 }

@@ -29,10 +29,10 @@ type Journal struct {
 	id    atomic.Pointer[string] // changes when a new history begins
 	db    *sqldb.DB
 	epoch atomic.Int64 // of BeginEpoch, 0 before
+	tail  *tail
 
-	mu      sync.Mutex
-	written chan struct{} // closed and replaced when events were committed
-	fault   error         // of a write; gone with the next probe that succeeds
+	mu    sync.Mutex
+	fault error // of a write; gone with the next probe that succeeds
 }
 
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
@@ -45,6 +45,7 @@ type Tx struct {
 // batch is what transactions that share a commit write once for all of them, at its end.
 type batch struct {
 	events []writ.Event         // without numbers
+	told   []toldEvent          // with numbers
 	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
 	shifts map[writ.NodeID]Load // of loads
 	frames map[writ.Digest]bool // that are there
@@ -60,7 +61,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &Journal{db: db, written: make(chan struct{})}
+	j := &Journal{db: db, tail: newTail()}
 	err = j.Write(failpoint.At(ctx, failpoint.JournalMade), func(tx *Tx) error {
 		id, err := tx.meta("journal")
 		if err == nil && id == "" {
@@ -96,25 +97,17 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 // only. do may run more than once, so it must have no effect besides those on tx. Once another process has begun an epoch nothing is
 // written any more: the error is ErrFenced.
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
-	wrote := false
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx)} // who has begun is waited for; and to watch a context costs as much as a query
 		if err := j.join(t); err != nil {
 			return err
 		}
-		before := len(t.events)
-		err := do(t)
-		wrote = len(t.events) > before
-		return err
+		return do(t)
 	})
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	switch {
-	case err == nil && wrote:
-		close(j.written)
-		j.written = make(chan struct{})
-	case writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced):
+	if writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced) {
+		j.mu.Lock()
 		j.fault = err
+		j.mu.Unlock()
 	}
 	return err
 }
@@ -151,15 +144,16 @@ func (j *Journal) join(tx *Tx) error {
 	if err := j.mustReign(tx); err != nil {
 		return err
 	}
-	tx.batch = new(batch)
-	tx.Batch.Common = tx.batch
+	b := new(batch)
+	tx.batch, tx.Batch.Common = b, b
 	tx.Batch.End = func(*sqldb.Tx) error {
-		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), batch: tx.batch}
+		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), batch: b}
 		if err := end.settleLoads(); err != nil {
 			return err
 		}
 		return end.settleEvents()
 	}
+	tx.Batch.Done = func() { j.tail.add(b.told) }
 	return nil
 }
 

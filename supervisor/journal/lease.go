@@ -60,6 +60,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	})
 	if err == nil {
 		j.epoch.Store(epoch)
+		j.tail.forget() // another process may have told something meanwhile
 	}
 	return epoch, err
 }

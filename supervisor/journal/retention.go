@@ -45,6 +45,9 @@ func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []st
 		}
 		return nil
 	})
+	if more {
+		j.tail.forget() // what is gone is not told any more
+	}
 	return more, err
 }
 

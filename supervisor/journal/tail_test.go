@@ -1,0 +1,93 @@
+package journal_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// tell writes n events.
+func tell(t *testing.T, j *journal.Journal, name string, n int) {
+	t.Helper()
+	const together = 100
+	for left := n; left > 0; left -= min(left, together) {
+		write(t, j, func(tx *journal.Tx) error {
+			for i := range min(left, together) {
+				run := aRun(fmt.Sprint(name, left, i))
+				run.Output = nil // is not told
+				tx.AddEvents(writ.Event{Run: &run.Run})
+			}
+			return nil
+		})
+	}
+}
+
+func eventsAfter(t *testing.T, j *journal.Journal, after int64, max int) []writ.Event {
+	t.Helper()
+	events, err := j.Events(t.Context(), after, max)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// Whoever follows closely is told from memory what others read.
+func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		const all = journal.TailForTest + 50
+		tell(t, j, "r", all)
+		reader := open(t, path)
+		for _, at := range []struct {
+			after int64
+			max   int
+		}{{0, 10}, {49, 10}, {50, 10}, {all - 3, 1}, {all - 3, 10}, {0, all}} {
+			want := eventsAfter(t, reader, at.after, at.max)
+			if diff := cmp.Diff(want, eventsAfter(t, j, at.after, at.max)); diff != "" {
+				t.Errorf("after %d, at most %d (-journal +told):\n%s", at.after, at.max, diff)
+			}
+			if want[0].Seq != at.after+1 || want[0].Journal != j.ID() {
+				t.Errorf("after %d the journal told %d of %s", at.after, want[0].Seq, want[0].Journal)
+			}
+		}
+		if err := j.ExecForTest(t.Context(), "DELETE FROM events"); err != nil { // nobody looks there
+			t.Fatal(err)
+		}
+		if events := eventsAfter(t, j, 50, all); len(events) != all-50 {
+			t.Errorf("%d events were told from memory", len(events))
+		}
+	})
+}
+
+// What another process told while it had the epoch is told by this one, too.
+func TestNothingIsSkippedThatAnotherProcessTold(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		first := open(t, path)
+		if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		tell(t, first, "of the first", 2)
+		second := steal(t, path)
+		tell(t, second, "of the second", 2)
+		if err := first.ExpireLeaseForTest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if events := eventsAfter(t, first, 2, 10); len(events) != 2 || events[0].Seq != 3 {
+			t.Errorf("before it told anything: %+v", events)
+		}
+		tell(t, first, "of the first again", 1)
+		for after := range int64(5) {
+			if events := eventsAfter(t, first, after, 1); events[0].Seq != after+1 {
+				t.Errorf("after %d it told %d", after, events[0].Seq)
+			}
+		}
+	})
+}
