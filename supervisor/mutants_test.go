@@ -50,7 +50,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored", file: "supervisor/turn.go",
-		was: "if t.genuine[i], err = tx.WasSent(a.result.JobKey, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
+		was: "if t.genuine[i], err = tx.WasSent(c, a.result.Try, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
 		unnoticed: "no node of a simulation lies",
 	},
 	{

@@ -19,7 +19,6 @@ const (
 type recentRun struct {
 	run   *journal.Run
 	calls []*journal.Call
-	sent  map[int]resultID // by seq, the result that answers the newest delivery, if this supervisor has sent it
 }
 
 // size is what the run takes in memory, about.

@@ -175,9 +175,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		return fmt.Errorf("encode job: %w", err)
 	}
 	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job, c.EndBy})
-	digest := writ.DigestOf(body)
-	t.sent[c.Seq] = resultID{active{c.Key(), c.Node}, digest}
-	return tx.AddDelivery(c, digest, t.s.epoch)
+	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 
 // ref turns a handle of a script into the resource that the call made or found.

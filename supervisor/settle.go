@@ -404,7 +404,21 @@ func (t *turn) keep(tx *journal.Tx) error {
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
 	tx.AddEvents(t.events...)
+	tx.Then(t.count)
 	return nil
+}
+
+// count keeps the numbers of what is open, so that who is told that something ended finds room for something new.
+func (t *turn) count() {
+	if t.opened != 0 {
+		t.s.opened.addCalls(t.run.Project, t.opened)
+	}
+	if t.resumed {
+		t.s.opened.addRuns(t.run.Project, 1)
+	}
+	if t.run.State.Ended() && t.runMoved {
+		t.s.opened.addRuns(t.run.Project, -1)
+	}
 }
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call does not stand in their way any more.
@@ -429,17 +443,10 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	for _, run := range t.others {
 		s.turns.post(run, mail{})
 	}
-	if t.resumed {
-		s.opened.addRuns(t.run.Project, 1)
-	}
-	if t.opened != 0 {
-		s.opened.addCalls(t.run.Project, t.opened)
-	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
-		s.opened.addRuns(t.run.Project, -1)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}

@@ -28,7 +28,6 @@ type turn struct {
 	blocked writ.RunID        // an earlier run of the same deployment
 	genuine map[int]bool      // indexes of mail.results that answer a job which was sent
 	left    map[int]*leftover // by index of mail.results: what stood in the way
-	sent    map[int]resultID  // see recentRun
 
 	touched  map[int]bool // seqs of calls to be written
 	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
@@ -120,7 +119,7 @@ func (t *turn) remember() {
 	for _, c := range t.calls {
 		c.Committed()
 	}
-	t.s.recent.put(&recentRun{t.run, t.calls, t.sent})
+	t.s.recent.put(&recentRun{t.run, t.calls})
 }
 
 // load returns a run as the journal has it, nil if it is unknown.
@@ -142,10 +141,11 @@ func (s *Supervisor) again(id writ.RunID, m mail) *turn {
 		return nil
 	}
 	t := s.newTurn(r.run, s.Now().UTC().Truncate(time.Microsecond)) // the journal keeps no more of a time
-	t.calls, t.sent = r.calls, r.sent
+	t.calls = r.calls
 	t.rebase()
 	for i, a := range m.results {
-		if t.sent[a.result.Seq] != a.id() || a.result.Found != "" {
+		c := t.call(a.result.Seq)
+		if c == nil || !c.LastSent(a.result.Try, a.node, a.result.Job) || a.result.Found != "" {
 			return nil
 		}
 		t.genuine[i] = true
@@ -169,7 +169,11 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 		}
 	}
 	for i, a := range m.results {
-		if t.genuine[i], err = tx.WasSent(a.result.JobKey, a.node, a.result.Job); err != nil {
+		c := t.call(a.result.Seq)
+		if c == nil {
+			continue
+		}
+		if t.genuine[i], err = tx.WasSent(c, a.result.Try, a.node, a.result.Job); err != nil {
 			return nil, err
 		}
 		if t.left[i], err = t.leftoverOf(tx, a); err != nil {
@@ -182,7 +186,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
-		genuine: make(map[int]bool), left: make(map[int]*leftover), sent: make(map[int]resultID), touched: make(map[int]bool), claimed: make(map[int]bool),
+		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]bool),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}

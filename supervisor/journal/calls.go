@@ -31,8 +31,20 @@ type Call struct {
 	Spared int `json:"spared,omitempty"`
 	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
+	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
+	Sent *Delivery `json:"sent,omitempty"`
 
 	stored kept // as the journal has it
+}
+
+// Delivery is a job that was sent to a node.
+type Delivery struct {
+	Try      int         `json:"try"`
+	Delivery int         `json:"delivery"`
+	Node     writ.NodeID `json:"node"`
+	Job      writ.Digest `json:"job"`
+	Epoch    int64       `json:"epoch"`
+	At       time.Time   `json:"at"`
 }
 
 // WasOpen reports whether the call was open when it was read.
@@ -189,18 +201,32 @@ func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
 	return keys, rows.Err()
 }
 
-// AddDelivery records that a job with this digest is sent to a node.
+// AddDelivery records that a job with this digest is sent to a node, as the delivery that the call names. PutCall writes it: only a delivery
+// that another one follows, which is rare, costs a row.
 func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
+	before := c.Sent
+	c.Sent = &Delivery{c.Try, c.Delivery, c.Node, digest, epoch, tx.Now}
+	if before == nil {
+		return nil
+	}
 	return tx.exec(`INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		string(c.Run), c.Seq, c.Try, c.Delivery, string(c.Node), digest.String(), epoch, sqldb.Micros(tx.Now))
+		string(c.Run), c.Seq, before.Try, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At))
 }
 
 // WasSent reports whether a job with this digest was sent to the node as a delivery of this try.
-func (tx *Tx) WasSent(key writ.JobKey, node writ.NodeID, digest writ.Digest) (bool, error) {
+func (tx *Tx) WasSent(c *Call, try int, node writ.NodeID, digest writ.Digest) (bool, error) {
+	if c.LastSent(try, node, digest) {
+		return true, nil
+	}
 	var n int
 	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deliveries WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
-		string(key.Run), key.Seq, key.Try, string(node), digest.String()).Scan(&n)
+		string(c.Run), c.Seq, try, string(node), digest.String()).Scan(&n)
 	return n > 0, err
+}
+
+// LastSent reports whether the newest delivery was a job with this digest to the node, in this try.
+func (c *Call) LastSent(try int, node writ.NodeID, digest writ.Digest) bool {
+	return c.Sent != nil && c.Sent.Try == try && c.Sent.Node == node && c.Sent.Job == digest
 }
 
 // AddResult keeps a result's frame and says which one it is. The first result of a try stays; of another it reports false. A frame is kept

@@ -44,8 +44,9 @@ type Tx struct {
 
 // batch is what transactions that share a commit write once for all of them, at its end.
 type batch struct {
-	events []writ.Event         // without numbers
-	told   []toldEvent          // with numbers
+	events []writ.Event // without numbers
+	told   []toldEvent  // with numbers
+	then   []func()
 	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
 	shifts map[writ.NodeID]Load // of loads
 	frames map[writ.Digest]bool // that are there
@@ -153,9 +154,17 @@ func (j *Journal) join(tx *Tx) error {
 		}
 		return end.settleEvents()
 	}
-	tx.Batch.Done = func() { j.tail.add(b.told) }
+	tx.Batch.Done = func() {
+		for _, do := range b.then {
+			do()
+		}
+		j.tail.add(b.told)
+	}
 	return nil
 }
+
+// Then has something done when the change is on disk, before anybody is told of its events. It must be quick: the next commit waits.
+func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
 
 func (tx *Tx) meta(name string) (string, error) {
 	var value string

@@ -31,7 +31,8 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"openCallOn", openCallOn, "calls_claimed"},
 		{"runsWaitingFor", runsWaitingFor, "calls_waiting"},
 		{"leftCalls", leftCalls, "calls_left"},
-		{"runsOn", runsOn, "calls_on"},
+		{"runsSentTo", runsSentTo, "calls_sent"},
+		{"runsPlacedOn", runsPlacedOn, "calls_placed"},
 	} {
 		plan := explain(t, j, tt.query)
 		for i, step := range plan {

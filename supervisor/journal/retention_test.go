@@ -15,7 +15,7 @@ import (
 
 var longAgo = time.Now().Add(-100 * 24 * time.Hour)
 
-// addOld puts a run into the journal that ended at a time, with calls that have a delivery, a result and a line each.
+// addOld puts a run into the journal that ended at a time, with calls that have two deliveries, a result and a line each.
 func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, expires time.Time, frame string) *journal.Run {
 	t.Helper()
 	payload := writ.DigestOf([]byte(name))
@@ -25,11 +25,13 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 			return err
 		}
 		for seq := 1; seq <= calls; seq++ {
-			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, Delivery: 1, State: writ.CallSucceeded, Node: "n"}}
-			if err := tx.PutCall(c); err != nil {
-				return err
+			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, State: writ.CallSucceeded, Node: "n"}}
+			for c.Delivery = range 2 {
+				if err := tx.AddDelivery(c, writ.DigestOf([]byte("job")), 1); err != nil {
+					return err
+				}
 			}
-			if err := tx.AddDelivery(c, writ.DigestOf([]byte("job")), 1); err != nil {
+			if err := tx.PutCall(c); err != nil {
 				return err
 			}
 			if _, err := tx.AddResult(c.Key(), writ.DigestOf([]byte(frame)), make([]byte, 4000)); err != nil {

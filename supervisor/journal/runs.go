@@ -330,12 +330,20 @@ func (tx *Tx) Logs(run writ.RunID, after, max int) ([]writ.LogLine, error) {
 
 // RunsOn returns the runs with open calls on a node.
 func (tx *Tx) RunsOn(node writ.NodeID) ([]writ.RunID, error) {
-	ids, err := tx.runIDs(runsOn, string(node))
+	sent, err := tx.runIDs(runsSentTo, string(node))
+	if err != nil {
+		return nil, err
+	}
+	placed, err := tx.runIDs(runsPlacedOn, string(node))
+	ids := append(sent, placed...)
 	slices.Sort(ids)
 	return slices.Compact(ids), err
 }
 
-const runsOn = `SELECT run FROM calls WHERE open AND node = $1`
+const (
+	runsSentTo   = `SELECT run FROM calls WHERE open AND state <> 'planned' AND node = $1`
+	runsPlacedOn = `SELECT run FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1`
+)
 
 // NextOf returns the run of a deployment that waits for the ones before it to end and is the first to go on then, "" if none waits.
 func (tx *Tx) NextOf(project writ.ProjectID, deployment string) (writ.RunID, error) {
