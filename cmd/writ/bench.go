@@ -258,6 +258,7 @@ func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(cont
 			if err != nil {
 				return err
 			}
+			daemon.Ease()
 			return bench.Serve(cmd.Context(), run, profile, a.In, a.Out)
 		},
 	}

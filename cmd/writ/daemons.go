@@ -61,6 +61,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 		if err != nil {
 			return err
 		}
+		daemon.Ease()
 		ctx, stop := context.WithCancel(cmd.Context())
 		var reports sync.WaitGroup
 		reports.Go(func() { daemon.ReportOnSignal(ctx, log) })
@@ -290,6 +291,7 @@ It uses redis-server if that is on PATH, and a stand-in inside the process other
 				return err
 			}
 			d.Version, d.Log, d.Note = version(), log, a.Note
+			daemon.Ease()
 			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
 			if isInterrupt(cmd.Context(), err) {
 				a.Note("stopped; everything is kept in %s", d.Data)

@@ -1,4 +1,9 @@
-package evaluator
+// Package pace sets when the garbage collector begins. It knows heaps, and nothing of what is in them.
+//
+// What a collection costs follows from what lives; how often one is due, in Go, from how much garbage there is beside it. A process whose
+// live heap is small is collected many times a second while it is busy, which takes more than its share; one with a big heap must be
+// collected early, because on a busy machine the collector is late.
+package pace
 
 import (
 	"runtime"
@@ -6,45 +11,44 @@ import (
 	"runtime/metrics"
 )
 
-// How much garbage may gather before the collector begins, in percent of what lives. A big heap must be collected early: on a busy machine
-// the collector is late. A small one would be collected every few passes then, which took more than half of a child's time.
-const (
-	earlyPercent = 50
-	latePercent  = 400
-	smallHeap    = 4 << 20 // the collector's own minimum: with less alive it begins at latePercent of this
-)
+// Pace says how much garbage may gather before the collector begins, in percent of what lives.
+type Pace struct {
+	Small uint64 // a heap of which no more bytes live
+	Late  int    // percent, for a small heap
+	Early int    // percent, for any other
+}
 
-// pace sets the collector after each of its cycles, as the heap demands it.
-type pace struct {
+// Keep sets the collector of this process after each of its cycles, from now on.
+func (p Pace) Keep() {
+	k := &keeper{pace: p, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, late: true}
+	debug.SetGCPercent(p.Late)
+	k.afterCycle()
+}
+
+type keeper struct {
+	pace Pace
 	late bool
 	live []metrics.Sample
 }
 
-// startPace lets the collector be set from now on.
-func startPace() {
-	p := &pace{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, late: true}
-	debug.SetGCPercent(latePercent)
-	p.afterCycle()
-}
-
 // afterCycle has set called after the next cycle, and so on: that is when what nobody refers to is finalized.
-func (p *pace) afterCycle() {
-	runtime.SetFinalizer(&struct{ *pace }{p}, func(s *struct{ *pace }) {
+func (k *keeper) afterCycle() {
+	runtime.SetFinalizer(&struct{ *keeper }{k}, func(s *struct{ *keeper }) {
 		s.set()
 		s.afterCycle()
 	})
 }
 
-func (p *pace) set() {
-	metrics.Read(p.live)
-	late := p.live[0].Value.Uint64() <= smallHeap
-	if late == p.late {
+func (k *keeper) set() {
+	metrics.Read(k.live)
+	late := k.live[0].Value.Uint64() <= k.pace.Small
+	if late == k.late {
 		return
 	}
-	p.late = late
+	k.late = late
 	if late {
-		debug.SetGCPercent(latePercent)
+		debug.SetGCPercent(k.pace.Late)
 	} else {
-		debug.SetGCPercent(earlyPercent)
+		debug.SetGCPercent(k.pace.Early)
 	}
 }

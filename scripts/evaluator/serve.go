@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"writ/internal/pace"
 	"writ/scripts"
 )
 
@@ -40,7 +41,7 @@ func Main() int {
 	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
-	startPace()
+	pace.Pace{Small: 4 << 20, Late: 400, Early: 50}.Keep() // collected every few passes, a small heap took more than half of a child's time
 	layers, err := confine()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
