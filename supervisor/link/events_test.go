@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"writ"
 )
@@ -291,8 +294,19 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	}
 	journal.events[0].Log.Text = "short"
 	journal.events[1].Log.Text = "short"
-	list, n, err := encodeEvents(journal.events)
-	if err != nil || n != 2 || len(list) > maxBatch {
-		t.Errorf("encodeEvents takes %d events in %d bytes, %v; want the 2 that fit", n, len(list), err)
+	data, n, err := eventFrame(journal.events)
+	if err != nil || n != 2 || len(data) > maxBatch {
+		t.Errorf("a frame takes %d events in %d bytes, %v; want the 2 that fit", n, len(data), err)
+	}
+	f, err := decodeFrame(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []writ.Event
+	if err := json.Unmarshal(f.Events, &told); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(journal.events[:2], told); diff != "" || f.Type != typeEvent {
+		t.Errorf("a %q frame, events (-want +told):\n%s", f.Type, diff)
 	}
 }

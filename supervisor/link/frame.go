@@ -99,10 +99,15 @@ func (f *frame) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s frame: %w", f.Type, err)
 	}
+	return data, checkFrame(f.Type, data)
+}
+
+// checkFrame returns TOO_LARGE for an encoded frame that no link carries.
+func checkFrame(kind string, data []byte) error {
 	if len(data) > MaxFrame {
-		return nil, writ.Errorf(writ.CodeTooLarge, "the %s frame has %d bytes; a link carries at most %d at once", f.Type, len(data), MaxFrame)
+		return writ.Errorf(writ.CodeTooLarge, "the %s frame has %d bytes; a link carries at most %d at once", kind, len(data), MaxFrame)
 	}
-	return data, nil
+	return nil
 }
 
 // decodeFrame reads a frame of a type that may be unknown.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,7 +74,7 @@ func (o *outflow) send(ctx context.Context, p *peer) error {
 // sendAll sends events, as many in a frame as fit well.
 func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) error {
 	for len(events) > 0 {
-		batch, n, err := encodeEvents(events)
+		data, n, err := eventFrame(events)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) err
 		if first != next {
 			return fmt.Errorf("the journal gave event %d where %d was due", first, next)
 		}
-		if err := p.send(ctx, &frame{Type: typeEvent, Events: batch}); err != nil {
+		if err := p.hand(ctx, data); err != nil {
 			return fmt.Errorf("send event %d: %w", first, err)
 		}
 		events = events[n:]
@@ -97,24 +98,28 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) err
 	return nil
 }
 
-// encodeEvents encodes the first n of events as a list that fits into a frame beside others, or one alone.
-func encodeEvents(events []writ.Event) (list json.RawMessage, n int, err error) {
-	list = append(list, '[')
+// eventFrame encodes a frame of the first n of events: as many as fit well, or one alone. Events are most of what a link carries, so each is
+// encoded in its place, and not a second time as a part of the frame.
+func eventFrame(events []writ.Event) (data []byte, n int, err error) {
+	var b bytes.Buffer
+	b.WriteString(`{"type":"` + typeEvent + `","events":[`)
+	encoder := json.NewEncoder(&b)
 	for _, e := range events {
-		one, err := json.Marshal(e)
-		if err != nil {
+		before := b.Len()
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		if err := encoder.Encode(e); err != nil {
 			return nil, 0, fmt.Errorf("encode event %d: %w", e.Seq, err)
 		}
-		if n > 0 {
-			if len(list)+len(one) > maxBatch {
-				break
-			}
-			list = append(list, ',')
+		if n > 0 && b.Len() > maxBatch {
+			b.Truncate(before)
+			break
 		}
-		list = append(list, one...)
 		n++
 	}
-	return append(list, ']'), n, nil
+	b.WriteString("]}")
+	return b.Bytes(), n, checkFrame(typeEvent, b.Bytes())
 }
 
 // confirm tells the source what the coordinator has, the newest only if acks come faster than the source takes them.

@@ -142,6 +142,11 @@ func (p *peer) send(ctx context.Context, f *frame) error {
 	if err != nil {
 		return err
 	}
+	return p.hand(ctx, data)
+}
+
+// hand hands an encoded frame to the writer.
+func (p *peer) hand(ctx context.Context, data []byte) error {
 	select {
 	case p.out <- data:
 		return nil
