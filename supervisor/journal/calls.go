@@ -70,27 +70,37 @@ func (c *Call) Move(to writ.CallState) error {
 	return nil
 }
 
-// PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT.
+// PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does
+// not change is not written: mostly that is all but the state and the record itself.
 func (tx *Tx) PutCall(c *Call) error {
-	query := `UPDATE calls SET state = $3, open = $4, node = $5, project = $6, kind = $7, name = $8, claimed = $9, ready = $10, retry_at = $11,
-		planned = $12, cpus = $13, memory_mib = $14, disk_gib = $15, body = $16 WHERE run = $1 AND seq = $2 AND state = $17`
-	if c.stored.state == "" {
-		query = `INSERT INTO calls (run, seq, state, open, node, project, kind, name, claimed, ready, retry_at, planned, cpus, memory_mib, disk_gib, body)
-			SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 WHERE $17 = '' ON CONFLICT (run, seq) DO NOTHING`
-	}
 	body, err := cbor.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("encode call: %w", err)
 	}
-	found, err := tx.changed(query, string(c.Run), c.Seq, string(c.State), !c.State.Ended(), string(c.Node), string(c.Project), string(c.Kind), c.Name,
-		c.Claimed, c.Ready, sqldb.Micros(c.RetryAt), sqldb.Micros(c.Planned), c.Need.CPUs, c.Need.MemoryMiB, c.Need.DiskGiB, body, string(c.stored.state))
+	now := c.kept()
+	var query string
+	args := []any{string(c.Run), c.Seq, string(c.State), !c.State.Ended(), body}
+	switch was := c.stored; {
+	case was.state == "":
+		query = `INSERT INTO calls (run, seq, state, open, body, node, claimed, ready, retry_at, cpus, memory_mib, disk_gib, project, kind, name, planned)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT (run, seq) DO NOTHING`
+		args = append(args, now.columns()...)
+		args = append(args, string(c.Project), string(c.Kind), c.Name, sqldb.Micros(c.Planned))
+	case was.placed == now.placed:
+		query = `UPDATE calls SET state = $3, open = $4, body = $5 WHERE run = $1 AND seq = $2 AND state = $6`
+		args = append(args, string(was.state))
+	default:
+		query = `UPDATE calls SET state = $3, open = $4, body = $5, node = $6, claimed = $7, ready = $8, retry_at = $9,
+			cpus = $10, memory_mib = $11, disk_gib = $12 WHERE run = $1 AND seq = $2 AND state = $13`
+		args = append(append(args, now.columns()...), string(was.state))
+	}
+	found, err := tx.changed(query, args...)
 	if err != nil {
 		return err
 	}
 	if !found {
 		return writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored.state)
 	}
-	now := c.kept()
 	tx.shift(c.stored.node, Load{}.minus(c.stored.load()))
 	tx.shift(now.node, now.load())
 	return nil
@@ -100,7 +110,9 @@ func (tx *Tx) PutCall(c *Call) error {
 func (c *Call) Committed() { c.stored = c.kept() }
 
 // kept is what the journal has of the call once it is written.
-func (c *Call) kept() kept { return kept{c.State, c.Node, c.Need} }
+func (c *Call) kept() kept {
+	return kept{c.State, placed{c.Node, c.Need, c.Claimed, c.Ready, sqldb.Micros(c.RetryAt)}}
+}
 
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 	calls, err := list[Call](tx, query, args...)

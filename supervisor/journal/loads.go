@@ -26,11 +26,23 @@ func (l Load) minus(m Load) Load {
 	return Load{l.Planned - m.Planned, l.Queued - m.Queued, l.Running - m.Running, l.Reserved.Minus(m.Reserved)}
 }
 
-// kept is what of a call the loads count, and where.
+// kept is what is searched of a call, and counted by the loads, besides what never changes.
 type kept struct {
 	state writ.CallState // "" if the call is not in the journal
-	node  writ.NodeID
-	need  writ.Capacity
+	placed
+}
+
+// placed is where a call is to be done, and what it waits for.
+type placed struct {
+	node           writ.NodeID
+	need           writ.Capacity
+	claimed, ready bool
+	retryAt        int64
+}
+
+// columns are the values of node, claimed, ready, retry_at, cpus, memory_mib and disk_gib.
+func (p placed) columns() []any {
+	return []any{string(p.node), p.claimed, p.ready, p.retryAt, p.need.CPUs, p.need.MemoryMiB, p.need.DiskGiB}
 }
 
 // load is what the call adds to its node.

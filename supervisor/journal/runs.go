@@ -39,8 +39,9 @@ type Run struct {
 	Allow       []string  `json:"allow"`
 	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
 
-	stored    writ.RunState // as the journal has it
-	storedDue time.Time
+	stored     writ.RunState // as the journal has it
+	storedDue  time.Time
+	storedIdle bool
 }
 
 // due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
@@ -92,11 +93,15 @@ func (tx *Tx) PutRun(r *Run) error {
 	if err != nil {
 		return fmt.Errorf("encode run: %w", err)
 	}
-	query := `UPDATE runs SET state = $3, pending = $4, body = $5 WHERE id = $1 AND state = $2`
-	args := []any{string(r.ID), string(r.stored), string(r.State), !r.Idle, body}
-	if r.State.Ended() || r.stored.Ended() || !r.due().Equal(r.storedDue) {
-		query = `UPDATE runs SET state = $3, pending = $4, body = $5, open = $6, due = $7, ended = $8 WHERE id = $1 AND state = $2`
-		args = append(args, !r.State.Ended(), sqldb.Micros(r.due()), sqldb.Micros(r.Ended))
+	query := `UPDATE runs SET body = $3 WHERE id = $1 AND state = $2`
+	args := []any{string(r.ID), string(r.stored), body}
+	switch {
+	case r.State.Ended() || r.stored.Ended() || !r.due().Equal(r.storedDue):
+		query = `UPDATE runs SET body = $3, state = $4, pending = $5, open = $6, due = $7, ended = $8 WHERE id = $1 AND state = $2`
+		args = append(args, string(r.State), !r.Idle, !r.State.Ended(), sqldb.Micros(r.due()), sqldb.Micros(r.Ended))
+	case r.State != r.stored || r.Idle != r.storedIdle:
+		query = `UPDATE runs SET body = $3, state = $4, pending = $5 WHERE id = $1 AND state = $2`
+		args = append(args, string(r.State), !r.Idle)
 	}
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
@@ -106,7 +111,7 @@ func (tx *Tx) PutRun(r *Run) error {
 }
 
 // Committed says that the journal has the run as it is now, so that it can be changed and put again without being read.
-func (r *Run) Committed() { r.stored, r.storedDue = r.State, r.due() }
+func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.due(), r.Idle }
 
 // Run returns a run, nil if there is none.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
