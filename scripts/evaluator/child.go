@@ -249,7 +249,7 @@ func (w *watch) readFrame(v any) error {
 	if err := w.read(body); err != nil {
 		return err
 	}
-	if err := cbor.Unmarshal(body, v); err != nil {
+	if err := cbor.Decode(body, v); err != nil {
 		return fmt.Errorf("read frame: %w", err)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"writ/scripts"
 )
 
-// A frame is a length of four bytes, big end first, and so many bytes of deterministic CBOR. The child greets with one; then the parent
+// A frame is a length of four bytes, big end first, and so many bytes of CBOR. The child greets with one; then the parent
 // writes requests, and the child answers each with one frame. What the parent believes the child to have, the bundle and most of the
 // journal, it leaves out; a child that does not have it answers so, and is told all of it.
 
@@ -79,7 +79,7 @@ func readFrame(r io.Reader, v any) error {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return fmt.Errorf("read frame: %w", err)
 	}
-	if err := cbor.Unmarshal(body, v); err != nil {
+	if err := cbor.Decode(body, v); err != nil {
 		return fmt.Errorf("read frame: %w", err)
 	}
 	return nil
