@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
@@ -17,6 +18,7 @@ type Program struct {
 	main      *tengo.CompiledFunction
 	files     *parser.SourceFileSet
 	globals   int
+	idle      atomic.Pointer[machine]
 }
 
 // binding says which constant each pass replaces by one of its own.

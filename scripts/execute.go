@@ -31,10 +31,12 @@ type pass struct {
 	logs    []string
 	handled map[int]bool
 	output  map[string]any
-	record  *record   // of the parameters, once they were read
-	plan    *planning // nil if this is no plan
-	showing bool      // a text is for people only
-	test    *trial    // what is tested, nil outside of test files
+	// suspended is the wait that ended the pass, if the VM was stopped for it.
+	suspended *suspension
+	record    *record   // of the parameters, once they were read
+	plan      *planning // nil if this is no plan
+	showing   bool      // a text is for people only
+	test      *trial    // what is tested, nil outside of test files
 }
 
 var (
@@ -81,39 +83,28 @@ func (p *pass) read(journal []Entry) error {
 
 // evaluate runs the program to its end, its first wait or its failure.
 func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
-	const noBoundOfObjects = -1 // fuel bounds them
-	bytecode := program.bind(p)
-	p.files = bytecode.FileSet
-	p.vm = tengo.NewVM(bytecode, make([]tengo.Object, program.globals), noBoundOfObjects)
-	defer context.AfterFunc(ctx, p.vm.Abort)()
+	m := program.machine(p)
+	p.vm, p.files = m.vm, &m.files
+	inTime := context.AfterFunc(ctx, p.vm.Abort)
 	defer func() {
 		if r := recover(); r != nil {
+			inTime()
 			err = &crash{cause: r, frames: frames(p.vm, p.files)}
 		}
 	}()
-	if err := p.vm.Run(); err != nil {
-		return err
+	err = p.vm.Run()
+	if inTime() && err == nil && p.fuel > MaxFuel-smallPass {
+		program.rest(m)
 	}
-	if p.seq < len(p.entries) {
+	switch {
+	case p.suspended != nil: // whatever the instruction made of it that was under way
+		return p.suspended
+	case err != nil:
+		return err
+	case p.seq < len(p.entries):
 		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq, len(p.entries))
 	}
 	return nil
-}
-
-// bind makes the bytecode of one pass: the constants with the pass's own natives among them, and positions with a cache of their own.
-func (p *Program) bind(run *pass) *tengo.Bytecode {
-	constants := slices.Clone(p.constants)
-	callables := make([]callable, len(p.bindings))
-	for i, b := range p.bindings {
-		if b.imported != nil {
-			constants[b.constant] = b.imported.in(run)
-			continue
-		}
-		callables[i] = callable{native: b.native, pass: run}
-		constants[b.constant] = &callables[i]
-	}
-	files := *p.files
-	return &tengo.Bytecode{FileSet: &files, MainFunction: p.main, Constants: constants}
 }
 
 // entry returns the journaled call of a seq, nil if there is none.

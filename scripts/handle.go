@@ -79,9 +79,14 @@ func handleFields(op *catalog.Operation) []string {
 	return append(op.Result.Names(), fieldErr)
 }
 
-// IndexGet reads a field.
+// IndexGet reads a field. A wait is no error, for which the VM could not be used again: the VM stops before its next instruction.
 func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
 	o, err := h.field(index)
+	if wait, ok := err.(*suspension); ok {
+		h.pass.suspended = wait
+		h.pass.vm.Abort()
+		return tengo.UndefinedValue, nil
+	}
 	return o, throw(err)
 }
 
@@ -177,7 +182,7 @@ func reason(entry *Entry) *writ.Error {
 	return writ.Errorf(writ.CodeInternal, "the journal does not say why")
 }
 
-// suspension unwinds a script that reads what is not there yet.
+// suspension ends a pass that reads what is not there yet.
 type suspension struct{ seq int }
 
 func (s *suspension) Error() string { return fmt.Sprintf("waits for call %d", s.seq) }

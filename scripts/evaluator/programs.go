@@ -9,8 +9,12 @@ import (
 	"writ/scripts"
 )
 
-// keptPrograms is how many compiled programs are kept; one takes about 150 KiB.
-const keptPrograms = 64
+// keptPrograms is how many compiled programs are kept; one takes about 150 KiB. The first of them, those that were used last, may have a VM
+// each besides, which takes 100 KiB and what the last pass left on its stack.
+const (
+	keptPrograms = 64
+	keptVMs      = 8
+)
 
 // programs keeps the programs that were used last, by the digest of their bundles.
 type programs struct {
@@ -36,7 +40,15 @@ func (p *programs) find(digest writ.Digest) *compiled {
 	found := p.list[i]
 	copy(p.list[1:i+1], p.list[:i])
 	p.list[0] = found
+	p.moved()
 	return found
+}
+
+// moved has the program rest that is not among the first any more. The caller holds the lock.
+func (p *programs) moved() {
+	if len(p.list) > keptVMs && p.list[keptVMs].program != nil {
+		p.list[keptVMs].program.Rest()
+	}
 }
 
 // compile makes a program and keeps it.
@@ -50,6 +62,7 @@ func (p *programs) compile(digest writ.Digest, bundle scripts.Bundle) *compiled 
 	defer p.mu.Unlock()
 	p.list = slices.Insert(p.list, 0, c)
 	p.list = p.list[:min(len(p.list), keptPrograms)]
+	p.moved()
 	return c
 }
 
