@@ -56,7 +56,7 @@ func enableQuota(dir string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	type control struct{ command, status uint64 }
+	type control struct{ command, _ uint64 }
 	err := ioctl(dir, 3, 40, &control{command: quotaEnableSimple})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		err = ioctl(dir, 3, 40, &control{command: quotaEnable})
