@@ -87,7 +87,7 @@ func TestExam(t *testing.T) {
 					}
 				})
 			}
-			exam.Clear, exam.Traces = wipe, traces
+			exam.Clear, exam.Traces, exam.Sparse = wipe, traces, true
 			saltest.Run(t, exam)
 		})
 	}
