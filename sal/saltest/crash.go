@@ -30,7 +30,7 @@ func (e Exam) acts() []Step {
 func (e Exam) stopsWithContext(t *testing.T) {
 	every := 1
 	if e.sparse() {
-		every = 3
+		every = 5
 	}
 	e.disturb(t, every, func(h *host, s Step, at int) (reached bool) {
 		ctx, cancel := context.WithCancel(t.Context())
