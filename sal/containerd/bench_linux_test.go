@@ -19,6 +19,7 @@ func BenchmarkCreate(b *testing.B) {
 	ctr := testenv.Need(b, "ctr")
 	h := newBench(b, "")
 	h.must("container.create", "holder", map[string]any{"image": "busybox"}) // and with it the image
+	defer h.must("container.delete", "holder", nil)
 	all, err := h.driver.client.ImageService().List(h.driver.in(b.Context()))
 	if err != nil || len(all) != 1 {
 		b.Fatal(all, err)
