@@ -141,8 +141,8 @@ var Places = []Place{
 	{Point: EventsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneEvents", Says: "Old events are forgotten."},
 	{Point: RunsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneRuns", Says: "Old runs are forgotten."},
 
-	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The first job of a push goes into a node's queue."},
-	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "The other jobs of a push follow; torn, some of them do."},
+	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "A job goes into a node's queue alone."},
+	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "Several jobs go into a node's queue; torn, some of them do."},
 	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.takeBack", Says: "Jobs of a stopped run are taken back."},
 	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},

@@ -47,17 +47,15 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 	if len(tasks) == 0 {
 		return nil
 	}
-	// The first one goes alone: with it Redis learns asynq's script, if it did not know it.
-	failpoint.JobSent.Begin()
-	err := q.push(ctx, node, tasks[0])
-	failpoint.JobSent.End(err)
-	if err != nil || len(tasks) == 1 {
+	if len(tasks) == 1 {
+		failpoint.JobSent.Begin()
+		err := q.push(ctx, node, tasks[0])
+		failpoint.JobSent.End(err)
 		return away(ctx, err)
 	}
-	rest := tasks[1:]
 	failpoint.JobsSent.Begin()
-	err = together(ctx, q.client, len(rest), func(ctx context.Context, i int) error {
-		return q.push(ctx, node, rest[i])
+	err := together(ctx, q.client, len(tasks), func(ctx context.Context, i int) error {
+		return q.push(ctx, node, tasks[i])
 	})
 	failpoint.JobsSent.End(err)
 	return away(ctx, err)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"writ/internal/testenv"
+	"writ/runner/queue"
 )
 
 // gathering is a client whose commands are gathered, and which can be held up.
@@ -192,6 +195,38 @@ func TestNothingThatBlocksIsGathered(t *testing.T) {
 	for _, name := range []string{"xreadgroup", "xread", "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "subscribe", "wait", "eval"} {
 		if gathered[name] {
 			t.Errorf("%s is gathered", name)
+		}
+	}
+}
+
+// The script that puts tasks into a queue is unknown to a Redis that was started anew.
+func TestTasksOfAPushKeepTheirOrderWhenRedisForgotTheScript(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, q := client(t, server.URL), open(t, server.URL)
+	for round, forget := range []bool{false, true, false} {
+		if forget {
+			if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var tasks []queue.Task
+		var want []string
+		for i := range 20 {
+			id := fmt.Sprintf("%d-%d", round, i)
+			tasks = append(tasks, queue.Task{ID: id, EndBy: time.Now().Add(time.Minute)})
+			want = append(want, id)
+		}
+		if err := q.Push(t.Context(), testNode, tasks...); err != nil {
+			t.Fatal(err)
+		}
+		waiting, err := admin.LRange(t.Context(), key(testNode, "pending"), 0, int64(len(tasks))-1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(waiting) // the next one is at the right end
+		if diff := cmp.Diff(want, waiting); diff != "" {
+			t.Errorf("round %d (-want +got):\n%s", round, diff)
 		}
 	}
 }
