@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"writ"
@@ -10,6 +12,14 @@ import (
 	"writ/internal/failpoint"
 	"writ/runner/journal"
 	"writ/runner/queue"
+)
+
+// acksEvery is how often it is recorded which results the supervisor has. What is not recorded when the runner dies is sent again by the
+// next one, and acknowledged again: that costs less than a commit for each message. ackGroup bounds what one change records, because
+// jobs wait for it.
+const (
+	acksEvery = 250 * time.Millisecond
+	ackGroup  = 256
 )
 
 // receiveFor is how long one look at the stream of control messages waits for some.
@@ -35,7 +45,8 @@ func (n *incarnation) listen(ctx context.Context) {
 	}
 }
 
-// obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case.
+// obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case, and so do
+// acknowledgements until keepAcks has them.
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
 	var acks []writ.JobKey
 	cancels := map[writ.RunID]journal.Cancel{}
@@ -58,6 +69,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 		}
 	}
 	n.outbox.acknowledge(acks)
+	n.acks.add(acks)
 	n.desk.cancel(cancels)
 	if err := n.raiseEpoch(ctx, epoch); err != nil {
 		return err
@@ -68,10 +80,37 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			return err
 		}
 	}
-	if len(acks) > 0 {
-		return n.noteStore(ctx, n.journal.Acknowledge(ctx, acks...))
-	}
 	return nil
+}
+
+// acks are results that the supervisor has, as far as that is not recorded yet.
+type acks struct {
+	mu   sync.Mutex
+	keys []writ.JobKey
+}
+
+func (a *acks) add(keys []writ.JobKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys = append(a.keys, keys...)
+}
+
+func (a *acks) take() []writ.JobKey {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keys := a.keys
+	a.keys = nil
+	return keys
+}
+
+// keepAcks records which results the supervisor has, now and then, and what is left when ctx ends.
+func (n *incarnation) keepAcks(ctx context.Context) {
+	for more := true; more; {
+		more = sleep(ctx, acksEvery)
+		for keys := range slices.Chunk(n.acks.take(), ackGroup) {
+			_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), keys...)) // noted; they come again
+		}
+	}
 }
 
 // openControl opens a control message: sealed by the supervisor, for this node, and not of an epoch that is over.

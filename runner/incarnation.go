@@ -48,6 +48,7 @@ type incarnation struct {
 	desk     desk
 	turns    turns
 	outbox   *outbox
+	acks     acks
 	permits  *permits
 	rosters  *rosterWatch
 	store    fault // of the journal
