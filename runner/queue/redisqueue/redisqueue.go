@@ -53,8 +53,8 @@ type Queue struct {
 	held    []queue.Message // received and not handed out yet
 }
 
-// DefaultServers gives most of what more of them give.
-const DefaultServers = 2
+// DefaultServers gives most of what more of them give. While there is nothing to do they cost nothing: one of them waits at Redis.
+const DefaultServers = 3
 
 var _ queue.Queue = (*Queue)(nil)
 
