@@ -91,6 +91,31 @@ type Wedged struct {
 	Since     time.Time `json:"since"`          // by the node's clock
 }
 
+// Told names a report.
+type Told struct {
+	Incarnation int64 `json:"incarnation"`
+	Round       int64 `json:"round"`
+}
+
+// Report is what a node found when it looked after its resources. One that is lost is made up for by the next.
+type Report struct {
+	Node        NodeID          `json:"node"`
+	Incarnation int64           `json:"incarnation"`
+	Round       int64           `json:"round"`             // counts the reports of an incarnation, from 1
+	Clock       int64           `json:"clock"`             // unix milliseconds
+	Drifts      []ResourceDrift `json:"drifts,omitempty"`  // of all resources that have any
+	Orphans     []Orphan        `json:"orphans,omitempty"` // all that there are
+	Usage       []Usage         `json:"usage,omitempty"`   // hours that changed since they were told and acknowledged
+}
+
+// ResourceDrift is how a resource differs from what was asked for.
+type ResourceDrift struct {
+	ResourceID
+	UID    UID      `json:"uid"`
+	Lasts  []string `json:"lasts,omitempty"`  // in sentences
+	Mended []string `json:"mended,omitempty"` // what differed and does no more
+}
+
 // Control is a sealed message of a supervisor to a node besides jobs.
 type Control struct {
 	Node  NodeID   `json:"node"`
@@ -101,4 +126,6 @@ type Control struct {
 	// Resumes tells how often cancelled runs were resumed before, if they were: jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
 	Roster  int           `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
+	// Told acknowledges the usage in a report: its incarnation and round.
+	Told *Told `json:"told,omitempty"`
 }

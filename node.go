@@ -47,10 +47,18 @@ type Node struct {
 	Used       Capacity          `json:"used"` // reserved by what was placed there
 	Drivers    []NodeDriver      `json:"drivers,omitempty"`
 	Version    string            `json:"version,omitempty"`
-	Fault      string            `json:"fault,omitempty"`  // why it gets no work, "" if it does
-	Wedged     []Wedged          `json:"wedged,omitempty"` // jobs there whose drivers ignore that their time is over
+	Fault      string            `json:"fault,omitempty"`   // why it gets no work, "" if it does
+	Wedged     []Wedged          `json:"wedged,omitempty"`  // jobs there whose drivers ignore that their time is over
+	Orphans    []Orphan          `json:"orphans,omitempty"` // as of its last look
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
+}
+
+// Orphan is something on a host that looks as if writ had made it, and that no resource has.
+type Orphan struct {
+	Module string `json:"module"` // of the driver that found it
+	Kind   string `json:"kind"`   // "tap", "process", "subvolume"
+	Name   string `json:"name"`   // as the host's own tools take it
 }
 
 // Datacenter is a site with one supervisor, as the roster names it.

@@ -68,4 +68,6 @@ type Resource struct {
 	Created    time.Time      `json:"created"`
 	Updated    time.Time      `json:"updated"`
 	Deleted    bool           `json:"deleted,omitempty"` // only in events: it is gone
+	// Drift says how the resource differs from what was asked for, in sentences, as of its node's last look; none if it does not.
+	Drift []string `json:"drift,omitempty"`
 }

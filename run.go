@@ -114,9 +114,10 @@ type Event struct {
 	Log      *LogLine  `json:"log,omitempty"`
 	Node     *Node     `json:"node,omitempty"`
 	Resource *Resource `json:"resource,omitempty"`
+	Usage    *Usage    `json:"usage,omitempty"`
 }
 
-// Topic names what the event is about: run, call, log, node or resource.
+// Topic names what the event is about: run, call, log, node, resource or usage.
 func (e *Event) Topic() string {
 	switch {
 	case e.Run != nil:
@@ -127,6 +128,8 @@ func (e *Event) Topic() string {
 		return "log"
 	case e.Node != nil:
 		return "node"
+	case e.Usage != nil:
+		return "usage"
 	default:
 		return "resource"
 	}

@@ -24,6 +24,7 @@ type Ledger interface {
 	Registrations
 	Submissions
 	Records
+	Usages
 	Events
 
 	// Check returns nil if the ledger can be written now, and STORE_UNAVAILABLE if its disk is full, read-only or away.
@@ -176,6 +177,28 @@ type Records interface {
 	Resources(ctx context.Context, filter ResourceFilter, page Page) (List[writ.Resource], error)
 }
 
+// Usages keeps what resources have used, hour by hour and for ever: bills are made of it.
+type Usages interface {
+	// Usage sums what resources used, one item for each resource, by project, kind, name and uid.
+	Usage(ctx context.Context, filter UsageFilter, page Page) (List[Usage], error)
+}
+
+// UsageFilter selects hours of usage; an empty field selects all.
+type UsageFilter struct {
+	Project     writ.ProjectID
+	Datacenter  writ.DatacenterID
+	From, Until time.Time // hours that began at From or later, and before Until
+}
+
+// Usage is what one resource has used in all hours that were asked for.
+type Usage struct {
+	writ.ResourceID
+	UID         writ.UID          `json:"uid"`
+	Datacenter  writ.DatacenterID `json:"datacenter"`
+	First, Last time.Time         `json:"-"` // when the first and the last hour began in which it used anything
+	writ.Used
+}
+
 // Limits of pages.
 const (
 	DefaultLimit = 50
@@ -222,7 +245,7 @@ type ResourceFilter struct {
 type Events interface {
 	// LastEvent returns the sequence number of the last stored event of a journal and when it took place, 0 if there is none.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events of one journal and the copies that they change, all or nothing. Those that it has already
+	// StoreEvents stores consecutive events of one journal and the copies that they change, all or nothing; those about usage are only added up. Those that it has already
 	// it passes over. A gap is a CONFLICT; only the first event ever of a journal may have any number, because a datacenter forgets
 	// what another ledger acknowledged. Whatever an event says, it is stored under the datacenter that sent it and changes only
 	// copies of that datacenter. A run that its datacenter has is no longer waiting. The first events of another journal than before make

@@ -191,7 +191,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 		n.log.ErrorContext(w.ctx, "a job failed for a reason that is our fault",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", got.err)
 	}
-	result.Error = &writ.Error{Code: e.Code, Message: clip(e.Message), Hint: clip(e.Hint)}
+	result.Error = &writ.Error{Code: e.Code, Message: clip(e.Message, maxMessage), Hint: clip(e.Hint, maxMessage)}
 	return result
 }
 
@@ -218,9 +218,9 @@ func checkValues(values map[string]any) error {
 }
 
 // clip makes a text fit to travel.
-func clip(text string) string {
-	if len(text) > maxMessage {
-		text = text[:maxMessage] + " …"
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + " …"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

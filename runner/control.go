@@ -66,6 +66,9 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))
 			}
+			if c.Told != nil {
+				n.keeper.told(ctx, *c.Told)
+			}
 		}
 	}
 	n.outbox.acknowledge(acks)

@@ -143,6 +143,9 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 			if slices.ContainsFunc(n.desk.wedged(), func(w writ.Wedged) bool { return w.JobKey == holder }) {
 				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder, resource)
 			}
+			if holder == (writ.JobKey{}) {
+				return nil, writ.Errorf(writ.CodeResourceBusy, "the node is still looking after the %s", resource)
+			}
 			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", holder, resource)
 		} else if err != nil {
 			return nil, err

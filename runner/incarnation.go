@@ -51,6 +51,7 @@ type incarnation struct {
 	acks     acks
 	permits  *permits
 	rosters  *rosterWatch
+	keeper   *keeper
 	store    fault // of the journal
 	transit  fault // of the queue
 	stopping atomic.Bool
@@ -93,6 +94,11 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
 		return nil, fmt.Errorf("read the cancelled runs: %w", err)
 	}
+	readings, err := n.journal.Readings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read what resources have used: %w", err)
+	}
+	n.keeper = newKeeper(n, readings)
 	open, err := n.journal.Unacknowledged(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the results that were not acknowledged: %w", err)

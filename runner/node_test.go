@@ -41,6 +41,7 @@ type node struct {
 	results  []writ.Result // as they came, repetitions too
 	messages int           // that carried them
 	beats    [][]byte      // sealed
+	reports  []writ.Report
 }
 
 // start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
@@ -127,6 +128,10 @@ func (n *node) take(body []byte) {
 	defer n.mu.Unlock()
 	if bytes.Contains(body, []byte("sequence")) {
 		n.beats = append(n.beats, body)
+		return
+	}
+	if reports, _, err := seal.Open[writ.Report](seal.Report, body, seal.Only(n.member.PublicKey())); err == nil {
+		n.reports = append(n.reports, reports...)
 		return
 	}
 	results, _, err := seal.Open[writ.Result](seal.Result, body, seal.Only(n.member.PublicKey()))
@@ -235,6 +240,17 @@ func (n *node) lastBeat() writ.Beat {
 	beats, _, err := seal.Open[writ.Beat](seal.Beat, n.beats[len(n.beats)-1], seal.Only(n.member.PublicKey()))
 	must(n.TB, err)
 	return beats[0]
+}
+
+// lastReport returns the newest report.
+func (n *node) lastReport() writ.Report {
+	n.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.reports) == 0 {
+		n.Fatal("the node never reported")
+	}
+	return n.reports[len(n.reports)-1]
 }
 
 // active reports whether the node's newest beat names a job.

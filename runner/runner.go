@@ -113,7 +113,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var services sync.WaitGroup
-	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune} {
+	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.keeper.run} {
 		services.Go(func() { service(background) })
 	}
 	served := make(chan error, 1)

@@ -37,6 +37,24 @@ func (t *turns) join(resource writ.ResourceID, key writ.JobKey) *turn {
 	return place
 }
 
+// take has the turn at once, for no job, if nobody else is in the line; nil if somebody is.
+func (t *turns) take(resource writ.ResourceID) *turn {
+	t.mu.Lock()
+	busy := len(t.lines[resource]) > 0
+	t.mu.Unlock()
+	if busy {
+		return nil
+	}
+	place := t.join(resource, writ.JobKey{})
+	select {
+	case <-place.come:
+		return place
+	default: // somebody came in between
+		place.leave()
+		return nil
+	}
+}
+
 // wait returns when the turn has come, or with the cause of ctx's end.
 func (p *turn) wait(ctx context.Context) error {
 	select {
@@ -47,7 +65,7 @@ func (p *turn) wait(ctx context.Context) error {
 	}
 }
 
-// holder returns the job whose turn it is.
+// holder returns the job whose turn it is, the zero value if the node itself looks after the resource.
 func (p *turn) holder() writ.JobKey {
 	p.turns.mu.Lock()
 	defer p.turns.mu.Unlock()

@@ -72,6 +72,9 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 			return false
 		}
 	}
+	if looksLikeReport(m.Body) && s.hearReports(ctx, m.Stream.Node, m.Body, key) {
+		return false
+	}
 	results, _, err := seal.Open[writ.Result](seal.Result, m.Body, key)
 	if err != nil {
 		beats, _, err := seal.Open[writ.Beat](seal.Beat, m.Body, key)

@@ -40,6 +40,8 @@ type member struct {
 	silent time.Duration // since the last beat, while the queue worked
 	active map[writ.JobKey]bool
 	told   writ.Node // as the last event had it
+	// reported names the last report that counted.
+	reported writ.Told
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
 	backlog bool
 }

@@ -357,6 +357,7 @@ type testNode struct {
 	jobs     []writ.Job // each delivery
 	effects  map[writ.JobKey]int
 	acked    map[writ.JobKey]bool
+	told     *writ.Told    // the last
 	stopped  chan struct{} // closed when the supervisor cancelled something
 }
 
@@ -540,6 +541,9 @@ func (n *testNode) listen(ctx context.Context) {
 				for _, key := range c.Acks {
 					n.acked[key] = true
 				}
+				if c.Told != nil {
+					n.told = c.Told
+				}
 				if len(c.Cancels) > 0 {
 					select {
 					case <-n.stopped:
@@ -552,6 +556,13 @@ func (n *testNode) listen(ctx context.Context) {
 		}
 		n.site.queue.Acknowledge(ctx, messages...)
 	}
+}
+
+// toldReport is the last report that the supervisor acknowledged.
+func (n *testNode) toldReport() *writ.Told {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.told
 }
 
 func (n *testNode) setSilent(silent bool) {

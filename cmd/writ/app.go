@@ -98,7 +98,7 @@ in the middle can make it act.`,
 			return a.fillFlags(cmd)
 		},
 	}
-	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml or name")
+	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists) or name")
 	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
 	complete(root, "output", terminal.FormatNames()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -113,7 +113,7 @@ in the middle can make it act.`,
 	addTo(root, groupEveryday, a.clients(a.planCommand(), a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand())...)
 	addTo(root, groupAdmin, a.initCommand(), a.backupCommand(), a.restoreCommand())
 	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.secretCommand(), a.userCommand(), a.projectCommand(),
-		a.resourceCommand(), a.contextCommand(), a.doctorCommand())...)
+		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	unwrap(root)

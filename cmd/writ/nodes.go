@@ -92,6 +92,9 @@ func nodeText(n writ.Node) string {
 		fmt.Fprintf(&b, "  wedged since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
 			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
+	for _, o := range n.Orphans {
+		fmt.Fprintf(&b, "  orphan: the %s %s belongs to no resource (found by %s); remove it by hand\n", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module))
+	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
@@ -122,12 +125,17 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	)
 }
 
-// faultOf says what is wrong with a node: why it takes no work, or what works there without an end.
+// faultOf says what is wrong with a node: why it takes no work, what works there without an end, or what nobody owns.
 func faultOf(n writ.Node) string {
-	if n.Fault == "" && len(n.Wedged) > 0 {
+	switch {
+	case n.Fault != "":
+		return n.Fault
+	case len(n.Wedged) > 0:
 		return fmt.Sprintf("%d wedged", len(n.Wedged))
+	case len(n.Orphans) > 0:
+		return count(len(n.Orphans), "orphan")
 	}
-	return n.Fault
+	return ""
 }
 
 func driverList(drivers []writ.NodeDriver) string {

@@ -265,6 +265,9 @@ type NodePage struct {
 // NodeVerdict defines model for NodeVerdict.
 type NodeVerdict = writ.NodeVerdict
 
+// Orphan defines model for Orphan.
+type Orphan = writ.Orphan
+
 // Preview defines model for Preview.
 type Preview = writ.Preview
 
@@ -469,6 +472,47 @@ type Submission = writ.Submission
 // Topic What an event is about
 type Topic string
 
+// Usage defines model for Usage.
+type Usage struct {
+	// CPUSeconds virtual CPUs times seconds while it ran
+	CPUSeconds int64             `json:"cpu_seconds"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// DiskGibSeconds GiB times seconds
+	DiskGibSeconds int64 `json:"disk_gib_seconds"`
+
+	// First when the first hour began in which it used anything
+	First time.Time         `json:"first"`
+	Kind  writ.ResourceKind `json:"kind"`
+
+	// Last when the last one began
+	Last time.Time `json:"last"`
+
+	// MemoryMibSeconds MiB times seconds while it ran
+	MemoryMibSeconds int64          `json:"memory_mib_seconds"`
+	Name             string         `json:"name"`
+	Project          writ.ProjectID `json:"project"`
+
+	// ProjectName empty if the newest roster has no such project
+	ProjectName string `json:"project_name"`
+
+	// Received bytes
+	Received int64 `json:"received"`
+
+	// Sent bytes
+	Sent int64 `json:"sent"`
+
+	// Tenant of the project, empty if it has none
+	Tenant string   `json:"tenant"`
+	UID    writ.UID `json:"uid"`
+}
+
+// UsagePage defines model for UsagePage.
+type UsagePage struct {
+	Items      []Usage `json:"items"`
+	NextCursor string  `json:"next_cursor,omitempty,omitzero"`
+}
+
 // Wedged defines model for Wedged.
 type Wedged = writ.Wedged
 
@@ -614,6 +658,24 @@ type ListSecretsParams struct {
 
 	// Project Only secrets of the project with this id or name
 	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+}
+
+// ListUsageParams defines parameters for ListUsage.
+type ListUsageParams struct {
+	// Project Only resources of the project with this id or name
+	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+
+	// Datacenter Only what was used in the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+
+	// Month Only hours of this month in UTC, as "2026-11"; all that are kept if not given
+	Month string `form:"month,omitempty" json:"month,omitempty,omitzero"`
+
+	// Limit The most items of a page
+	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor `next_cursor` of the page before
+	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // RegisterJSONRequestBody defines body for Register for application/json ContentType.

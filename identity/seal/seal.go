@@ -26,6 +26,7 @@ const (
 	Control Kind = "control" // supervisor → node
 	Result  Kind = "result"  // node → supervisor
 	Beat    Kind = "beat"    // node → supervisor
+	Report  Kind = "report"  // node → supervisor
 	Summary Kind = "summary" // supervisor → client
 	Account Kind = "account" // supervisor → node, at its door
 )

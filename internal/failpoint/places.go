@@ -24,6 +24,7 @@ const (
 	NodesAnnounced   Point = "journal/nodes"
 	SecretSet        Point = "journal/secret"
 	SecretRemoved    Point = "journal/secret-removed"
+	ReportTaken      Point = "journal/report"
 )
 
 // What a node writes into its journal.
@@ -37,6 +38,8 @@ const (
 	CancelsKept   Point = "node/cancels"
 	JobsForgotten Point = "node/forgotten"
 	NodeProbed    Point = "node/probed"
+	UsageKept     Point = "node/usage"
+	UsageTold     Point = "node/usage-told"
 )
 
 // What a coordinator writes into its ledger.
@@ -69,6 +72,8 @@ const (
 	GenerationSet   Point = "queue/generation"
 	ResultsSent     Point = "queue/results"
 	BeatSent        Point = "queue/beat"
+	ReportSent      Point = "queue/report"
+	ReportTold      Point = "queue/report-told"
 	ControlsDone    Point = "queue/controls-done"
 	TasksMoved      Point = "queue/tasks-moved"
 )
@@ -118,6 +123,7 @@ var Places = []Place{
 	{Point: NodesAnnounced, Kind: Commit, Where: "supervisor.announce", Says: "Nodes look different from what was told last."},
 	{Point: SecretSet, Kind: Commit, Where: "supervisor.setSecret", Says: "A secret has a new version."},
 	{Point: SecretRemoved, Kind: Commit, Where: "supervisor.removeSecret", Says: "Versions of a secret are gone."},
+	{Point: ReportTaken, Kind: Commit, Where: "supervisor.hearReport", Says: "What a node found about its resources, and what they used."},
 
 	{Point: NodeBegun, Kind: Commit, Where: "runner/journal.Begin", Says: "A start of the runner has its number."},
 	{Point: JobStarted, Kind: Commit, Where: "runner/journal.Start", Says: "A job is about to be carried out."},
@@ -128,6 +134,8 @@ var Places = []Place{
 	{Point: CancelsKept, Kind: Commit, Where: "runner/journal.Cancel", Says: "Jobs of cancelled runs are refused from now on."},
 	{Point: JobsForgotten, Kind: Commit, Where: "runner/journal.Prune", Says: "What nobody asks for any more is forgotten."},
 	{Point: NodeProbed, Kind: Commit, Where: "runner/journal.Probe", Says: "A node looks whether its journal can be written again."},
+	{Point: UsageKept, Kind: Commit, Where: "runner/journal.Meter", Says: "What resources have used since they were looked at."},
+	{Point: UsageTold, Kind: Commit, Where: "runner/journal.Told", Says: "The supervisor has what resources used."},
 
 	{Point: LedgerProbed, Kind: Commit, Where: "ledger/sqlstore.Check", Says: "A coordinator looks whether its ledger can be written."},
 	{Point: LedgerRoster, Kind: Commit, Where: "ledger/sqlstore.AddRoster", Says: "A coordinator adopts a roster."},
@@ -154,6 +162,8 @@ var Places = []Place{
 	{Point: GenerationSet, Kind: Send, Where: "supervisor.generation", Says: "Redis is marked, so that its loss shows."},
 	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
+	{Point: ReportSent, Kind: Send, Where: "runner.report", Says: "A node tells what it found about its resources."},
+	{Point: ReportTold, Kind: Send, Where: "supervisor.hearReport", Says: "A node is told that its report is on disk."},
 	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
 	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},
 

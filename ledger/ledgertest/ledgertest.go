@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"event ids grow and filters select", testEventFilters},
 		{"lists can be filtered", testFilters},
 		{"counts count", testCounts},
+		{"usage is added up by resource and only grows", testUsage},
 		{"foreign cursors are refused", testCursors},
 		{"old things are forgotten, others stay", testPrune},
 		{"a ledger that works says so", testCheck},

@@ -108,6 +108,9 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		} else {
 			c.note(e)
 		}
+		if e.Usage != nil {
+			continue // it is added up, and no news for anybody who watches
+		}
 		if err := addEvent(ctx, tx, ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}, run); err != nil {
 			return err
 		}
@@ -167,6 +170,7 @@ type changes struct {
 	calls     lastOf[callKey, writ.Call]
 	nodes     lastOf[writ.NodeID, writ.Node]
 	resources lastOf[writ.ResourceID, writ.Resource]
+	usage     []writ.Usage
 }
 
 type callKey struct {
@@ -202,6 +206,8 @@ func (c *changes) note(e writ.Event) {
 		c.nodes.set(e.Node.ID, *e.Node)
 	case e.Resource != nil:
 		c.resources.set(e.Resource.ResourceID, *e.Resource)
+	case e.Usage != nil:
+		c.usage = append(c.usage, *e.Usage)
 	}
 }
 
@@ -226,6 +232,11 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 	}
 	for _, resource := range c.resources.values {
 		if err := keepResource(ctx, tx, datacenter, resource); err != nil {
+			return err
+		}
+	}
+	for _, u := range c.usage {
+		if err := keepUsage(ctx, tx, datacenter, u); err != nil {
 			return err
 		}
 	}

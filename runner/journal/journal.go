@@ -191,7 +191,9 @@ func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", last-Keep.Microseconds()); err != nil {
 			return err
 		}
-		_, err := tx.Exec("DELETE FROM cancels WHERE until < $1", sqldb.Micros(now))
-		return err
+		if _, err := tx.Exec("DELETE FROM cancels WHERE until < $1", sqldb.Micros(now)); err != nil {
+			return err
+		}
+		return forgetUsage(tx, now.Add(-Keep))
 	})
 }

@@ -342,6 +342,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
 	failpoint.NodesAnnounced:   {victim: supervisor},
+	failpoint.ReportTaken:      {victim: supervisor},
 	failpoint.SecretSet:        {victim: supervisor, during: secretSet},
 	failpoint.SecretRemoved:    {victim: supervisor, during: secretSet},
 
@@ -378,6 +379,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.GenerationSet:   {victim: supervisor, during: emptied},
 	failpoint.ResultsSent:     {victim: node, nth: 2},
 	failpoint.BeatSent:        {victim: node, nth: 2},
+	failpoint.ReportSent:      {victim: node},
 	failpoint.ControlsDone:    {victim: node},
 	failpoint.TasksMoved:      {victim: node, before: interrupted},
 
@@ -422,6 +424,9 @@ var notSwept = map[failpoint.Point]string{
 	failpoint.EvaluatorDied: "it needs a script that kills its evaluator",
 	failpoint.HistoryBegun:  "it needs a journal from a backup",
 	failpoint.RunRestated:   "it needs a journal from a backup",
+	failpoint.UsageKept:     "no driver of the scene is metered",
+	failpoint.UsageTold:     "no driver of the scene is metered",
+	failpoint.ReportTold:    "no driver of the scene is metered",
 }
 
 // TestTheProgramHasNoPlacesUnlessItIsBuiltForTests looks for them in the program that everybody gets.

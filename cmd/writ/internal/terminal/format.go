@@ -2,6 +2,8 @@ package terminal
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,11 +25,12 @@ const (
 	Wide  Format = "wide"  // the same with more columns
 	JSON  Format = "json"  // the shapes of the HTTP API
 	YAML  Format = "yaml"  // the same
+	CSV   Format = "csv"   // the rows of a list with all columns, for spreadsheets
 	Name  Format = "name"  // one name or id a line, for loops of a shell
 )
 
 // Formats lists all formats.
-var Formats = []Format{Table, Wide, JSON, YAML, Name}
+var Formats = []Format{Table, Wide, JSON, YAML, CSV, Name}
 
 // String, Set and Type make a Format the value of a flag.
 func (f *Format) String() string { return string(*f) }
@@ -58,6 +61,7 @@ type View struct {
 	Data  any // for JSON and YAML
 	Text  func(wide bool) string
 	Names []string
+	Rows  [][]string // for CSV, titles first; nil of what is no list
 }
 
 // Print writes a view in the format that was asked for.
@@ -72,6 +76,8 @@ func (t *Terminal) Print(v View) error {
 		}
 		_, err = t.Out.Write(text)
 		return err
+	case CSV:
+		return t.printCSV(v.Rows)
 	case Name:
 		for _, name := range v.Names {
 			if _, err := fmt.Fprintln(t.Out, Clean(name)); err != nil {
@@ -83,6 +89,17 @@ func (t *Terminal) Print(v View) error {
 		_, err := fmt.Fprint(t.Out, v.Text(t.Format == Wide))
 		return err
 	}
+}
+
+// printCSV writes rows as RFC 4180 has it, but with the line ends of the system.
+func (t *Terminal) printCSV(rows [][]string) error {
+	if rows == nil {
+		return writ.Errorf(writ.CodeUsage, "only lists can be printed as CSV").WithHint("use -o json")
+	}
+	if err := csv.NewWriter(t.Out).WriteAll(rows); err != nil {
+		return fmt.Errorf("print as CSV: %w", err)
+	}
+	return nil
 }
 
 // PrintJSON writes a value as JSON, indented.
@@ -128,6 +145,8 @@ type Column[T any] struct {
 	Title string
 	Wide  bool // only with -o wide
 	Cell  func(T) string
+	Exact func(T) string // for CSV, if Cell rounds or shortens
+	Name  string         // for CSV; Title in lower case if ""
 }
 
 // List returns the view of a list. data is what JSON and YAML show.
@@ -136,7 +155,28 @@ func List[T any](data any, items []T, name func(T) string, columns ...Column[T])
 	for _, item := range items {
 		v.Names = append(v.Names, name(item))
 	}
+	v.Rows = rowsOf(items, columns)
 	return v
+}
+
+// rowsOf returns the rows of a list for programs: every column, and titles that are names.
+func rowsOf[T any](items []T, columns []Column[T]) [][]string {
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = cmp.Or(c.Name, strings.ToLower(strings.ReplaceAll(c.Title, " ", "_")))
+	}
+	rows := [][]string{titles}
+	for _, item := range items {
+		row := make([]string, len(columns))
+		for i, c := range columns {
+			if row[i] = c.Cell(item); c.Exact != nil {
+				row[i] = c.Exact(item)
+			}
+			row[i] = Clean(row[i])
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func table[T any](items []T, columns []Column[T], wide bool) string {

@@ -54,6 +54,7 @@ func TestEachFormatOfAList(t *testing.T) {
 	for format, want := range map[Format]string{
 		Table: "NAME        SIZE\none         1\ntwenty\uFFFD[2J  20\n",
 		Wide:  "NAME        SIZE  NOTE\none         1     -\ntwenty\uFFFD[2J  20    wide words\n",
+		CSV:   "name,size,note\none,1,\ntwenty\uFFFD[2J,20,wide words\n",
 		Name:  "one\ntwenty\uFFFD[2J\n",
 		JSON:  "[\n  {\n    \"name\": \"one\",\n    \"size\": 1,\n    \"note\": \"\"\n  },\n  {\n    \"name\": \"twenty\\u001b[2J\",\n    \"size\": 20,\n    \"note\": \"wide\\nwords\"\n  }\n]\n",
 		YAML:  "- name: one\n  note: \"\"\n  size: 1\n- name: \"twenty\\e[2J\"\n  note: |-\n    wide\n    words\n  size: 20\n",
@@ -173,7 +174,7 @@ func TestCleanTakesControlFromStrangers(t *testing.T) {
 
 func TestFormatFlagNamesThePossible(t *testing.T) {
 	var f Format
-	if err := f.Set("xml"); err == nil || !strings.Contains(err.Error(), "table, wide, json, yaml, name") {
+	if err := f.Set("xml"); err == nil || !strings.Contains(err.Error(), "table, wide, json, yaml, csv, name") {
 		t.Errorf("%v", err)
 	}
 	if err := f.Set("wide"); err != nil || f != Wide {

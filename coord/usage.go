@@ -1,0 +1,69 @@
+package coord
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// ListUsage sums what resources have used.
+func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
+	p := r.Params
+	filter, err := monthOf(p.Month)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+		return nil, err
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Usage(ctx, filter, page)
+	view := func(u ledger.Usage) api.Usage { return usageView(roster, u) }
+	return api.ListUsage200JSONResponse{Items: views(list.Items, view), NextCursor: list.Next}, err
+}
+
+// monthOf selects the hours of a month; "" selects all.
+func monthOf(text string) (filter ledger.UsageFilter, err error) {
+	if text == "" {
+		return filter, nil
+	}
+	if filter.From, err = time.Parse("2006-01", text); err != nil {
+		return filter, writ.Errorf(writ.CodeBadRequest, "month: %q is no month", text).WithHint("write it as 2026-11")
+	}
+	filter.Until = filter.From.AddDate(0, 1, 0)
+	return filter, nil
+}
+
+// usageView is usage with the names that its project and tenant have now.
+func usageView(roster *identity.Roster, u ledger.Usage) api.Usage {
+	v := api.Usage{
+		Project: u.Project, Kind: u.Kind, Name: u.Name, UID: u.UID, Datacenter: u.Datacenter, First: u.First, Last: u.Last,
+		CPUSeconds: u.CPUSeconds, MemoryMibSeconds: u.MemoryMiBSeconds, DiskGibSeconds: u.DiskGiBSeconds, Received: u.Received, Sent: u.Sent,
+	}
+	for _, p := range roster.Projects {
+		if p.ID != u.Project {
+			continue
+		}
+		v.ProjectName = p.Name
+		for _, t := range roster.Tenants {
+			if t.ID == p.Tenant {
+				v.Tenant = t.Name
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,63 @@
+package ledgertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/ledger"
+)
+
+func testUsage(t *testing.T, l ledger.Ledger) {
+	hour := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
+	of := func(name string, node writ.NodeID, at time.Time, cpu, sent int64) writ.Event {
+		return writ.Event{Usage: &writ.Usage{
+			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name}, UID: writ.UID("uid-" + name), Node: node, Hour: at,
+			Used: writ.Used{CPUSeconds: cpu, Sent: sent},
+		}}
+	}
+	foreign := of("c", "n1", hour, 7, 0)
+	foreign.Usage.Project = bank
+	store(t, l, east, events(1,
+		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9), // said three times of one hour, and late
+		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), foreign,
+	))
+	item := func(name string, first, last time.Time, cpu, sent int64) ledger.Usage {
+		e := of(name, "", first, cpu, sent)
+		return ledger.Usage{ResourceID: e.Usage.ResourceID, UID: e.Usage.UID, Datacenter: east, First: first, Last: last, Used: e.Usage.Used}
+	}
+	for _, tt := range []struct {
+		name   string
+		filter ledger.UsageFilter
+		want   []ledger.Usage
+	}{
+		{"project", ledger.UsageFilter{Project: shop}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
+		{"until", ledger.UsageFilter{Project: shop, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
+		{"from", ledger.UsageFilter{Project: shop, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.Usage{}},
+	} {
+		list, err := l.Usage(t.Context(), tt.filter, ledger.Page{})
+		ok(t, err)
+		if diff := cmp.Diff(tt.want, list.Items); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	all := 0
+	for page := (ledger.Page{Limit: 1}); ; all++ {
+		list, err := l.Usage(t.Context(), ledger.UsageFilter{}, page)
+		ok(t, err)
+		if page.Cursor = list.Next; page.Cursor == "" {
+			break
+		}
+	}
+	if all != 2 {
+		t.Errorf("%d pages lead to another one, want 2 of 3", all)
+	}
+	news, err := l.Events(t.Context(), 0, ledger.EventFilter{}, 100)
+	ok(t, err)
+	if len(news) != 0 {
+		t.Errorf("%d events about usage are told", len(news))
+	}
+}

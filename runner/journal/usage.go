@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/sqldb"
+)
+
+// Reading is where the counters of a resource stood when it was looked at last.
+type Reading struct {
+	At             time.Time // by the node's clock
+	Received, Sent int64     // bytes
+}
+
+// Use is what a resource has used besides what is known, within one hour.
+type Use struct {
+	Resource     writ.ResourceID
+	UID          writ.UID
+	Hour         time.Time
+	CPU          time.Duration // virtual CPUs × time
+	Memory, Disk time.Duration // MiB × time, GiB × time
+	Received     int64         // bytes
+	Sent         int64
+}
+
+// Version names how a row of usage stood.
+type Version struct {
+	UID    writ.UID
+	Hour   time.Time
+	Number int64
+}
+
+// Meter adds what resources have used, together with the readings that it follows from.
+func (j *Journal) Meter(ctx context.Context, used []Use, readings map[writ.UID]Reading) error {
+	if len(used) == 0 && len(readings) == 0 {
+		return nil
+	}
+	return j.db.Write(failpoint.At(ctx, failpoint.UsageKept), func(tx *sqldb.Tx) error {
+		for _, u := range used {
+			_, err := tx.Exec(`INSERT INTO usage (uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version, told)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, 0) ON CONFLICT (uid, hour) DO UPDATE SET cpu_ms = usage.cpu_ms + excluded.cpu_ms,
+				memory_mib_ms = usage.memory_mib_ms + excluded.memory_mib_ms, disk_gib_ms = usage.disk_gib_ms + excluded.disk_gib_ms,
+				received = usage.received + excluded.received, sent = usage.sent + excluded.sent, version = usage.version + 1`,
+				string(u.UID), sqldb.Micros(u.Hour), string(u.Resource.Project), string(u.Resource.Kind), u.Resource.Name,
+				u.CPU.Milliseconds(), u.Memory.Milliseconds(), u.Disk.Milliseconds(), u.Received, u.Sent)
+			if err != nil {
+				return err
+			}
+		}
+		for uid, r := range readings {
+			_, err := tx.Exec(`INSERT INTO readings (uid, at, received, sent) VALUES ($1, $2, $3, $4)
+				ON CONFLICT (uid) DO UPDATE SET at = excluded.at, received = excluded.received, sent = excluded.sent`,
+				string(uid), sqldb.Micros(r.At), r.Received, r.Sent)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Readings returns the last reading of every resource.
+func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
+	rows, err := j.db.Query(ctx, `SELECT uid, at, received, sent FROM readings`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	readings := map[writ.UID]Reading{}
+	for rows.Next() {
+		var uid string
+		var at int64
+		var r Reading
+		if err := rows.Scan(&uid, &at, &r.Received, &r.Sent); err != nil {
+			return nil, err
+		}
+		r.At = sqldb.Time(at)
+		readings[writ.UID(uid)] = r
+	}
+	return readings, rows.Err()
+}
+
+// Untold returns at most max rows of usage that changed since they were acknowledged, oldest first, and how they stand.
+func (j *Journal) Untold(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
+	rows, err := j.db.Query(ctx, `SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
+		FROM usage WHERE version > told ORDER BY hour, uid LIMIT $1`, max)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	var usage []writ.Usage
+	var versions []Version
+	for rows.Next() {
+		var uid, project, kind string
+		var hour, version int64
+		var u writ.Usage
+		err := rows.Scan(&uid, &hour, &project, &kind, &u.Name, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent, &version)
+		if err != nil {
+			return nil, nil, err
+		}
+		u.UID, u.Project, u.Kind, u.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
+		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds = u.CPUSeconds/1000, u.MemoryMiBSeconds/1000, u.DiskGiBSeconds/1000
+		usage = append(usage, u)
+		versions = append(versions, Version{u.UID, u.Hour, version})
+	}
+	return usage, versions, rows.Err()
+}
+
+// Told keeps that the supervisor has rows of usage as they stood.
+func (j *Journal) Told(ctx context.Context, versions []Version) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.UsageTold), func(tx *sqldb.Tx) error {
+		for _, v := range versions {
+			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number, string(v.UID), sqldb.Micros(v.Hour)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// forgetUsage forgets hours that the supervisor has and nothing is added to any more, and readings of what was not looked at for as long.
+func forgetUsage(tx *sqldb.Tx, before time.Time) error {
+	if _, err := tx.Exec(`DELETE FROM usage WHERE version = told AND hour < $1`, sqldb.Micros(before)); err != nil {
+		return err
+	}
+	_, err := tx.Exec(`DELETE FROM readings WHERE at < $1`, sqldb.Micros(before))
+	return err
+}

@@ -1,0 +1,284 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/internal/failpoint"
+	"writ/runner/journal"
+	"writ/sal"
+)
+
+const (
+	// keepEvery is how often a node looks after its resources.
+	keepEvery = 30 * time.Second
+	// usageEvery is in how many reports one tells what resources have used.
+	usageEvery = 10
+	// keepFor is how long a driver may look after one resource: a machine that is started again takes as long as one that is made.
+	keepFor = 5 * time.Minute
+	// maxFound bounds each list of a report, and maxSentence each text in it.
+	maxFound    = 500
+	maxSentence = 500
+)
+
+// keepOrder is the order in which modules are looked after: what others stand on comes first. The rest follows by name.
+var keepOrder = []string{"image", "volume", "network", "machine", "container", "herodb"}
+
+// keeper looks after the resources of a node: it has drivers mend what differs from what was asked for, reads what resources use, and
+// reports both.
+type keeper struct {
+	*incarnation
+	drivers  []sal.Driver
+	readings map[writ.UID]journal.Reading
+	drifts   map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
+
+	mu   sync.Mutex
+	sent map[int64][]journal.Version // usage in reports that were not acknowledged, by round
+}
+
+func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
+	k := &keeper{
+		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
+		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
+	}
+	place := func(d sal.Driver) int {
+		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
+			return i
+		}
+		return len(keepOrder)
+	}
+	slices.SortFunc(k.drivers, func(a, b sal.Driver) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Describe().Module, b.Describe().Module))
+	})
+	return k
+}
+
+// run looks after everything when the runner starts, as its host may have been started too, and every keepEvery from then on.
+func (k *keeper) run(ctx context.Context) {
+	for round := int64(1); ; round++ {
+		mended := k.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.report(ctx, round, mended)
+		if !sleep(ctx, keepEvery) {
+			return
+		}
+	}
+}
+
+// look goes through all resources once, and returns what was mended.
+func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.ResourceDrift) {
+	mended = make(map[writ.ResourceID]writ.ResourceDrift)
+	there := make(map[writ.ResourceID]bool)
+	var used []journal.Use
+	readings := make(map[writ.UID]journal.Reading)
+	for _, d := range k.drivers {
+		keeping, keeps := d.(sal.Keeper)
+		metered, meters := d.(sal.Metered)
+		if !keeps && !meters {
+			continue
+		}
+		resources, err := d.List(ctx)
+		if err != nil {
+			k.log.WarnContext(ctx, "a driver cannot say what there is", "driver", d.Describe().Name, "err", err)
+			k.stillThere(there, d.Describe().Module)
+			continue
+		}
+		for _, resource := range resources {
+			if ctx.Err() != nil {
+				return nil
+			}
+			there[resource] = true
+			if keeps {
+				k.keep(ctx, keeping, resource, mended)
+			}
+			if meters {
+				used = append(used, k.meter(ctx, metered, resource, readings)...)
+			}
+		}
+	}
+	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
+	if k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, readings)) == nil {
+		maps.Copy(k.readings, readings) // else the next look charges what this one did not
+	}
+	return mended
+}
+
+// stillThere keeps what is known of a module's resources that cannot be listed at the moment.
+func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
+	for r := range k.drifts {
+		if string(r.Kind) == module {
+			there[r] = true
+		}
+	}
+}
+
+// keep has a driver look after one resource, unless a job is at it: then what is known of it stays.
+func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID, mended map[writ.ResourceID]writ.ResourceDrift) {
+	turn := k.turns.take(resource)
+	if turn == nil {
+		return
+	}
+	type answer struct {
+		drift []sal.Drift
+		uid   writ.UID
+		err   error
+	}
+	limited, stop := context.WithTimeout(ctx, keepFor)
+	done := make(chan answer, 1)
+	go func() { // a driver that ignores the end of its time keeps the resource, and nobody else waits for it
+		defer stop()
+		defer turn.leave()
+		var a answer
+		defer func() {
+			if p := recover(); p != nil {
+				a.err = fmt.Errorf("the driver panicked: %v", p)
+			}
+			done <- a
+		}()
+		if a.drift, a.err = d.Keep(limited, resource); a.err == nil {
+			var seen sal.Observation
+			seen, a.err = d.Observe(limited, resource)
+			a.uid = seen.UID
+		}
+	}()
+	var a answer
+	select {
+	case a = <-done:
+	case <-limited.Done():
+		select {
+		case a = <-done:
+		case <-time.After(wedgedAfter):
+			a = answer{uid: k.drifts[resource].UID, err: fmt.Errorf("the driver is still looking after it")}
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	k.note(ctx, resource, a.uid, a.drift, a.err, mended)
+}
+
+// note keeps what a look at a resource found.
+func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UID, drift []sal.Drift, err error, mended map[writ.ResourceID]writ.ResourceDrift) {
+	found := writ.ResourceDrift{ResourceID: resource, UID: uid}
+	for _, d := range drift {
+		if d.Mended {
+			k.log.InfoContext(ctx, "mended a resource", "resource", resource.String(), "was", d.What)
+			found.Mended = append(found.Mended, clip(d.What, maxSentence))
+		} else {
+			found.Lasts = append(found.Lasts, clip(d.What, maxSentence))
+		}
+	}
+	if err != nil {
+		found.Lasts = append(found.Lasts, clip("it cannot be looked after: "+err.Error(), maxSentence))
+	}
+	before := k.drifts[resource]
+	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
+		k.log.WarnContext(ctx, "a resource is not as it was asked for", "resource", resource.String(), "drift", found.Lasts)
+	}
+	if len(found.Mended) > 0 {
+		mended[resource] = found
+	}
+	delete(k.drifts, resource)
+	if len(found.Lasts) > 0 {
+		found.Mended = nil
+		k.drifts[resource] = found
+	}
+}
+
+// meter reads what a resource uses, adds that to readings, and returns what the resource has used since the last time.
+func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID, readings map[writ.UID]journal.Reading) []journal.Use {
+	seen, err := d.Observe(ctx, resource)
+	if err != nil || !seen.Exists {
+		return nil // nobody knows; the next look makes up for it
+	}
+	usage, err := d.Usage(ctx, resource)
+	if err != nil {
+		k.log.WarnContext(ctx, "what a resource uses cannot be read", "resource", resource.String(), "err", err)
+		return nil
+	}
+	reading := journal.Reading{At: k.now(), Received: usage.Received, Sent: usage.Sent}
+	readings[seen.UID] = reading
+	return charge(resource, seen.UID, k.readings[seen.UID], reading.At, usage)
+}
+
+// report tells the supervisor what there is to tell. What gets lost is in the next one, but for what was mended.
+func (k *keeper) report(ctx context.Context, round int64, mended map[writ.ResourceID]writ.ResourceDrift) {
+	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
+	all := maps.Clone(k.drifts)
+	for resource, m := range mended {
+		m.Lasts = all[resource].Lasts
+		all[resource] = m
+	}
+	for _, resource := range slices.SortedFunc(maps.Keys(all), compareResources) {
+		if len(r.Drifts) < maxFound {
+			r.Drifts = append(r.Drifts, all[resource])
+		}
+	}
+	if (round-1)%usageEvery == 0 {
+		r.Usage = k.usage(ctx, round)
+	}
+	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), seal.Report, r) // noted
+}
+
+// usage returns what the supervisor does not know yet of what resources have used.
+func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
+	usage, versions, err := k.journal.Untold(ctx, maxFound)
+	if k.noteStore(ctx, err) != nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.sent) // of a report that was lost every row comes again
+	k.sent[round] = versions
+	return usage
+}
+
+// told keeps what the supervisor acknowledged.
+func (k *keeper) told(ctx context.Context, t writ.Told) {
+	if t.Incarnation != k.number {
+		return
+	}
+	k.mu.Lock()
+	versions := k.sent[t.Round]
+	delete(k.sent, t.Round)
+	k.mu.Unlock()
+	if len(versions) > 0 {
+		_ = k.noteStore(ctx, k.journal.Told(context.WithoutCancel(ctx), versions)) // else they come again
+	}
+}
+
+// orphans asks all drivers what there is that no resource has.
+func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
+	var all []writ.Orphan
+	for _, d := range k.drivers {
+		keeping, ok := d.(sal.Keeper)
+		if !ok {
+			continue
+		}
+		module := d.Describe().Module
+		found, err := keeping.Orphans(ctx)
+		if err != nil {
+			k.log.WarnContext(ctx, "a driver cannot look for orphans", "driver", d.Describe().Name, "err", err)
+		}
+		for _, o := range found {
+			all = append(all, writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence)})
+		}
+	}
+	slices.SortFunc(all, func(a, b writ.Orphan) int {
+		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:min(len(all), maxFound)]
+}
+
+func compareResources(a, b writ.ResourceID) int {
+	return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}

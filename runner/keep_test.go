@@ -1,0 +1,215 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/runner"
+	"writ/sal"
+)
+
+// watchful is a driver that looks after the things of its module as look says, and meters them as usage says.
+type watchful struct {
+	*driver
+	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
+	orphans []sal.Orphan
+	usage   sal.Usage
+}
+
+func (w *watchful) List(context.Context) ([]writ.ResourceID, error) {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	var all []writ.ResourceID
+	for r := range w.host.things {
+		if string(r.Kind) == w.module {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b writ.ResourceID) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (w *watchful) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	return w.look(ctx, resource)
+}
+
+func (w *watchful) Orphans(context.Context) ([]sal.Orphan, error) { return w.orphans, nil }
+
+func (w *watchful) Usage(context.Context, writ.ResourceID) (sal.Usage, error) { return w.usage, nil }
+
+// watched starts a node whose volumes are looked after.
+func watched(t *testing.T, w *watchful) *node {
+	return newSite(t).fresh(func(r *runner.Runner) { w.put(r) })
+}
+
+// put takes the place of the driver for volumes.
+func (w *watchful) put(r *runner.Runner) {
+	w.driver = r.Drivers[0].(*driver)
+	r.Drivers = append([]sal.Driver{w}, r.Drivers[1:]...)
+}
+
+func TestANodeLooksAfterItsResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := map[string][]sal.Drift{}
+		w := &watchful{orphans: []sal.Orphan{{Kind: "tap", Name: "wt0"}}}
+		w.look = func(_ context.Context, r writ.ResourceID) ([]sal.Drift, error) {
+			if r.Name == "blind" {
+				return nil, errors.New("no tool")
+			}
+			return broken[r.Name], nil
+		}
+		n := watched(t, w)
+		for seq, name := range []string{"blind", "good", "ill"} {
+			job := n.job(seq+1, "volume.create", name, nil)
+			n.push(job)
+			n.await(job.JobKey)
+		}
+		broken["ill"] = []sal.Drift{{What: "it was unmounted", Mended: true}, {What: "its quota is gone"}}
+		quiet(31 * time.Second)
+		got := n.lastReport()
+		id := func(name string) writ.ResourceID {
+			return writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: name}
+		}
+		uid := n.job(1, "volume.create", "x", nil).UID
+		want := []writ.ResourceDrift{
+			{ResourceID: id("blind"), Lasts: []string{"it cannot be looked after: no tool"}},
+			{ResourceID: id("ill"), UID: uid, Lasts: []string{"its quota is gone"}, Mended: []string{"it was unmounted"}},
+		}
+		if diff := cmp.Diff(want, got.Drifts); diff != "" {
+			t.Errorf("drift (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]writ.Orphan{{Module: "volume", Kind: "tap", Name: "wt0"}}, got.Orphans); diff != "" {
+			t.Errorf("orphans (-want +got):\n%s", diff)
+		}
+
+		delete(broken, "ill")
+		gone := n.job(4, "volume.create", "blind", nil)
+		n.host.remove(gone)
+		w.orphans = nil
+		quiet(31 * time.Second)
+		if got := n.lastReport(); len(got.Drifts)+len(got.Orphans) > 0 {
+			t.Errorf("all is well, and the node reports %+v", got)
+		}
+	})
+}
+
+func TestNobodyLooksAfterAResourceWhileAJobIsAtIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { looks++; return nil, nil }}
+		n := watched(t, w)
+		made := n.job(1, "volume.create", "data", nil)
+		n.push(made)
+		n.await(made.JobKey)
+		quiet(31 * time.Second)
+		before := looks
+		if before == 0 {
+			t.Fatal("nobody looked")
+		}
+		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
+			if step == begun {
+				time.Sleep(40 * time.Second)
+			}
+			return nil
+		})
+		long := n.job(2, "volume.delete", "data", func(j *writ.Job) { j.Operation, j.Args = "volume.create", map[string]any{"size_gib": int64(1)} })
+		n.push(long)
+		quiet(35 * time.Second)
+		if looks != before {
+			t.Errorf("it was looked at %d times while a job was at it", looks-before)
+		}
+		n.await(long.JobKey)
+		quiet(31 * time.Second)
+		if looks == before {
+			t.Error("nobody looked when the job was done")
+		}
+	})
+}
+
+func TestADriverThatLooksForEverHoldsUpNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		w := &watchful{}
+		w.look = func(_ context.Context, r writ.ResourceID) ([]sal.Drift, error) {
+			if r.Name == "stuck" {
+				<-free
+			}
+			return []sal.Drift{{What: "seen"}}, nil
+		}
+		n := watched(t, w)
+		for seq, name := range []string{"stuck", "well"} {
+			job := n.job(seq+1, "volume.create", name, nil)
+			n.push(job)
+			n.await(job.JobKey)
+		}
+		quiet(7 * time.Minute)
+		var said []string
+		for _, d := range n.lastReport().Drifts {
+			said = append(said, d.Name+": "+strings.Join(d.Lasts, "; "))
+		}
+		want := []string{"stuck: it cannot be looked after: the driver is still looking after it", "well: seen"}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		waits := n.job(3, "volume.create", "stuck", nil)
+		n.push(waits)
+		if got := n.await(waits.JobKey); codeOf(got) != writ.CodeResourceBusy || !strings.Contains(got.Error.Message, "looking after") {
+			t.Errorf("a job on it: %+v", got.Error)
+		}
+		close(free)
+		quiet(31 * time.Second)
+		if got := n.lastReport().Drifts; len(got) != 2 || !slices.Equal(got[0].Lasts, []string{"seen"}) {
+			t.Errorf("when the driver was done: %+v", got)
+		}
+	})
+}
+
+// What a resource uses is told until the supervisor says that it has it, also by the next incarnation, and never less than before.
+func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{
+			look:  func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
+			usage: sal.Usage{CPUs: 2, MemoryMiB: 512, DiskGiB: 10, Received: 100},
+		}
+		n, began := watched(t, w), time.Now()
+		made := n.job(1, "volume.create", "data", nil)
+		n.push(made)
+		n.await(made.JobKey)
+		quiet(time.Until(began.Add(5*time.Minute + time.Second))) // looks at 0:30, 1:00, … 5:00; the report of the last one tells
+		got := n.lastReport()
+		want := []writ.Usage{{
+			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, Hour: time.Now().UTC().Truncate(time.Hour),
+			Used: writ.Used{CPUSeconds: 540, MemoryMiBSeconds: 270 * 512, DiskGiBSeconds: 2700, Received: 100},
+		}}
+		if diff := cmp.Diff(want, got.Usage); diff != "" {
+			t.Fatalf("usage (-want +got):\n%s", diff)
+		}
+
+		n.stop()
+		time.Sleep(time.Until(began.Add(7 * time.Minute)))
+		w.usage.Received = 30 // its counter began anew
+		n = n.site.start(n.dir, n.host, w.put)
+		quiet(time.Second)
+		got = n.lastReport()
+		want[0].Used = writ.Used{CPUSeconds: 780, MemoryMiBSeconds: 390 * 512, DiskGiBSeconds: 3900, Received: 130}
+		if diff := cmp.Diff(want, got.Usage); diff != "" {
+			t.Fatalf("after a restart (-want +got):\n%s", diff)
+		}
+		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation - 1, Round: got.Round}}) // of another incarnation: nothing
+		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+		w.usage = sal.Usage{Received: 30}
+		n.host.remove(made)
+		quiet(6 * time.Minute)
+		if got := n.lastReport(); got.Usage != nil {
+			t.Errorf("what was acknowledged is told again: %+v", got.Usage)
+		}
+	})
+}

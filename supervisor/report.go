@@ -1,0 +1,125 @@
+package supervisor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/internal/failpoint"
+	"writ/supervisor/journal"
+)
+
+const (
+	// maxReported bounds each list of a report, maxDrift the sentences about one resource.
+	maxReported = 500
+	maxDrift    = 20
+)
+
+// looksLikeReport guesses which kind of seal to try first, as looksLikeBeat.
+func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte("round")) }
+
+// hearReport takes what a node found when it looked after its resources. What it says of drift becomes part of the resources, and what they
+// have used is told to the coordinators; the node is told once both are on disk.
+func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Report) {
+	if r.Node != node {
+		s.Log.Warn("a node reports for another", "node", node, "for", r.Node)
+		return
+	}
+	if !s.fleet.report(moderateReport(&r)) {
+		return // an old one: the queue came back from a snapshot
+	}
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), func(tx *journal.Tx) error {
+		changed, err := driftOn(tx, node, r.Drifts)
+		if err != nil {
+			return err
+		}
+		for _, resource := range changed {
+			if err := tx.PutResource(resource); err != nil {
+				return err
+			}
+			tx.AddEvents(writ.Event{Resource: shownResource(resource.Resource)})
+		}
+		for i := range r.Usage {
+			tx.AddEvents(writ.Event{Usage: &r.Usage[i]})
+		}
+		return nil
+	})
+	if err != nil {
+		s.Log.Warn("a report cannot be kept; its node sends the next one", "node", node, "err", err)
+		return
+	}
+	if len(r.Usage) > 0 {
+		told := &writ.Told{Incarnation: r.Incarnation, Round: r.Round}
+		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: node, Told: told})
+	}
+}
+
+// driftOn returns the resources of a node that differ from what was asked for in another way than is known, or do no more.
+func driftOn(tx *journal.Tx, node writ.NodeID, drifts []writ.ResourceDrift) ([]*journal.Resource, error) {
+	found := make(map[writ.UID][]string)
+	for _, d := range drifts {
+		found[d.UID] = d.Lasts
+	}
+	resources, err := tx.ResourcesOn(node)
+	if err != nil {
+		return nil, err
+	}
+	var changed []*journal.Resource
+	for _, r := range resources {
+		if now := found[r.UID]; !slices.Equal(now, r.Drift) {
+			r.Drift = now
+			changed = append(changed, r)
+		}
+	}
+	return changed, nil
+}
+
+// moderateReport cuts a report down to what a node can mean, in place.
+func moderateReport(r *writ.Report) *writ.Report {
+	r.Drifts = r.Drifts[:min(len(r.Drifts), maxReported)]
+	for i, d := range r.Drifts {
+		lasts := d.Lasts[:min(len(d.Lasts), maxDrift)]
+		for j := range lasts {
+			lasts[j] = clip(lasts[j], maxText)
+		}
+		r.Drifts[i].Lasts = lasts
+	}
+	r.Orphans = r.Orphans[:min(len(r.Orphans), maxWedged)]
+	for i, o := range r.Orphans {
+		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText)}
+	}
+	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
+		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
+	})
+	for i := range r.Usage {
+		u := &r.Usage[i]
+		u.Node = r.Node // it speaks for itself only
+		u.Used = u.Used.Most(writ.Used{})
+	}
+	return r
+}
+
+// report takes over what a node says of things that no resource has, and reports whether the report is newer than the last.
+func (f *fleet) report(r *writ.Report) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[r.Node]
+	if m == nil || cmp.Or(cmp.Compare(r.Incarnation, m.reported.Incarnation), cmp.Compare(r.Round, m.reported.Round)) <= 0 {
+		return false
+	}
+	m.reported = writ.Told{Incarnation: r.Incarnation, Round: r.Round}
+	m.Orphans = r.Orphans
+	return true
+}
+
+// hearReports opens a report of a node; ok is false if it is none.
+func (s *Supervisor) hearReports(ctx context.Context, node writ.NodeID, sealed []byte, key seal.Keys) (ok bool) {
+	reports, _, err := seal.Open[writ.Report](seal.Report, sealed, key)
+	for _, r := range reports {
+		s.hearReport(ctx, node, r)
+	}
+	return err == nil
+}
