@@ -136,3 +136,28 @@ func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
 		s.wantState(id, writ.RunSucceeded)
 	})
 }
+
+// Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of turns and events a
+// second. In virtual time that shows as a test without an end.
+func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1})\n"), writ.RunSucceeded)
+		n.setSilent(true)
+		s.halt()
+		s.start() // what the node has is not known now
+		var runs []writ.RunID
+		for size := 2; size <= 4; size++ {
+			runs = append(runs, s.submit(fmt.Sprintf("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: %d})\n", size)))
+		}
+		time.Sleep(20 * time.Second)
+		if told := len(s.eventsOf("call")); told > 100 {
+			t.Errorf("%d events about calls while nothing happens", told)
+		}
+		n.setSilent(false)
+		for _, id := range runs {
+			s.await(id)
+		}
+	})
+}

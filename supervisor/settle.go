@@ -421,9 +421,10 @@ func (t *turn) count() {
 	}
 }
 
-// handOver lets the runs that wait longest for the resource of a call look at it again, if the call does not stand in their way any more.
+// handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
+// that never did wakes nobody: two runs that both go on waiting would wake each other for ever.
 func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
-	if c.Kind == "" || c.Claimed && !c.State.Ended() {
+	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
 	}
 	next, err := tx.RunsWaitingFor(c.Resource(), t.run.ID, handOvers)

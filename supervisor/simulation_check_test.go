@@ -32,6 +32,9 @@ type observer struct {
 	runs  map[writ.RunID]writ.RunState
 	calls map[writ.JobKey]writ.CallState // of no try
 	total int
+
+	moment time.Time // in virtual time
+	within int       // events since then, which is still now
 }
 
 func newObserver(s *simulation) *observer {
@@ -63,6 +66,7 @@ func (o *observer) look(ctx context.Context) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.holdStill(events)
 	for _, e := range events {
 		if e.Seq != o.last+1 {
 			o.sim.t.Errorf("event %d follows event %d", e.Seq, o.last)
@@ -82,6 +86,31 @@ func (o *observer) look(ctx context.Context) {
 			o.calls[key] = e.Call.State
 		}
 	}
+}
+
+// mostAtOnce is more than what can happen in a moment: every run has its turns, and none of them takes time.
+const mostAtOnce = 50_000
+
+// holdStill ends the process if the datacenter runs in circles: virtual time stands still meanwhile, so nothing else would ever end it.
+func (o *observer) holdStill(events []writ.Event) {
+	if now := time.Now(); !now.Equal(o.moment) {
+		o.moment, o.within = now, 0
+	}
+	if o.within += len(events); o.within < mostAtOnce {
+		return
+	}
+	var last strings.Builder
+	for _, e := range events[max(0, len(events)-20):] {
+		switch {
+		case e.Call != nil:
+			fmt.Fprintf(&last, "call %d of run %s, %s %s: %s, %q\n", e.Call.Seq, e.Call.Run, e.Call.Operation, e.Call.Name, e.Call.State, e.Call.Reason)
+		case e.Run != nil:
+			fmt.Fprintf(&last, "run %s: %s, %q\n", e.Run.ID, e.Run.State, e.Run.Reason)
+		default:
+			fmt.Fprintf(&last, "%s\n", e.Topic())
+		}
+	}
+	panic(fmt.Sprintf("seed %d: %d events in a moment, the last of them:\n%s", o.sim.seed, o.within, &last))
 }
 
 // step fails the test unless the moves lead from one state to the other: what is told is where turns end, not each move in them.
@@ -248,7 +277,7 @@ func (s *simulation) check() {
 			h := hosts[r.Node]
 			h.mu.Lock()
 			if got := h.resources[r.ResourceID]; got != r.UID && !doubtful[r.ResourceID] {
-				s.t.Errorf("the journal has the %s as %s on %s, its host has %q", r.ResourceID, r.UID, r.Node, got)
+				s.t.Errorf("the journal has the %s as %s on %s since run %s, its host has %q%s", r.ResourceID, r.UID, r.Node, r.Run, got, s.callsOn(tx, r.ResourceID))
 			}
 			h.mu.Unlock()
 		}
@@ -263,6 +292,24 @@ func (s *simulation) check() {
 	if err != nil {
 		s.t.Error(err)
 	}
+}
+
+// callsOn tells what runs did to a resource.
+func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
+	var text strings.Builder
+	for _, r := range s.work {
+		calls, err := tx.Calls(r.id)
+		if err != nil {
+			return err.Error()
+		}
+		for _, c := range calls {
+			if c.Resource() == id {
+				fmt.Fprintf(&text, "\n  call %d of run %s, %s: %s, try %d, delivery %d on %s, uid %s, change %q, sent %s, ended %s, %v", c.Seq, c.Run, c.Operation,
+					c.State, c.Try, c.Delivery, c.Node, c.UID, c.Change, c.Queued.Format(time.TimeOnly), c.Ended.Format(time.TimeOnly), c.Error)
+			}
+		}
+	}
+	return text.String()
 }
 
 // checkPlacement fails the test if new work goes to a node whose clock has been wrong for so long that everybody must know.

@@ -50,6 +50,9 @@ type Delivery struct {
 // WasOpen reports whether the call was open when it was read.
 func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }
 
+// StoodInTheWay reports whether the call had its resource when it was read, so that no other run could claim it.
+func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed }
+
 // Key is the call's current permission to act.
 func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
 
