@@ -263,7 +263,7 @@ func (s *simulation) check() {
 					want[c.Node] = want[c.Node].Plus(c.Need)
 				}
 				s.checkCall(c, hosts[c.Node])
-				if op, _ := catalog.Lookup(c.Operation); c.Delivery > 0 && c.State != writ.CallSucceeded && op.Effect != catalog.Look {
+				if op, _ := catalog.Lookup(c.Operation); (c.Try > 1 || c.Delivery > 0) && c.State != writ.CallSucceeded && op.Effect != catalog.Look {
 					doubtful[c.Resource()] = true
 				}
 			}
