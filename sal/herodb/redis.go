@@ -193,14 +193,6 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its room on disk is full, and it refuses everything that changes data").
 	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")
 
-// fullIf turns the refusal of an engine that cannot write its files into DISK_FULL.
-func fullIf(err error) error {
-	if refused(err, "MISCONF") {
-		return errFull
-	}
-	return err
-}
-
 // pauseUnlessDone waits a moment.
 func pauseUnlessDone(ctx context.Context, moment time.Duration) error {
 	t := time.NewTimer(moment)
