@@ -102,7 +102,8 @@ func (o *lookout) wait(ctx context.Context, reader *redis.Client) bool {
 		return false
 	default:
 	}
-	err := reader.BLMove(ctx, o.pending, o.pending, "RIGHT", "RIGHT", blockFor).Err()
+	// Written out, because go-redis has whole seconds for this command.
+	err := reader.Do(ctx, "blmove", o.pending, o.pending, "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 	switch {
 	case err == nil:
 		return true
