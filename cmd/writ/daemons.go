@@ -171,7 +171,8 @@ func (a *app) runnerCommand() *cobra.Command {
 		Long: `Runs a node. It joins at the first start, with a token of "writ token create"; without one it needs --cluster, and waits until
 somebody approves it.
 
-Real drivers are used wherever this version and this host have them, simulated ones elsewhere; which, and why, is logged.`,
+Volumes and images are real, and all else is simulated, unless --drivers host asks for real networks, containers, databases and machines, which
+change this host; what it lacks the tools for it does not offer then. Which drivers there are, and why, is logged.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		r.Cluster, r.Version, r.Log = writ.ClusterID(cluster), version(), log
@@ -205,17 +206,20 @@ Real drivers are used wherever this version and this host have them, simulated o
 	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "number of CPUs to offer; measured if 0")
 	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
 	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
-	driverFlags(c, &r.Drivers, &r.Speed)
+	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots")
 	return c
 }
 
 // driverFlags say which drivers a node gets.
-func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64) {
-	c.Flags().StringVar((*string)(drivers), "drivers", string(daemon.DriversAuto), "auto: real ones where there are any; simulated: nothing on the host is touched")
+func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
+	c.Flags().StringVar((*string)(drivers), "drivers", string(daemon.DriversAuto), "auto: real ones for volumes and images; simulated: nothing on the host is touched; host: real ones only, which change its network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed")
-	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated))
+	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651")
+	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
+	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware")
+	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 
 // hostName is a proper name for a node on this host.
@@ -287,6 +291,9 @@ It uses redis-server if that is on PATH, and a stand-in inside the process other
 				return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", d.Datacenters, d.Nodes).
 					WithHint("at least 1 of each, and at most %d nodes in all", maxDevNodes)
 			}
+			if d.Drivers == daemon.DriversHost && d.Datacenters*d.Nodes > 1 {
+				return writ.Errorf(writ.CodeUsage, "a host has one node: two would take each other's things for orphans").WithHint("say --nodes 1")
+			}
 			if d.Listener, err = daemon.Listen(listen); err != nil {
 				return err
 			}
@@ -306,7 +313,7 @@ It uses redis-server if that is on PATH, and a stand-in inside the process other
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each")
-	driverFlags(c, &d.Drivers, &d.Speed)
+	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	fromEnvironment(f, "data", "listen")
 	return c
 }

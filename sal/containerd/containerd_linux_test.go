@@ -1,18 +1,14 @@
 package containerd
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,11 +27,7 @@ func TestMain(m *testing.M) {
 	if IsLogger(os.Args) {
 		os.Exit(Logger(os.Args))
 	}
-	code := m.Run()
-	if archive.dir != "" {
-		_ = os.RemoveAll(archive.dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // waits is a program that says something, and ends when it is asked to.
@@ -245,88 +237,11 @@ func (v directories) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref
 	return sal.Volume{UID: volume.UID, Dir: dir, SizeGiB: 1}, os.MkdirAll(dir, 0o755)
 }
 
-// archive is made once for all tests.
-var archive struct {
-	sync.Once
-	dir   string
-	image sal.Image
-	err   error
-}
-
 // busybox is an OCI archive of one layer with busybox in it, as an image driver would have fetched it.
 func busybox(t testing.TB) sal.Image {
 	t.Helper()
-	binary := testenv.Need(t, "busybox")
-	archive.Do(func() {
-		var text []byte
-		if text, archive.err = makeArchive(binary); archive.err != nil {
-			return
-		}
-		if archive.dir, archive.err = os.MkdirTemp("", "writ-image-"); archive.err != nil {
-			return
-		}
-		archive.image = sal.Image{
-			Path: filepath.Join(archive.dir, "busybox.tar"), Format: "oci", SHA256: fmt.Sprintf("%x", sha256.Sum256(text)), Bytes: int64(len(text)),
-		}
-		archive.err = os.WriteFile(archive.image.Path, text, 0o600)
-	})
-	if archive.err != nil {
-		t.Fatal(archive.err)
-	}
-	return archive.image
-}
-
-// makeArchive writes an OCI archive by hand.
-func makeArchive(busybox string) ([]byte, error) {
-	program, err := os.ReadFile(busybox)
-	if err != nil {
-		return nil, err
-	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	file := func(name string, mode int64, text []byte) {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}))
-		_, wrong := w.Write(text)
-		err = errors.Join(err, wrong)
-	}
-	for _, dir := range []string{"bin/", "etc/", "tmp/"} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}))
-	}
-	file("bin/busybox", 0o755, program)
-	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\n"))
-	file("etc/group", 0o644, []byte("root:x:0:\n"))
-	for _, name := range strings.Fields("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		return nil, err
-	}
-
-	var all bytes.Buffer
-	w = tar.NewWriter(&all)
-	digest := func(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
-	blob := func(mediaType string, b []byte) map[string]any {
-		file("blobs/sha256/"+strings.TrimPrefix(digest(b), "sha256:"), 0o644, b)
-		return map[string]any{"mediaType": mediaType, "digest": digest(b), "size": len(b)}
-	}
-	text := func(v any) []byte {
-		b, wrong := json.Marshal(v)
-		err = errors.Join(err, wrong)
-		return b
-	}
-	config := blob("application/vnd.oci.image.config.v1+json", text(map[string]any{
-		"architecture": "amd64", "os": "linux",
-		"config": map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": waits},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}},
-	}))
-	manifest := blob("application/vnd.oci.image.manifest.v1+json", text(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
-		"layers": []any{blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())},
-	}))
-	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}
-	file("index.json", 0o644, text(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}}))
-	file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	return all.Bytes(), errors.Join(err, w.Close())
+	image := testenv.Busybox(t)
+	return sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}
 }
 
 // inMemory is a directory for the files of a daemon that is killed only with the test: waiting for a busy disk would take most of its time.

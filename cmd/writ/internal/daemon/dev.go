@@ -37,7 +37,8 @@ type Dev struct {
 	Datacenters int
 	Nodes       int // of each datacenter
 	Drivers     Drivers
-	Speed       float64 // of simulated drivers
+	Host        HostConfig // for DriversHost: there may be one node only then
+	Speed       float64    // of simulated drivers
 	Version     string
 	Log         *slog.Logger
 	// Note is told what was started, in sentences for people.
@@ -277,7 +278,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 		}
 		node := &Runner{
 			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: devCapacity, Drivers: d.Drivers,
-			Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
+			Host: d.Host, Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
 			return node.Run(ctx, func(have []writ.NodeDriver) {

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,19 +23,36 @@ type Drivers string
 
 // The choices.
 const (
-	DriversAuto      Drivers = "auto"      // a real one wherever this version and this host have it, a simulated one elsewhere
+	DriversAuto      Drivers = "auto"      // real ones for what needs nothing but a directory, simulated ones for the rest
 	DriversSimulated Drivers = "simulated" // simulated ones only: nothing on the host is touched
+	// DriversHost are real ones only, also those that change the host itself: its links and rules, its containers, its machines. What the host
+	// lacks the tool for, the node does not do.
+	DriversHost Drivers = "host"
 )
+
+// AllDrivers lists the choices.
+var AllDrivers = []Drivers{DriversAuto, DriversSimulated, DriversHost}
 
 // driverConfig is what drivers are made of.
 type driverConfig struct {
 	Choice Drivers
 	Dir    string  // everything of theirs is below it
 	Speed  float64 // of simulated ones: what realistic durations are multiplied with
+	Host   HostConfig
+	Log    *slog.Logger
 }
 
-// openDrivers returns one driver for each module. This is the only place that names them.
-func openDrivers(c driverConfig) ([]sal.Driver, error) {
+// drivers are those of a node, with what they need besides being called.
+type drivers struct {
+	all []sal.Driver
+	// services keep processes of the node running; each serves until its context ends.
+	services []func(ctx context.Context) error
+	// close frees what they hold.
+	close func() error
+}
+
+// openDrivers returns at most one driver for each module. This is the only place that names them.
+func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err
@@ -41,34 +60,42 @@ func openDrivers(c driverConfig) ([]sal.Driver, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, sal.HostError("make the directory of the drivers", err)
 	}
-	var all []sal.Driver
+	d := &drivers{close: func() error { return nil }}
 	switch c.Choice {
 	case DriversAuto:
-		all = append(all, openStorage(dir).drivers()...)
+		d.all = openStorage(dir).drivers()
+		err = d.simulate(c, dir, "auto takes nothing that changes the host; --drivers host does")
 	case DriversSimulated:
+		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
+	case DriversHost:
+		err = d.openHost(ctx, c, dir)
 	default:
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no choice of drivers", c.Choice).WithHint("use auto or simulated")
+		err = writ.Errorf(writ.CodeUsage, "%q is no choice of drivers", c.Choice).WithHint("use one of %v", AllDrivers)
 	}
-	for _, module := range simulated.Modules {
-		if slices.ContainsFunc(all, func(d sal.Driver) bool { return d.Describe().Module == module }) {
-			continue
-		}
-		detail := "this version has no driver for the real thing"
-		if c.Choice == DriversSimulated {
-			detail = "nothing but simulated drivers was asked for"
-		}
-		d, err := simulated.Open(simulated.Config{
-			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed, Detail: detail, Step: failpoint.Step(module),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("open the simulated driver of %s: %w", module, err)
-		}
-		all = append(all, d)
+	if err != nil {
+		return nil, err
 	}
 	node := &host.Driver{Dir: dir}
-	all = append(all, node)
-	node.Drivers = func() []writ.NodeDriver { return describe(all) }
-	return all, nil
+	d.all = append(d.all, node)
+	node.Drivers = func() []writ.NodeDriver { return describe(d.all) }
+	return d, nil
+}
+
+// simulate adds a simulated driver for each module that has none.
+func (d *drivers) simulate(c driverConfig, dir, why string) error {
+	for _, module := range simulated.Modules {
+		if slices.ContainsFunc(d.all, func(d sal.Driver) bool { return d.Describe().Module == module }) {
+			continue
+		}
+		one, err := simulated.Open(simulated.Config{
+			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed, Detail: why, Step: failpoint.Step(module),
+		})
+		if err != nil {
+			return fmt.Errorf("open the simulated driver of %s: %w", module, err)
+		}
+		d.all = append(d.all, one)
+	}
+	return nil
 }
 
 // BoundedVolumes says why volumes in a directory would be plain directories, or returns nil if they would be bounded.
@@ -82,6 +109,8 @@ type storage struct {
 		sal.Driver
 		sal.Volumes
 	}
+	// users is where those are named that keep volumes from being deleted.
+	users *[]sal.Users
 }
 
 // openStorage chooses between btrfs and plain directories. A node keeps the kind that it has volumes of.
@@ -92,12 +121,14 @@ func openStorage(dir string) storage {
 		pool := &btrfs.Pool{Dir: filepath.Join(dir, "pool"), Step: failpoint.Step("volume")}
 		s.trees = pool
 		s.images = &image.Driver{Dir: filepath.Join(dir, "image"), Trees: pool, Step: failpoint.Step("image")}
-		s.volumes = &btrfs.Driver{Dir: bounded, Pool: pool, Images: s.images, Step: failpoint.Step("volume")}
+		volumes := &btrfs.Driver{Dir: bounded, Pool: pool, Images: s.images, Step: failpoint.Step("volume")}
+		s.volumes, s.users = volumes, &volumes.Users
 		return s
 	}
 	s.trees = &directory.Trees{Dir: filepath.Join(dir, "pool"), Step: failpoint.Step("volume")}
 	s.images = &image.Driver{Dir: filepath.Join(dir, "image"), Trees: s.trees, Step: failpoint.Step("image")}
-	s.volumes = &directory.Driver{Dir: plain, Images: s.images, Step: failpoint.Step("volume")}
+	volumes := &directory.Driver{Dir: plain, Images: s.images, Step: failpoint.Step("volume")}
+	s.volumes, s.users = volumes, &volumes.Users
 	return s
 }
 

@@ -12,13 +12,13 @@ import (
 // volumesOf is the name of the volume driver that a node gets.
 func volumesOf(t *testing.T, dir string) string {
 	t.Helper()
-	all, err := openDrivers(driverConfig{Choice: DriversAuto, Dir: dir})
+	opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversAuto, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	images := false
 	name := ""
-	for _, d := range all {
+	for _, d := range opened.all {
 		about := d.Describe()
 		images = images || about.Module == "image" && !about.Simulated
 		if about.Module == "volume" {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"writ"
 	"writ/runner"
 	"writ/runner/journal"
@@ -29,6 +31,7 @@ type Runner struct {
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
+	Host       HostConfig    // for DriversHost
 	Speed      float64       // of simulated drivers
 	Grace      time.Duration // see runner.Runner
 	Version    string
@@ -51,10 +54,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	queue.Log = r.Log
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	drivers, err := openDrivers(driverConfig{Choice: r.Drivers, Dir: filepath.Join(r.Data, "host"), Speed: r.Speed})
+	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: filepath.Join(r.Data, "host"), Speed: r.Speed, Host: r.Host, Log: r.Log})
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, drivers.close()) }()
 	member, err := runner.Join(ctx, runner.Joining{
 		Dir: r.Data, Door: door, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
 	})
@@ -70,10 +74,20 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
 	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
-	ready(describe(drivers))
+	ready(describe(drivers.all))
 	node := &runner.Runner{
-		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers, Slots: r.Slots, Capacity: r.Capacity,
+		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Version: r.Version, Log: r.Log,
 	}
-	return node.Run(ctx)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	group, serving := errgroup.WithContext(serving)
+	for _, service := range drivers.services {
+		group.Go(func() error { return service(serving) })
+	}
+	group.Go(func() error {
+		defer stop() // of what serves the drivers
+		return node.Run(serving)
+	})
+	return group.Wait()
 }

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
+)
+
+// aloneVar says that the test is in a network namespace of its own.
+const aloneVar = "WRIT_TEST_ALONE"
+
+// alone runs the test once more in a process with a network namespace of its own, and reports whether this is that one.
+func alone(t *testing.T) bool {
+	t.Helper()
+	testenv.NeedRoot(t)
+	ip := testenv.Need(t, "ip")
+	if os.Getenv(aloneVar) == "" {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
+		again.Env = append(os.Environ(), aloneVar+"=1")
+		again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		said, err := again.CombinedOutput()
+		if err != nil {
+			t.Fatalf("alone: %v\n%s", err, said)
+		}
+		if strings.Contains(string(said), "--- SKIP") {
+			t.Skipf("alone: %s", said)
+		}
+		return false
+	}
+	if said, err := exec.Command(ip, "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return true
+}
+
+// onHost is a cluster in one process whose node has real drivers.
+type onHost struct {
+	*testing.T
+	binary string
+	env    []string
+	dir    string
+}
+
+// command is a command line of the program.
+func (h *onHost) command(args ...string) *exec.Cmd {
+	c := exec.Command(h.binary, args...)
+	c.Env = h.env
+	return c
+}
+
+// ok runs the program and returns what it prints.
+func (h *onHost) ok(args ...string) string {
+	h.Helper()
+	said, err := h.command(args...).CombinedOutput()
+	if err != nil {
+		h.Fatalf("writ %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return string(said)
+}
+
+// submit carries out a script to its end and returns what is said of it.
+func (h *onHost) submit(script string) string {
+	h.Helper()
+	file := filepath.Join(h.dir, "script.tengo")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		h.Fatal(err)
+	}
+	return h.ok("submit", file, "--destructive")
+}
+
+// traces describes what is on the host: links, rules, namespaces, mounts, processes of the drivers, files of the node.
+func (h *onHost) traces(data string) string {
+	h.Helper()
+	var all strings.Builder
+	for _, look := range []string{
+		"ip -o link | sed 's/^[0-9]*: //; s/ .*//'", "ip -6 -o addr | sed 's/^[0-9]*: //' | grep -v fe80", "nft list ruleset", "ip netns list | sort",
+		"grep writ /proc/mounts | cut -d' ' -f2 | sort",
+		"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep '" + data + "/' | grep -v 'writ dev\\|grep' | sort",
+		"find " + data + " -path '*/host/*' -not -type d | sort",
+	} {
+		said, _ := exec.Command("sh", "-c", look).CombinedOutput()
+		fmt.Fprintf(&all, "== %s\n%s", look, said)
+	}
+	return all.String()
+}
+
+func sha256Of(t *testing.T, path string) string {
+	t.Helper()
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, path))))
+}
+
+// TestAScriptWorksOnRealDrivers makes one of each with a script, tries whether they work together, and removes them with another one.
+func TestAScriptWorksOnRealDrivers(t *testing.T) {
+	for _, tool := range []string{"nft", "ping", "redis-server", "busybox"} {
+		testenv.Need(t, tool)
+	}
+	qemu := testenv.Need(t, "qemu-system-x86_64")
+	g := guest.Build(t)
+	if !alone(t) {
+		return
+	}
+	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
+	vmm := vmmstub.Build(t)
+	vmmstub.Set(t, vmm, vmmstub.Settings{QEMU: qemu})
+	h := &onHost{T: t, binary: testsite.Binary(t), dir: t.TempDir()}
+	data := filepath.Join(h.dir, "d")
+	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
+	log := filepath.Join(h.dir, "dev.log")
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	dev := h.command("dev", "--data", data, "--nodes", "1", "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info")
+	dev.Stdout, dev.Stderr = out, out
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	stop := func() {
+		if !stopped {
+			stopped = true
+			_ = dev.Process.Signal(os.Interrupt)
+			_ = dev.Wait()
+		}
+	}
+	t.Cleanup(stop)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("dev said:\n%s", read(t, log))
+		}
+	})
+	var config string
+	for end := time.Now().Add(2 * time.Minute); config == ""; time.Sleep(100 * time.Millisecond) {
+		if found := regexp.MustCompile(`export WRIT_CONFIG=(\S+)`).FindStringSubmatch(read(t, log)); found != nil {
+			config = found[1]
+		} else if time.Now().After(end) {
+			t.Fatal("dev does not start")
+		}
+	}
+	h.env = append(h.env, "WRIT_CONFIG="+config)
+	before := h.traces(data)
+
+	said := h.submit(fmt.Sprintf(`
+network := import("network")
+image := import("image")
+volume := import("volume")
+herodb := import("herodb")
+container := import("container")
+machine := import("machine")
+run := import("run")
+lan := network.create("lan", {})
+box := image.fetch("box", {url: "file://%s", sha256: "%s", format: "oci"})
+kernel := image.fetch("kernel", {url: "file://%s", sha256: "%s"})
+start := image.fetch("start", {url: "file://%s", sha256: "%s"})
+disk := volume.create("disk", {size_gib: 1})
+files := volume.create("files", {size_gib: 1})
+db := herodb.create("db", {memory_mib: 64, network: lan, engines: ["redis-server"]})
+web := container.create("web", {image: box, networks: [lan], volumes: [{volume: files, path: "/files"}], memory_mib: 64})
+vm := machine.create("vm", {cpus: 1, memory_mib: 192, kernel: kernel, initramfs: start, cmdline: %q, networks: [lan], disks: [disk]})
+asked := container.exec(web, {command: ["nc", "-w", "10", db.host, "6379"], stdin: "PING\r\nQUIT\r\n"})
+kept := container.exec(web, {command: ["sh", "-c", "echo kept >/files/note"]})
+run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.address, path: files.path, subnet: lan.subnet})
+`, image.Path, image.SHA256, g.Kernel, sha256Of(t, g.Kernel), g.Initramfs, sha256Of(t, g.Initramfs), guest.Cmdline))
+	field := func(name string) string {
+		t.Helper()
+		found := regexp.MustCompile(`(?m)^` + name + `:\s+(.*)$`).FindStringSubmatch(said)
+		if found == nil {
+			t.Fatalf("the output has no %s:\n%s", name, said)
+		}
+		return strings.TrimSpace(found[1])
+	}
+	if !strings.Contains(field("answer"), "NOAUTH") || !strings.HasPrefix(field("host"), "4") && !strings.HasPrefix(field("host"), "5") {
+		t.Errorf("the container asked the database at %s and got %q", field("host"), field("answer"))
+	}
+	if strings.Contains(said, "simulated") {
+		t.Errorf("something is simulated:\n%s", said)
+	}
+	if note := read(t, filepath.Join(field("path"), "note")); note != "kept\n" {
+		t.Errorf("the volume of the container has %q", note)
+	}
+	const reads = "machine := import(\"machine\")\nrun := import(\"run\")\nrun.output({text: machine.console(\"vm\", {lines: 200}).text})\n"
+	console := h.submit(reads)
+	for end := time.Now().Add(3 * time.Minute); !strings.Contains(console, "vm "+guest.UpText) && time.Now().Before(end); console = h.submit(reads) {
+		time.Sleep(time.Second) // it boots under emulation
+	}
+	if !strings.Contains(console, "vm "+guest.UpText) {
+		t.Errorf("the console of the machine has %q", console)
+	}
+	if said, err := exec.Command("ping", "-6", "-c", "1", "-w", "20", field("vm")).CombinedOutput(); err != nil {
+		t.Errorf("the machine does not answer at %s: %v\n%s", field("vm"), err, said)
+	}
+
+	h.submit(`
+network := import("network")
+image := import("image")
+volume := import("volume")
+herodb := import("herodb")
+container := import("container")
+machine := import("machine")
+run := import("run")
+gone := [machine.delete("vm"), container.delete("web"), herodb.delete("db")]
+for g in gone { e := g.err; if e { run.fail(e.message) } }
+volume.delete("disk")
+volume.delete("files")
+for name in ["box", "kernel", "start"] { image.delete(name) }
+network.delete("lan")
+`)
+	if after := h.traces(data); after != before {
+		t.Errorf("something is left behind; before:\n%s\nafter:\n%s", before, after)
+	}
+	stop()
+}

@@ -1,0 +1,101 @@
+package testenv
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Archive is a container image as a file.
+type Archive struct {
+	Path   string
+	SHA256 string // in hex
+	Bytes  int64
+}
+
+// busybox makes the archive once for all tests of a process.
+var busybox = sync.OnceValues(func() ([]byte, error) {
+	program, err := exec.LookPath("busybox")
+	if err != nil {
+		return nil, err
+	}
+	return makeArchive(program)
+})
+
+// Busybox returns an OCI archive of one layer with busybox in it, whose own command says "ready" and then waits until it is asked to end. It
+// skips the test as Need does.
+func Busybox(t testing.TB) Archive {
+	t.Helper()
+	Need(t, "busybox")
+	text, err := busybox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Archive{filepath.Join(t.TempDir(), "busybox.tar"), fmt.Sprintf("%x", sha256.Sum256(text)), int64(len(text))}
+	if err := os.WriteFile(a.Path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// makeArchive writes an OCI archive by hand.
+func makeArchive(busybox string) ([]byte, error) {
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		return nil, err
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	file := func(name string, mode int64, text []byte) {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}))
+		_, wrong := w.Write(text)
+		err = errors.Join(err, wrong)
+	}
+	for _, dir := range []string{"bin/", "etc/", "tmp/"} {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}))
+	}
+	file("bin/busybox", 0o755, program)
+	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\n"))
+	file("etc/group", 0o644, []byte("root:x:0:\n"))
+	for _, name := range strings.Fields("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, err
+	}
+
+	var all bytes.Buffer
+	w = tar.NewWriter(&all)
+	digest := func(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+	blob := func(mediaType string, b []byte) map[string]any {
+		file("blobs/sha256/"+strings.TrimPrefix(digest(b), "sha256:"), 0o644, b)
+		return map[string]any{"mediaType": mediaType, "digest": digest(b), "size": len(b)}
+	}
+	text := func(v any) []byte {
+		b, wrong := json.Marshal(v)
+		err = errors.Join(err, wrong)
+		return b
+	}
+	config := blob("application/vnd.oci.image.config.v1+json", text(map[string]any{
+		"architecture": "amd64", "os": "linux",
+		"config": map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}},
+	}))
+	manifest := blob("application/vnd.oci.image.manifest.v1+json", text(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
+		"layers": []any{blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())},
+	}))
+	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}
+	file("index.json", 0o644, text(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}}))
+	file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	return all.Bytes(), errors.Join(err, w.Close())
+}
