@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ import (
 // watchful is a driver that looks after the things of its module as look says, and meters them as usage says.
 type watchful struct {
 	*driver
+	mu      sync.Mutex // held while the test changes what follows, and what look reads
 	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
 	orphans []sal.Orphan
 	usage   sal.Usage
@@ -41,9 +44,24 @@ func (w *watchful) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Dr
 	return w.look(ctx, resource)
 }
 
-func (w *watchful) Orphans(context.Context) ([]sal.Orphan, error) { return w.orphans, nil }
+func (w *watchful) Orphans(context.Context) ([]sal.Orphan, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.orphans, nil
+}
 
-func (w *watchful) Usage(context.Context, writ.ResourceID) (sal.Usage, error) { return w.usage, nil }
+func (w *watchful) Usage(context.Context, writ.ResourceID) (sal.Usage, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.usage, nil
+}
+
+// change changes what the driver says from now on.
+func (w *watchful) change(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do()
+}
 
 // watched starts a node whose volumes are looked after.
 func watched(t *testing.T, w *watchful) *node {
@@ -64,6 +82,8 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 			if r.Name == "blind" {
 				return nil, errors.New("no tool")
 			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			return broken[r.Name], nil
 		}
 		n := watched(t, w)
@@ -72,7 +92,9 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 			n.push(job)
 			n.await(job.JobKey)
 		}
-		broken["ill"] = []sal.Drift{{What: "it was unmounted", Mended: true}, {What: "its quota is gone"}}
+		w.change(func() {
+			broken["ill"] = []sal.Drift{{What: "it was unmounted", Mended: true}, {What: "its quota is gone"}}
+		})
 		quiet(31 * time.Second)
 		got := n.lastReport()
 		id := func(name string) writ.ResourceID {
@@ -90,10 +112,12 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 			t.Errorf("orphans (-want +got):\n%s", diff)
 		}
 
-		delete(broken, "ill")
 		gone := n.job(4, "volume.create", "blind", nil)
 		n.host.remove(gone)
-		w.orphans = nil
+		w.change(func() {
+			w.orphans = nil
+			delete(broken, "ill")
+		})
 		quiet(31 * time.Second)
 		if got := n.lastReport(); len(got.Drifts)+len(got.Orphans) > 0 {
 			t.Errorf("all is well, and the node reports %+v", got)
@@ -103,14 +127,14 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 
 func TestNobodyLooksAfterAResourceWhileAJobIsAtIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
-		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { looks++; return nil, nil }}
+		var looked atomic.Int64
+		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { looked.Add(1); return nil, nil }}
 		n := watched(t, w)
 		made := n.job(1, "volume.create", "data", nil)
 		n.push(made)
 		n.await(made.JobKey)
 		quiet(31 * time.Second)
-		before := looks
+		before := looked.Load()
 		if before == 0 {
 			t.Fatal("nobody looked")
 		}
@@ -123,12 +147,12 @@ func TestNobodyLooksAfterAResourceWhileAJobIsAtIt(t *testing.T) {
 		long := n.job(2, "volume.delete", "data", func(j *writ.Job) { j.Operation, j.Args = "volume.create", map[string]any{"size_gib": int64(1)} })
 		n.push(long)
 		quiet(35 * time.Second)
-		if looks != before {
+		if looks := looked.Load(); looks != before {
 			t.Errorf("it was looked at %d times while a job was at it", looks-before)
 		}
 		n.await(long.JobKey)
 		quiet(31 * time.Second)
-		if looks == before {
+		if looked.Load() == before {
 			t.Error("nobody looked when the job was done")
 		}
 	})
@@ -195,7 +219,7 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 
 		n.stop()
 		time.Sleep(time.Until(began.Add(7 * time.Minute)))
-		w.usage.Received = 30 // its counter began anew
+		w.change(func() { w.usage.Received = 30 }) // its counter began anew
 		n = n.site.start(n.dir, n.host, w.put)
 		quiet(time.Second)
 		got = n.lastReport()
@@ -205,7 +229,7 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		}
 		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation - 1, Round: got.Round}}) // of another incarnation: nothing
 		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
-		w.usage = sal.Usage{Received: 30}
+		w.change(func() { w.usage = sal.Usage{Received: 30} })
 		n.host.remove(made)
 		quiet(6 * time.Minute)
 		if got := n.lastReport(); got.Usage != nil {
