@@ -1,6 +1,7 @@
 package writ
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"time"
 )
@@ -34,6 +35,11 @@ func (r ResourceID) HostName() string {
 
 // String is how the resource is shown: "machine web-0".
 func (r ResourceID) String() string { return string(r.Kind) + " " + r.Name }
+
+// Compare orders resources by project, kind and name.
+func (r ResourceID) Compare(s ResourceID) int {
+	return cmp.Or(cmp.Compare(r.Project, s.Project), cmp.Compare(r.Kind, s.Kind), cmp.Compare(r.Name, s.Name))
+}
 
 // Ref is a handle to a resource as an argument of a job.
 type Ref struct {

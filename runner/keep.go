@@ -218,7 +218,7 @@ func (k *keeper) report(ctx context.Context, round int64, mended map[writ.Resour
 		m.Lasts = all[resource].Lasts
 		all[resource] = m
 	}
-	for _, resource := range slices.SortedFunc(maps.Keys(all), compareResources) {
+	for _, resource := range slices.SortedFunc(maps.Keys(all), writ.ResourceID.Compare) {
 		if len(r.Drifts) < maxFound {
 			r.Drifts = append(r.Drifts, all[resource])
 		}
@@ -277,8 +277,4 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), maxFound)]
-}
-
-func compareResources(a, b writ.ResourceID) int {
-	return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }

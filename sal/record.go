@@ -2,7 +2,6 @@ package sal
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,9 +202,7 @@ func (s *Records[T]) List() ([]*Record[T], error) {
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b *Record[T]) int {
-		return cmp.Or(cmp.Compare(a.Resource.Project, b.Resource.Project), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
-	})
+	slices.SortFunc(all, func(a, b *Record[T]) int { return a.Resource.Compare(b.Resource) })
 	return all, nil
 }
 

@@ -68,7 +68,7 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	case DriversSimulated:
 		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
 	case DriversHost:
-		err = d.openHost(ctx, c, dir)
+		d.openHost(ctx, c, dir)
 	default:
 		err = writ.Errorf(writ.CodeUsage, "%q is no choice of drivers", c.Choice).WithHint("use one of %v", AllDrivers)
 	}

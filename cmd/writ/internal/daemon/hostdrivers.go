@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -22,7 +24,7 @@ type HostConfig struct {
 }
 
 // openHost adds every driver that this host has the tools for. What it lacks is logged, and the node does not offer it.
-func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
+func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) {
 	lacks := func(module string, err error) {
 		c.Log.WarnContext(ctx, "this node does without a module", "module", module, "err", err)
 	}
@@ -44,7 +46,7 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	if databases.Available(ctx) {
 		d.all = append(d.all, databases)
 	} else {
-		lacks("herodb", errText(databases.Describe().Detail))
+		lacks("herodb", errors.New(databases.Describe().Detail))
 	}
 	if err := d.openContainers(c, dir, storage, networks); err != nil {
 		lacks("container", err)
@@ -56,12 +58,11 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	case err != nil:
 		lacks("machine", err)
 	case networks == nil:
-		lacks("machine", errText("it needs networks"))
+		lacks("machine", errors.New("it needs networks"))
 	default:
 		*storage.users = append(*storage.users, machines)
 		d.all = append(d.all, machines)
 	}
-	return nil
 }
 
 // openContainers adds the driver for containers, if a daemon has its socket where it is looked for.
@@ -70,10 +71,7 @@ func (d *drivers) openContainers(c driverConfig, dir string, storage storage, ne
 	if err != nil {
 		return err
 	}
-	address := c.Host.Containerd
-	if address == "" {
-		address = containerd.DefaultAddress
-	}
+	address := cmp.Or(c.Host.Containerd, containerd.DefaultAddress)
 	if _, err := os.Stat(address); err != nil {
 		return err
 	}
@@ -86,8 +84,3 @@ func (d *drivers) openContainers(c driverConfig, dir string, storage storage, ne
 	d.close = driver.Close
 	return nil
 }
-
-// errText is an error that has only its words.
-type errText string
-
-func (e errText) Error() string { return string(e) }
