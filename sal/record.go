@@ -2,6 +2,7 @@ package sal
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,6 +205,19 @@ func (s *Records[T]) List() ([]*Record[T], error) {
 	}
 	slices.SortFunc(all, func(a, b *Record[T]) int { return a.Resource.Compare(b.Resource) })
 	return all, nil
+}
+
+// Resources names everything that has a record, finished or not, sorted.
+func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
+	records, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []writ.ResourceID
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all, ctx.Err()
 }
 
 func (s *Records[T]) read(path string) (*Record[T], error) {

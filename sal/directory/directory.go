@@ -69,15 +69,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 
 // List returns every volume that has a record, finished or not.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
-	records, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	var all []writ.ResourceID
-	for _, r := range records {
-		all = append(all, r.Resource)
-	}
-	return all, ctx.Err()
+	return d.records().Resources(ctx)
 }
 
 // Do carries out an operation on a volume.
