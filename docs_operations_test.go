@@ -81,6 +81,9 @@ A field of type *handle* takes what an operation on that kind returned; where it
 `)
 	for _, module := range catalog.Modules() {
 		fmt.Fprintf(&b, "\n## %s\n", module)
+		if module != "node" && module != "run" { // which need nothing but the node
+			fmt.Fprintf(&b, "\nWhat its driver needs on a host: [manual/hosts.md](manual/hosts.md#%s).\n", module)
+		}
 		writeMembers(&b, module)
 		for _, op := range catalog.Of(module) {
 			writeOperation(&b, op)

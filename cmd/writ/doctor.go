@@ -31,12 +31,22 @@ import (
 // finding is what one examination found.
 type finding struct {
 	Check  string `json:"check"`
-	State  string `json:"state"` // ok, warning or problem
+	State  string `json:"state"` // ok, warning or problem; ok, degraded or missing of what drivers need
 	Detail string `json:"detail"`
+	Lost   string `json:"lost,omitempty"` // what does not work because of it
 	Fix    string `json:"fix,omitempty"`
 }
 
-// The states of a finding. Only a problem makes the doctor's exit code 1.
+// about is what a finding is about, for people.
+func (f finding) about() string {
+	if f.Lost == "" {
+		return f.Detail
+	}
+	return f.Detail + ": " + f.Lost
+}
+
+// The states of a finding. Only a problem makes the doctor's exit code 1: that this host could not be a node is none of a client's problems, and
+// has the states of package needs.
 const (
 	healthy  = "ok"
 	doubtful = "warning"
@@ -48,22 +58,29 @@ const doctorPatience = 5 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
 	var redis redisqueue.Server
+	var host daemon.HostConfig
+	var data string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
 		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong.
 
+The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
+--drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
+the exit code 1. --data, --containerd and --firmware are those of the runner.
+
 With --redis it examines that Redis too, with the login that a supervisor would use.`,
-		Args: exactly(),
+		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := a.examine(cmd.Context())
+			found := append(a.examine(cmd.Context()), examineHost(cmd.Context(), data, host)...)
 			if redis.URL != "" {
 				found = append(found, examineRedis(cmd.Context(), redis)...)
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				column("CHECK", func(f finding) string { return f.Check }),
 				column("STATE", func(f finding) string { return f.State }),
-				column("DETAIL", func(f finding) string { return f.Detail }),
+				column("DETAIL", finding.about),
 				column("FIX", func(f finding) string { return f.Fix })))
 			if err != nil {
 				return err
@@ -81,6 +98,10 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 		},
 	}
 	redisFlags(c, &redis)
+	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
+	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
+	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
+	fromEnvironment(c.Flags(), "data", "containerd", "firmware")
 	return c
 }
 
@@ -118,11 +139,11 @@ func (a *app) examine(ctx context.Context) []finding {
 		roster, f = examineRoster(ctx, c)
 		found = append(append(found, f), examineDatacenters(ctx, c)...)
 	}
-	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(), examineVolumes())
+	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData())
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
-	return append(found, examineKernel()...)
+	return found
 }
 
 func (a *app) examineConfig() (*client.Client, finding) {
@@ -346,25 +367,6 @@ func examineData() finding {
 	return f
 }
 
-// examineVolumes looks what volumes of a node in the usual place would be.
-func examineVolumes() finding {
-	f := finding{Check: "volumes", State: healthy}
-	at := config.DefaultData()
-	for at != filepath.Dir(at) {
-		if _, err := os.Stat(at); err == nil {
-			break
-		}
-		at = filepath.Dir(at)
-	}
-	if err := daemon.BoundedVolumes(at); err != nil {
-		f.State, f.Fix = doubtful, writ.AsError(err).Hint
-		f.Detail = fmt.Sprintf("a node here keeps them in plain directories, whose size nothing bounds: %v", err)
-		return f
-	}
-	f.Detail = "btrfs at " + at
-	return f
-}
-
 // tool is a program that writ can use.
 type tool struct {
 	name    string
@@ -373,12 +375,10 @@ type tool struct {
 	fix     string
 }
 
-// tools are all that this version can use; nothing of it is needed for `writ dev`.
+// tools are what clients and supervisors can use; nothing of it is needed for `writ dev`.
 var tools = []tool{
 	{"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in", "apt-get install -y redis-server"},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
-	{"btrfs", []string{"--version"}, "writes and reads backups of volumes on btrfs", "apt-get install -y btrfs-progs"},
-	{"qemu-img", []string{"--version"}, "makes raw disks of qcow2 images; without it nodes refuse them", "apt-get install -y qemu-utils"},
 }
 
 func (t tool) examine() finding {
@@ -401,22 +401,18 @@ func (t tool) examine() finding {
 	return f
 }
 
-// examineKernel looks for what the drivers of real tools need of the kernel.
-func examineKernel() []finding {
+// examineHost looks what the drivers of a node would find on this host, and says what would not work.
+func examineHost(ctx context.Context, data string, host daemon.HostConfig) []finding {
 	if runtime.GOOS != "linux" {
 		return []finding{{Check: "kernel", State: doubtful, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}
 	}
-	var found []finding
-	for _, k := range []struct{ check, path, use string }{
-		{"kernel kvm", "/dev/kvm", "machines need it; simulated ones do not"},
-		{"kernel tun", "/dev/net/tun", "networks need it; simulated ones do not"},
-		{"kernel cgroup v2", "/sys/fs/cgroup/cgroup.controllers", "containers need it; simulated ones do not"},
-	} {
-		f := finding{Check: k.check, State: healthy, Detail: k.path}
-		if _, err := os.Stat(k.path); err != nil {
-			f.State, f.Detail = doubtful, k.path+" is not there: "+k.use
-		}
-		found = append(found, f)
+	all, err := daemon.HostNeeds(ctx, data, host)
+	if err != nil {
+		return []finding{{Check: "drivers of a node", State: ill, Detail: err.Error()}}
+	}
+	found := make([]finding, len(all))
+	for i, f := range all {
+		found[i] = finding{Check: f.Module + ": " + f.Need, State: string(f.State), Detail: f.Detail, Lost: f.Use, Fix: f.Fix}
 	}
 	return found
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/containerd/btrfs/v2"
@@ -133,4 +134,17 @@ func (p *Pool) room() int64 {
 		return 0
 	}
 	return int64(stat.Bavail) * stat.Bsize
+}
+
+// kernelRelease is the version of the running kernel, its numbers only: "6.1.0".
+func kernelRelease() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	if end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		release = release[:end]
+	}
+	return release
 }

@@ -29,6 +29,7 @@ func subvolumeID(string) (uint64, error)           { return 0, Usable("") }
 func exchange(string, string) error                { return Usable("") }
 func sizeOf(string) (int64, error)                 { return 0, Usable("") }
 func setSize(string, int64) error                  { return Usable("") }
+func quotasOn(string) (bool, error)                { return false, Usable("") }
 func enableQuota(string) error                     { return Usable("") }
 func simpleQuota(string) (bool, error)             { return false, Usable("") }
 func limitGroup(string, uint64, int64) error       { return Usable("") }
@@ -36,5 +37,7 @@ func makeGroup(string, uint64) error               { return Usable("") }
 func joinGroup(string, uint64, uint64) error       { return Usable("") }
 func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }
 func groupLimit(string, uint64) (int64, error)     { return 0, Usable("") }
+
+func kernelRelease() string { return "" }
 
 func (p *Pool) room() int64 { return 0 }

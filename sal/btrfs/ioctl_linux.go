@@ -48,12 +48,18 @@ const (
 	quotaEnableSimple = 4
 )
 
+// quotasOn reports whether the file system of a directory has quotas, of either kind.
+func quotasOn(dir string) (bool, error) {
+	_, err := sysfs(dir, "qgroups", "enabled")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // enableQuota switches quotas on if they are off, in the cheaper way if the kernel knows it. Those that are on stay as they are.
 func enableQuota(dir string) error {
-	switch _, err := sysfs(dir, "qgroups", "enabled"); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
+	if on, err := quotasOn(dir); on || err != nil {
 		return err
 	}
 	type control struct{ command, _ uint64 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"writ/sal/needs"
 )
 
 // errNotFound is the error of an engine that the host does not have.
@@ -24,7 +26,7 @@ func (d *Driver) detail(ctx context.Context) string {
 			have = append(have, fmt.Sprintf("%s %s (not used: %s)", e.name, p.version, p.weak))
 		case p.weak != "":
 			have = append(have, fmt.Sprintf("%s %s (%s)", e.name, p.version, p.weak))
-		case p.least != "" && !atLeast(p.version, p.least):
+		case p.least != "" && !needs.AtLeast(p.version, p.least):
 			have = append(have, fmt.Sprintf("%s %s (not used: older than %s)", e.name, p.version, p.least))
 		default:
 			have = append(have, e.name+" "+p.version)
@@ -34,10 +36,4 @@ func (d *Driver) detail(ctx context.Context) string {
 		return "no engine: apt-get install -y redis-server"
 	}
 	return fmt.Sprintf("%s; memory is bounded by %s", strings.Join(have, ", "), d.memory().about)
-}
-
-// Available reports whether the host has an engine that may serve databases.
-func (d *Driver) Available(ctx context.Context) bool {
-	_, err := d.choose(ctx, nil, "")
-	return err == nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/needs"
 )
 
 // engine is a program that serves databases: a row of the table.
@@ -107,7 +108,7 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 			return program{}, err
 		case p.weak != "" && !d.Weak:
 			why = append(why, fmt.Sprintf("%s, which may not serve here: %s", name, p.weak))
-		case p.least != "" && !atLeast(p.version, p.least):
+		case p.least != "" && !needs.AtLeast(p.version, p.least):
 			why = append(why, fmt.Sprintf("%s %s, which is older than %s", name, p.version, p.least))
 		case !fits(version, p.version):
 			why = append(why, fmt.Sprintf("%s %s, where %s is asked for", name, p.version, version))
@@ -183,25 +184,6 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 // fits reports whether a version is the one that is asked for, as far as that goes: 7 fits 7.2.4.
 func fits(asked, version string) bool {
 	return asked == "" || version == asked || strings.HasPrefix(version, asked+".")
-}
-
-// atLeast compares two versions number by number.
-func atLeast(version, least string) bool {
-	v, l := strings.Split(version, "."), strings.Split(least, ".")
-	for i := range l {
-		if i >= len(v) {
-			return false
-		}
-		a, errA := strconv.Atoi(v[i])
-		b, errB := strconv.Atoi(l[i])
-		if errA != nil || errB != nil {
-			return false
-		}
-		if a != b {
-			return a > b
-		}
-	}
-	return true
 }
 
 // serves finds the program for a database that exists: the host's own if it has the version that the database was made with, else the

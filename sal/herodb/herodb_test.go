@@ -26,6 +26,7 @@ import (
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/directory"
+	"writ/sal/needs"
 	"writ/sal/saltest"
 )
 
@@ -391,8 +392,8 @@ func TestWhatTheNodeLacksIsSaid(t *testing.T) {
 	if !strings.Contains(e.Hint, "apt-get install -y redis-server") {
 		t.Errorf("no engine: %v (%s)", e, e.Hint)
 	}
-	if b.Available(t.Context()) {
-		t.Error("it says that it has an engine")
+	if err := needs.Refusal(needs.Examine(t.Context(), "herodb", b.Needs())); writ.CodeOf(err) != writ.CodeDriverMissing {
+		t.Errorf("a runner would not refuse databases: %v", err)
 	}
 	if records, err := b.records().List(); err != nil || len(records) > 0 {
 		t.Errorf("left are %v, %v", records, err)
@@ -674,7 +675,7 @@ func TestValkeyServes(t *testing.T) {
 	b := newBench(t)
 	valkey := map[string]any{"memory_mib": int64(32), "persist": true, "engines": []any{"valkey-server"}}
 	values := b.do("herodb.create", valkey, writ.ChangeCreated)
-	if values["engine"] != "valkey-server" || !atLeast(fmt.Sprint(values["version"]), "7.2") {
+	if values["engine"] != "valkey-server" || !needs.AtLeast(fmt.Sprint(values["version"]), "7.2") {
 		t.Errorf("it is %v", values)
 	}
 	b.ask(b.client(), "SET", "a", "before")

@@ -15,9 +15,6 @@ func missing() error {
 	return writ.Errorf(writ.CodeDriverMissing, "networks are made on Linux only")
 }
 
-// Usable refuses.
-func Usable(string) error { return missing() }
-
 // Do refuses.
 func (d *Driver) Do(context.Context, sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{}, missing()

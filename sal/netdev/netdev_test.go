@@ -23,6 +23,7 @@ import (
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/needs"
 	"writ/sal/saltest"
 )
 
@@ -383,7 +384,7 @@ func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 	}
 	dir := t.TempDir()
 	x := &site{TB: t, dir: dir, Driver: &Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay(subnetA), Namespaces: filepath.Join(dir, "namespaces")}}
-	if err := Usable(""); err != nil {
+	if err := needs.Refusal(needs.Examine(t.Context(), "network", x.Needs())); err != nil {
 		t.Fatal(err)
 	}
 	x.must("network.create", "front", nil)

@@ -93,38 +93,6 @@ func (d *Driver) subnet(ctx context.Context) (netip.Prefix, error) {
 	return subnet, nil
 }
 
-// Usable returns an error, for people, unless networks can be made in a network namespace, the process's own if netns is empty: it takes
-// root or its rights, nftables, and a place where taps come from. It changes nothing.
-func Usable(namespace string) error {
-	back := func() {}
-	if namespace != "" {
-		var err error
-		if back, err = netns.Enter(namespace); err != nil {
-			return failed("enter the network namespace "+namespace, err)
-		}
-	}
-	defer back()
-	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // for links and rules; for namespaces
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var have [2]unix.CapUserData
-	if err := unix.Capget(&header, &have[0]); err != nil {
-		return failed("learn what this process may do", err)
-	}
-	if have[0].Effective&rights != rights {
-		return writ.Errorf(writ.CodeDriverMissing, "networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN").
-			WithHint("run the node as root")
-	}
-	s, err := readRules()
-	if err != nil {
-		return writ.Errorf(writ.CodeDriverMissing, "the kernel has no nftables: %w", err).WithHint("modprobe nf_tables")
-	}
-	s.close()
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		return writ.Errorf(writ.CodeDriverMissing, "the kernel has no taps: %w", err).WithHint("modprobe tun")
-	}
-	return nil
-}
-
 // namespacePath is the file of an owner's namespace.
 func (d *Driver) namespacePath(owner writ.UID) string {
 	dir := d.Namespaces

@@ -18,6 +18,7 @@ import (
 	"writ"
 	"writ/internal/testenv"
 	"writ/sal"
+	"writ/sal/needs"
 	"writ/sal/saltest"
 )
 
@@ -363,10 +364,14 @@ func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {
 
 func TestAHostOnWhichNetworksCanBeMadeIsKnown(t *testing.T) {
 	t.Parallel()
-	if err := Usable(testenv.Netns(t)); err != nil {
-		t.Errorf("%s: %v", writ.CodeOf(err), err)
+	d := &Driver{Netns: testenv.Netns(t)}
+	for _, f := range needs.Examine(t.Context(), "network", d.Needs()) {
+		if f.State != needs.OK {
+			t.Errorf("%+v", f)
+		}
 	}
-	if err := Usable(filepath.Join(t.TempDir(), "nowhere")); writ.CodeOf(err) != writ.CodeDriverFailed {
+	d.Netns = filepath.Join(t.TempDir(), "nowhere")
+	if err := needs.Refusal(needs.Examine(t.Context(), "network", d.Needs())); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
 		t.Errorf("of a namespace that is not there it says %v", err)
 	}
 }

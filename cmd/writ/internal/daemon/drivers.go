@@ -68,7 +68,7 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	case DriversSimulated:
 		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
 	case DriversHost:
-		d.openHost(ctx, c, dir)
+		err = d.openHost(ctx, c, dir)
 	default:
 		err = writ.Errorf(writ.CodeUsage, "%q is no choice of drivers", c.Choice).WithHint("use one of %v", AllDrivers)
 	}
@@ -97,9 +97,6 @@ func (d *drivers) simulate(c driverConfig, dir, why string) error {
 	}
 	return nil
 }
-
-// BoundedVolumes says why volumes in a directory would be plain directories, or returns nil if they would be bounded.
-func BoundedVolumes(dir string) error { return btrfs.Usable(dir) }
 
 // storage is what the other drivers of a node need of its disk.
 type storage struct {

@@ -3,10 +3,11 @@ package daemon
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"writ"
 	"writ/internal/testenv"
+	"writ/sal/needs"
 )
 
 // volumesOf is the name of the volume driver that a node gets.
@@ -31,9 +32,20 @@ func volumesOf(t *testing.T, dir string) string {
 	return name
 }
 
+// bounded returns how it stands with btrfs for a node that keeps its data in a directory.
+func bounded(t *testing.T, dir string) needs.Finding {
+	t.Helper()
+	found, err := HostNeeds(t.Context(), dir, HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(found, func(f needs.Finding) bool { return f.Module == "volume" && f.Need == "btrfs" })
+	return found[i]
+}
+
 func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128).Dir
-	if got := volumesOf(t, filepath.Join(disk, "fresh")); got != "btrfs" || BoundedVolumes(disk) != nil {
+	if got := volumesOf(t, filepath.Join(disk, "fresh")); got != "btrfs" || bounded(t, disk).State != needs.OK {
 		t.Errorf("on btrfs it gets %s volumes", got)
 	}
 	old := filepath.Join(disk, "old")
@@ -43,10 +55,11 @@ func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 	if got := volumesOf(t, old); got != "directory" {
 		t.Errorf("with plain volumes on btrfs it gets %s volumes", got)
 	}
-	if got := volumesOf(t, t.TempDir()); got != "directory" && BoundedVolumes(t.TempDir()) != nil {
+	plain := t.TempDir()
+	if got := volumesOf(t, plain); got != "directory" && bounded(t, plain).State != needs.OK {
 		t.Errorf("elsewhere it gets %s volumes", got)
 	}
-	if err := BoundedVolumes("/proc"); writ.CodeOf(err) != writ.CodeDriverMissing || writ.AsError(err).Hint == "" {
-		t.Errorf("of /proc it says %v", err)
+	if f := bounded(t, "/proc"); f.State != needs.Degraded || f.Use == "" || f.Fix == "" {
+		t.Errorf("of /proc it says %+v", f)
 	}
 }

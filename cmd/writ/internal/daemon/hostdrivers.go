@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"writ/internal/failpoint"
 	"writ/sal"
+	"writ/sal/btrfs"
 	"writ/sal/cloudhypervisor"
 	"writ/sal/containerd"
 	"writ/sal/herodb"
 	"writ/sal/mycelium"
+	"writ/sal/needs"
 	"writ/sal/netdev"
 )
 
@@ -23,64 +26,122 @@ type HostConfig struct {
 	Firmware     string   // with which machines boot that have no kernel
 }
 
-// openHost adds every driver that this host has the tools for. What it lacks is logged, and the node does not offer it.
-func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) {
-	lacks := func(module string, err error) {
-		c.Log.WarnContext(ctx, "this node does without a module", "module", module, "err", err)
+// hostDrivers are all drivers that change a host, whether it has what they need or not.
+type hostDrivers struct {
+	storage    storage
+	bounded    *btrfs.Driver // of volumes; the storage may have others
+	overlay    *mycelium.Node
+	networks   *netdev.Driver
+	machines   *cloudhypervisor.Driver
+	containers *containerd.Driver
+	databases  *herodb.Driver
+}
+
+// newHost returns the drivers. None of them has done anything yet.
+func newHost(c driverConfig, dir string) *hostDrivers {
+	h := &hostDrivers{storage: openStorage(dir)}
+	h.bounded = &btrfs.Driver{Dir: filepath.Join(dir, "btrfs"), Pool: &btrfs.Pool{Dir: filepath.Join(dir, "pool")}}
+	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
+	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}
+	h.databases = &herodb.Driver{
+		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Step: failpoint.Step("herodb"),
 	}
-	storage := openStorage(dir)
-	d.all = storage.drivers()
-	overlay := &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
-	d.services = append(d.services, overlay.Run)
-	var networks sal.Networks
-	if err := netdev.Usable(""); err != nil {
-		lacks("network", err)
-	} else {
-		driver := &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay, Step: failpoint.Step("network")}
-		networks = driver
-		d.all = append(d.all, driver)
+	h.containers = &containerd.Driver{
+		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress), Images: h.storage.images, Volumes: h.storage.volumes,
+		Log: c.Log, Step: failpoint.Step("container"),
 	}
-	databases := &herodb.Driver{
-		Dir: filepath.Join(dir, "herodb"), Trees: storage.trees, Networks: networks, Overlay: overlay, Step: failpoint.Step("herodb"),
+	h.machines = &cloudhypervisor.Driver{
+		Dir: filepath.Join(dir, "machine"), Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
-	if databases.Available(ctx) {
-		d.all = append(d.all, databases)
-	} else {
-		lacks("herodb", errors.New(databases.Describe().Detail))
-	}
-	if err := d.openContainers(c, dir, storage, networks); err != nil {
-		lacks("container", err)
-	}
-	machines := &cloudhypervisor.Driver{
-		Dir: filepath.Join(dir, "machine"), Images: storage.images, Volumes: storage.volumes, Networks: networks, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
-	}
-	switch _, err := machines.Probe(ctx); {
-	case err != nil:
-		lacks("machine", err)
-	case networks == nil:
-		lacks("machine", errors.New("it needs networks"))
-	default:
-		*storage.users = append(*storage.users, machines)
-		d.all = append(d.all, machines)
+	return h
+}
+
+// withNetworks gives networks to the drivers that make use of them.
+func (h *hostDrivers) withNetworks() {
+	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
+}
+
+// needs are those of every driver, by module, in the order in which one builds on another. They are asked for when they are looked for: what
+// a driver needs may be another one.
+func (h *hostDrivers) needs() []moduleNeeds {
+	return []moduleNeeds{
+		{"image", h.storage.images},
+		{"volume", h.bounded},
+		{"overlay", h.overlay},
+		{"network", h.networks},
+		{"machine", h.machines},
+		{"container", h.containers},
+		{"herodb", h.databases},
 	}
 }
 
-// openContainers adds the driver for containers, if a daemon has its socket where it is looked for.
-func (d *drivers) openContainers(c driverConfig, dir string, storage storage, networks sal.Networks) error {
-	program, err := os.Executable()
+// moduleNeeds is a driver that needs something. The overlay has no operations, and is called a module all the same.
+type moduleNeeds struct {
+	module string
+	needs.Needy
+}
+
+// examine looks for all that the drivers need, and gives them networks if there can be any.
+func (h *hostDrivers) examine(ctx context.Context) []needs.Finding {
+	var all []needs.Finding
+	for _, m := range h.needs() {
+		found := needs.Examine(ctx, m.module, m.Needs())
+		if m.module == "network" && needs.Refusal(found) == nil {
+			h.withNetworks()
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// HostNeeds looks for all that the drivers of a node with DriversHost need of this host, if the node kept its data in a directory. It
+// changes nothing.
+func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs.Finding, err error) {
+	dir, err := filepath.Abs(hostDir(data))
 	if err != nil {
+		return nil, err
+	}
+	h := newHost(driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}, dir)
+	defer func() { err = errors.Join(err, h.containers.Close()) }()
+	return h.examine(ctx), nil
+}
+
+// hostDir is where the drivers of a node keep what they have.
+func hostDir(data string) string { return filepath.Join(data, "host") }
+
+// openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps.
+func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
+	h := newHost(c, dir)
+	var err error
+	if h.containers.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	address := cmp.Or(c.Host.Containerd, containerd.DefaultAddress)
-	if _, err := os.Stat(address); err != nil {
-		return err
+	lacks := map[string]bool{}
+	for _, f := range h.examine(ctx) {
+		switch f.State {
+		case needs.Missing:
+			lacks[f.Module] = true
+			c.Log.WarnContext(ctx, "this node does without a module", "module", f.Module, "need", f.Need, "found", f.Detail, "fix", f.Fix)
+		case needs.Degraded:
+			c.Log.WarnContext(ctx, "this node lacks something", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use, "fix", f.Fix)
+		}
 	}
-	driver := &containerd.Driver{
-		Dir: filepath.Join(dir, "container"), Address: address, Program: program, Images: storage.images, Volumes: storage.volumes, Networks: networks,
-		Log: c.Log, Step: failpoint.Step("container"),
+	d.all = h.storage.drivers()
+	d.services = append(d.services, h.overlay.Run)
+	for _, one := range []struct {
+		sal.Driver
+		module string
+	}{{h.networks, "network"}, {h.databases, "herodb"}, {h.containers, "container"}, {h.machines, "machine"}} {
+		if !lacks[one.module] {
+			d.all = append(d.all, one.Driver)
+		}
 	}
-	d.all = append(d.all, driver)
-	d.services = append(d.services, driver.Run)
-	d.close = driver.Close
+	if !lacks["container"] {
+		d.services = append(d.services, h.containers.Run)
+	}
+	if !lacks["machine"] {
+		*h.storage.users = append(*h.storage.users, h.machines)
+	}
+	d.close = h.containers.Close
 	return nil
 }

@@ -54,7 +54,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	queue.Log = r.Log
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: filepath.Join(r.Data, "host"), Speed: r.Speed, Host: r.Host, Log: r.Log})
+	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: r.Log})
 	if err != nil {
 		return err
 	}

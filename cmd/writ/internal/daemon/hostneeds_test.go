@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/sal/needs"
+)
+
+//go:generate go test . -run ^TestManualSaysWhatHostsNeed$ -update
+
+var update = flag.Bool("update", false, "write the tables of the manual that are made from the drivers")
+
+// TestManualSaysWhatHostsNeed compares the tables of the manual with what the drivers say, which is what runners and `writ doctor` look for.
+func TestManualSaysWhatHostsNeed(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../../../docs/manual/hosts.md", "<!-- tables -->\n", "<!-- end -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(text), begin)
+	_, after, ok := strings.Cut(rest, end)
+	if !ok {
+		t.Fatalf("%s has no place for the tables", page)
+	}
+	want := before + begin + needsTables(newHost(driverConfig{}, t.TempDir())) + end + after
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(want)
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("%s is not what the drivers say; run `go generate ./cmd/writ/internal/daemon` (-drivers +file):\n%s", page, diff)
+	}
+}
+
+func needsTables(h *hostDrivers) string {
+	var b strings.Builder
+	for _, m := range h.needs() {
+		fmt.Fprintf(&b, "\n## %s\n\n| need | | without it | what to type |\n| --- | --- | --- | --- |\n", m.module)
+		for _, n := range m.Needs() {
+			vital := ""
+			if n.Vital {
+				vital = "vital"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", n.Name, vital, n.Use, strings.ReplaceAll(n.Fix, "|", `\|`))
+		}
+	}
+	return b.String() + "\n"
+}
+
+// A runner offers what `writ doctor` calls ok or degraded, and nothing else.
+func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
+	// A host without programs has no machines and databases.
+	bin, dir := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", bin)
+	config := HostConfig{Containerd: filepath.Join(dir, "none.sock")}
+	offered := func() (modules []string) {
+		t.Helper()
+		opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.close()
+		for _, d := range opened.all {
+			modules = append(modules, d.Describe().Module)
+		}
+		return modules
+	}
+	check := func(want map[string]bool) {
+		t.Helper()
+		found, err := HostNeeds(t.Context(), dir, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := map[string]bool{}
+		for _, f := range found {
+			if f.State != needs.OK && (f.Use == "" || f.Fix == "") {
+				t.Errorf("nothing is said of what is lost or what to do: %+v", f)
+			}
+			missing[f.Module] = missing[f.Module] || f.State == needs.Missing
+		}
+		modules := offered()
+		for module, here := range want {
+			if missing[module] == here || slices.Contains(modules, module) != here {
+				t.Errorf("%s: the doctor misses something of it: %t; a runner offers %v", module, missing[module], modules)
+			}
+		}
+	}
+	check(map[string]bool{"image": true, "volume": true, "machine": false, "container": false, "herodb": false})
+
+	for name, version := range map[string]string{"redis-server": "Redis server v=7.0.15", "cloud-hypervisor": "cloud-hypervisor v53.0"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(map[string]bool{"herodb": true, "container": false})
+	if os.Geteuid() == 0 {
+		check(map[string]bool{"network": true, "machine": true})
+	}
+}

@@ -1,0 +1,57 @@
+package btrfs
+
+import (
+	"context"
+	"errors"
+
+	"writ"
+	"writ/sal/needs"
+)
+
+// Needs are what volumes on btrfs need of a host. It need not be on btrfs: then its volumes are plain directories.
+func (d *Driver) Needs() []needs.Need {
+	return []needs.Need{
+		{
+			Name: "btrfs", Use: "volumes are plain directories: nothing bounds them, and snapshots and clones are copies",
+			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
+			Look: d.Pool.look,
+		},
+		{
+			Name: "simple quotas", Use: "what clones share does not count for a project",
+			Fix:  "boot Linux 6.7 or newer; if full quotas are on: btrfs quota disable DIRECTORY, before the first volume",
+			Look: d.Pool.lookQuota,
+		},
+		{Name: "the program btrfs", Use: "no volume is sent or received", Fix: "apt-get install -y btrfs-progs", Look: needs.Program("btrfs", "", "--version")},
+	}
+}
+
+func (p *Pool) look(context.Context) (string, error) {
+	at := needs.Nearest(p.Dir)
+	if err := Usable(at); err != nil {
+		return "", errors.New(writ.AsError(err).Message)
+	}
+	return "at " + at, nil
+}
+
+// lookQuota looks which quotas are on, or would be with the first volume.
+func (p *Pool) lookQuota(ctx context.Context) (string, error) {
+	if _, err := p.look(ctx); err != nil {
+		return "", err
+	}
+	at := needs.Nearest(p.Dir)
+	on, err := quotasOn(at)
+	if err != nil {
+		return "", err
+	}
+	if !on {
+		if release := kernelRelease(); !needs.AtLeast(release, "6.7") {
+			return "", errors.New("Linux " + release + " has full quotas only")
+		}
+		return "off until there is a volume", nil
+	}
+	simple, err := simpleQuota(at)
+	if err == nil && !simple {
+		err = errors.New("full quotas are on at " + at)
+	}
+	return "on", err
+}

@@ -1,0 +1,117 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal/needs"
+)
+
+// oldest is the first version of the daemon that the driver was tried with.
+const oldest = "1.6"
+
+// Needs are what containers need of a host.
+func (d *Driver) Needs() []needs.Need {
+	const install = "apt-get install -y containerd runc; systemctl enable --now containerd"
+	return []needs.Need{
+		{Name: "root", Use: "there are no containers", Fix: "run the node as root", Vital: true, Look: needs.Root},
+		{Name: "the socket of containerd", Use: "there are no containers", Fix: install + "; or writ runner --containerd SOCKET", Vital: true, Look: d.lookSocket},
+		{Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install, Look: d.lookDaemon},
+		{Name: "the program runc", Use: "containers do not start", Fix: "apt-get install -y runc", Look: needs.Program("runc", "", "--version")},
+		{
+			Name: "a snapshotter", Use: "containers are not made", Look: d.lookSnapshotter,
+			Fix: "put the root of containerd's config.toml on btrfs, or on ext4 or xfs with overlayfs: modprobe overlay",
+		},
+		{
+			Name: "controllers cpu, memory, pids", Use: "containers do not start", Look: lookControllers,
+			Fix: "mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments",
+		},
+		{Name: "networks on this host", Use: "containers are on no network", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
+	}
+}
+
+func (d *Driver) lookSocket(context.Context) (string, error) {
+	info, err := os.Stat(d.address())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s is not there", d.address())
+	}
+	if err == nil && info.Mode().Type() != os.ModeSocket {
+		err = fmt.Errorf("%s is no socket", d.address())
+	}
+	return d.address(), err
+}
+
+func (d *Driver) lookDaemon(ctx context.Context) (string, error) {
+	if err := d.listens(ctx); err != nil {
+		return "", err
+	}
+	daemon, err := d.connection()
+	if err != nil {
+		return "", err
+	}
+	version, err := daemon.Version(ctx)
+	if err != nil {
+		return "", fmt.Errorf("it does not answer at %s: %w", d.address(), err)
+	}
+	number := strings.TrimPrefix(version.Version, "v")
+	if end := strings.IndexFunc(number, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		number = number[:end] // "1.6.20~ds1"
+	}
+	if !needs.AtLeast(number, oldest) {
+		return "", fmt.Errorf("it is %s, and %s or newer is needed", version.Version, oldest)
+	}
+	return version.Version, nil
+}
+
+// listens looks whether anybody listens at the socket. The client would go on trying for as long as it may.
+func (d *Driver) listens(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.address())
+	if err != nil {
+		return fmt.Errorf("nobody listens at %s", d.address())
+	}
+	return conn.Close()
+}
+
+func (d *Driver) lookSnapshotter(ctx context.Context) (string, error) {
+	if err := d.listens(ctx); err != nil {
+		return "", err
+	}
+	daemon, err := d.connection()
+	if err != nil {
+		return "", err
+	}
+	name, err := snapshotter(d.in(ctx), daemon)
+	if err != nil {
+		return "", errors.New(writ.AsError(err).Message)
+	}
+	return name, nil
+}
+
+// lookControllers looks whether the kernel bounds what containers have, by groups of version 2 or 1.
+func lookControllers(context.Context) (string, error) {
+	const groups = "/sys/fs/cgroup"
+	offered, _ := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))
+	version, missing := "version 2", []string(nil)
+	for _, name := range []string{"cpu", "memory", "pids"} {
+		if slices.Contains(strings.Fields(string(offered)), name) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(groups, name, "cgroup.procs")); err != nil {
+			missing = append(missing, name)
+			continue
+		}
+		version = "version 1"
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("there is no %s below %s", strings.Join(missing, ", "), groups)
+	}
+	return version, nil
+}

@@ -1,0 +1,39 @@
+package herodb
+
+import (
+	"context"
+	"errors"
+
+	"writ"
+	"writ/sal/needs"
+)
+
+// Needs are what databases need of a host.
+func (d *Driver) Needs() []needs.Need {
+	return []needs.Need{
+		{
+			Name: "an engine", Use: "there are no databases", Vital: true, Look: d.lookEngine,
+			Fix: "apt-get install -y redis-server (6.2 or newer) or valkey-server (7.2 or newer)",
+		},
+		{
+			Name: "the memory controller", Use: "nothing bounds the memory of databases but the engine itself", Look: d.lookMemory,
+			Fix: "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; echo +memory >/sys/fs/cgroup/cgroup.subtree_control",
+		},
+		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
+	}
+}
+
+func (d *Driver) lookEngine(ctx context.Context) (string, error) {
+	p, err := d.choose(ctx, nil, "")
+	if err != nil {
+		return "", errors.New(writ.AsError(err).Message)
+	}
+	return p.path + ", " + p.version, nil
+}
+
+func (d *Driver) lookMemory(context.Context) (string, error) {
+	if d.memory().dir == "" {
+		return "", errors.New("no groups can be made")
+	}
+	return d.memory().about, nil
+}

@@ -1,0 +1,43 @@
+package mycelium
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"writ/sal/needs"
+)
+
+// Needs are what the overlay needs of a host. Without any of it, addresses are the same and packets stay on the host.
+func (n *Node) Needs() []needs.Need {
+	const alone = "what is on this node reaches only what is on this node"
+	return []needs.Need{
+		{
+			Name: "the program mycelium", Use: alone, Fix: "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
+			Look: needs.Program(cmp.Or(n.Binary, "mycelium"), "0.7", "--version"),
+		},
+		{Name: "tunnels", Use: alone, Fix: "modprobe tun", Look: needs.Openable("/dev/net/tun")},
+		{Name: "the daemon's port", Use: alone, Fix: "end the other daemon: systemctl disable --now mycelium", Look: n.lookPort},
+	}
+}
+
+// lookPort looks whether somebody else's daemon answers where this node's should. It makes no key.
+func (n *Node) lookPort(ctx context.Context) (string, error) {
+	c := n.Client()
+	info, err := c.Info(ctx)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "nobody is at " + c.URL, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("at %s there is no daemon of mycelium: %w", c.URL, err)
+	}
+	if _, err := os.Stat(n.keyPath()); err == nil {
+		if own, err := n.Subnet(ctx); err == nil && own == info.Subnet {
+			return "its daemon answers at " + c.URL, nil
+		}
+	}
+	return "", fmt.Errorf("at %s there is a daemon of somebody else, with the addresses %s", c.URL, info.Subnet)
+}

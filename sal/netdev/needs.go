@@ -1,0 +1,17 @@
+package netdev
+
+import "writ/sal/needs"
+
+// Needs are what networks need of a host. Parts of the kernel are tried in a network namespace that is gone afterwards, so that the kernel
+// loads what it has as a module.
+func (d *Driver) Needs() []needs.Need {
+	const install = "boot a kernel of the distribution; one for containers or small machines may lack it: "
+	return []needs.Need{
+		{Name: "rights on links", Use: "there are no networks", Fix: "run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN", Vital: true, Look: d.lookRights},
+		{Name: "forwarding", Use: "there are no networks", Fix: "mount -o remount,rw /proc/sys, and no ipv6.disable=1 among the kernel's arguments", Vital: true, Look: lookForwarding},
+		{Name: "bridges and veth pairs", Use: "there are no networks", Fix: install + "modprobe -a bridge veth", Vital: true, Look: tried(tryLinks)},
+		{Name: "nftables", Use: "there are no networks", Fix: install + "modprobe -a nf_tables nft_ct", Vital: true, Look: tried(tryRules)},
+		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install + "modprobe -a nft_chain_nat nft_masq", Look: tried(tryMasquerade)},
+		{Name: "taps", Use: "machines are on no network", Fix: "modprobe tun", Look: tried(tryTap)},
+	}
+}

@@ -1,0 +1,141 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ/internal/netns"
+)
+
+// lookRights looks whether this process may make links, rules and namespaces, where the driver makes them.
+func (d *Driver) lookRights(context.Context) (string, error) {
+	if d.Netns != "" {
+		back, err := netns.Enter(d.Netns)
+		if err != nil {
+			return "", fmt.Errorf("enter the network namespace %s: %w", d.Netns, err)
+		}
+		defer back()
+	}
+	const rights = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN // for links and rules; for namespaces
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return "", fmt.Errorf("learn what this process may do: %w", err)
+	}
+	if have[0].Effective&rights != rights {
+		return "", fmt.Errorf("the user %d has neither all of root's rights nor these", os.Geteuid())
+	}
+	return "CAP_NET_ADMIN, CAP_SYS_ADMIN", nil
+}
+
+// lookForwarding looks whether this process may switch on that the host passes packets on. The driver does, with the first network.
+func lookForwarding(context.Context) (string, error) {
+	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
+	now, err := os.ReadFile(all)
+	if err != nil {
+		return "", fmt.Errorf("the kernel has no IPv6: %w", err)
+	}
+	f, err := os.OpenFile(all, os.O_WRONLY, 0)
+	if err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	if strings.TrimSpace(string(now)) == "0" {
+		return "off until there is a network", nil
+	}
+	return "on", nil
+}
+
+// tried tries something in a network namespace that goes with the thread that made it.
+func tried(try func() error) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		tried := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				tried <- fmt.Errorf("make a network namespace to try it in: %w", err)
+				return
+			}
+			tried <- try()
+		}()
+		if err := <-tried; err != nil {
+			return "", err
+		}
+		return "tried in a namespace", nil
+	}
+}
+
+func tryLinks() error {
+	for _, l := range []netlink.Link{
+		&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "b"}},
+		&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v"}, PeerName: "w"},
+	} {
+		if err := makeLink(l); err != nil {
+			return fmt.Errorf("make a %s: %w", l.Type(), err)
+		}
+	}
+	return nil
+}
+
+func tryTap() error {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return err
+	}
+	return makeLink(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "t"}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
+}
+
+// makeLink makes a link in the namespace of this thread.
+func makeLink(l netlink.Link) error {
+	kernel, err := netlink.NewHandle()
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	return kernel.LinkAdd(l)
+}
+
+// tryRules makes a chain in each family of tables that the driver uses, with the expressions that a kernel may have as modules.
+func tryRules() error {
+	return transacted(func(conn *nftables.Conn) {
+		for _, family := range families() {
+			table := conn.AddTable(tableOf(family))
+			chain := conn.AddChain(&nftables.Chain{
+				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+			})
+			if family == nftables.TableFamilyINet {
+				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Ct{Register: 1, Key: expr.CtKeySTATE}, &expr.Counter{}}})
+			}
+		}
+	})
+}
+
+func tryMasquerade() error {
+	return transacted(func(conn *nftables.Conn) {
+		table := conn.AddTable(tableOf(nftables.TableFamilyINet))
+		chain := conn.AddChain(&nftables.Chain{
+			Name: "c", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
+	})
+}
+
+// transacted lets the kernel carry out a transaction.
+func transacted(collect func(*nftables.Conn)) error {
+	conn, err := batch()
+	if err != nil {
+		return err
+	}
+	collect(conn)
+	return errors.Join(conn.Flush(), conn.CloseLasting())
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package netdev
+
+import "context"
+
+func (d *Driver) lookRights(context.Context) (string, error) { return "", missing() }
+func lookForwarding(context.Context) (string, error)         { return "", missing() }
+
+func tried(func() error) func(context.Context) (string, error) { return lookForwarding }
+
+func tryLinks() error      { return missing() }
+func tryRules() error      { return missing() }
+func tryMasquerade() error { return missing() }
+func tryTap() error        { return missing() }
