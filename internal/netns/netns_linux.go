@@ -31,6 +31,16 @@ func Make(path string) error {
 	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 }
 
+// Aside does something in a namespace of its own, which is gone afterwards with all that was made in it.
+func Aside(do func() error) error {
+	leave, err := move(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return do()
+}
+
 func move(away func() error) (leave func(), err error) {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

@@ -19,6 +19,7 @@ import (
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/needs"
 	"writ/sal/saltest"
 )
 
@@ -282,4 +283,27 @@ func TestExam(t *testing.T) {
 		Clear:  func(t testing.TB, host string) { clear(t, open(t, daemon, host)) },
 		Traces: func(t testing.TB, host string) []string { return traces(t, open(t, daemon, host), daemon, host) },
 	})
+}
+
+func TestAHostForContainersIsKnown(t *testing.T) {
+	b := newBench(t, "")
+	look := func() map[string]needs.Finding {
+		found := map[string]needs.Finding{}
+		for _, f := range needs.Examine(t.Context(), "container", b.driver.Needs()) {
+			found[f.Need] = f
+		}
+		return found
+	}
+	for name, f := range look() {
+		if want := name != "networks on this host"; (f.State == needs.OK) != want {
+			t.Errorf("%+v", f)
+		}
+	}
+	b.daemon.Kill()
+	found := look()
+	for name, want := range map[string]needs.State{"the socket of containerd": needs.OK, "containerd": needs.Degraded, "a snapshotter": needs.Degraded} {
+		if f := found[name]; f.State != want {
+			t.Errorf("of a daemon that was killed: %+v", f)
+		}
+	}
 }

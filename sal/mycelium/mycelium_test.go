@@ -29,6 +29,7 @@ import (
 	"writ"
 	"writ/internal/myceliumstub"
 	"writ/internal/testenv"
+	"writ/sal/needs"
 )
 
 // TestMain lets this program be the stub if it is called by the daemon's name.
@@ -418,6 +419,16 @@ func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
 	run(t, n)
 	until(t, n, "a daemon", func(s Status) bool { return s.Running })
 	other := &Node{Dir: t.TempDir(), Binary: n.Binary, Netns: n.Netns}
+	for who, want := range map[*Node]needs.State{n: needs.OK, other: needs.Degraded} {
+		for _, f := range needs.Examine(t.Context(), "overlay", who.Needs()) {
+			if f.Need == "the daemon's port" && f.State != want || f.Need == "tunnels" && f.State != needs.OK {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if left, err := os.ReadDir(other.Dir); err != nil || len(left) > 0 {
+		t.Errorf("looking left %v, %v", left, err)
+	}
 	s, err := other.Status(t.Context())
 	if err != nil || s.Running || !strings.Contains(s.Detail, "somebody else") {
 		t.Errorf("%+v, %v", s, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 
 	"github.com/google/nftables"
@@ -57,19 +56,10 @@ func lookForwarding(context.Context) (string, error) {
 	return "on", nil
 }
 
-// tried tries something in a network namespace that goes with the thread that made it.
+// tried tries something in a network namespace of its own.
 func tried(try func() error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
-		tried := make(chan error, 1)
-		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				tried <- fmt.Errorf("make a network namespace to try it in: %w", err)
-				return
-			}
-			tried <- try()
-		}()
-		if err := <-tried; err != nil {
+		if err := netns.Aside(try); err != nil {
 			return "", err
 		}
 		return "tried in a namespace", nil
