@@ -1,10 +1,11 @@
-package netns
+package netns_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
+	"writ/internal/netns"
 	"writ/internal/testenv"
 )
 
@@ -16,7 +17,7 @@ func TestAsideComesBackWithEveryThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 8 {
-		if err := Aside(func() error {
+		if err := netns.Aside(func() error {
 			if there, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || there == home {
 				t.Errorf("aside is %s, %v", there, err)
 			}
