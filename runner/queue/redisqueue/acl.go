@@ -30,10 +30,9 @@ var allowances = []allowance{
 		keys: []string{"~asynq:{node}:*"},
 		commands: []string{
 			"eval", "evalsha",
-			"exists", "get", "del", "hget", "hset", "hdel",
+			"exists", "del", "hget", "hset", "hdel",
 			"lrange", "lrem", "rpush", "rpoplpush", "blmove",
 			"zadd", "zrange", "zrangebyscore", "zrem", "zremrangebyscore",
-			"incr", "expireat",
 		},
 	},
 	{ // what the supervisor tells it

@@ -92,7 +92,7 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	must(admin.ZAdd(ctx, key(node, "lease"), redis.Z{Member: "left", Score: 1}).Err())
 	must(admin.ZAdd(ctx, key(node, "completed"), redis.Z{Member: "ended long ago", Score: 1}).Err())
 	q := open(t, nodeURL)
-	server := asynq.NewServerFromRedisClient(q.client, q.config(node, 1, 0))
+	server := asynq.NewServerFromRedisClient(q.client, q.config(node, 1))
 	must(server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	until("recovery", func() bool { return admin.ZScore(ctx, key(node, "retry"), "left").Err() == nil })
 	server.Shutdown()

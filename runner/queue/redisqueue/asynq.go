@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -86,46 +88,33 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer q.lookouts.begin(node, ctx.Done())()
 	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
-	err := s.start(ctx, q.servers(max(slots, 1)))
+	end := q.lookouts.begin(node, ctx.Done(), cap(s.free), &s.given)
+	err := s.start(ctx)
 	if err == nil {
 		q.tend(ctx, node)
 	}
 	cancel()
 	s.wait()
+	if left := end(); len(left) > 0 {
+		slices.Reverse(left)
+		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // else the next Serve puts them back
+	}
 	return err
 }
 
-// servers divides slots among asynq servers.
-func (q *Queue) servers(slots int) []int {
-	n := q.Servers
-	if n <= 0 {
-		n = DefaultServers
-	}
-	n = min(n, slots)
-	shares := make([]int, n)
-	for i := range shares {
-		shares[i] = slots / n
-		if i < slots%n {
-			shares[i]++
-		}
-	}
-	return shares
-}
-
-// config is that of the asynq server with a number.
-func (q *Queue) config(node writ.NodeID, concurrency, number int) asynq.Config {
+// config is that of the asynq server of a Serve.
+func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
 	return asynq.Config{
 		Queues:                   map[string]int{string(node): 1},
-		Concurrency:              concurrency,
+		Concurrency:              slots,
 		TaskCheckInterval:        lookAgain,
 		ShutdownTimeout:          handlersMayTake,
 		DelayedTaskCheckInterval: 24 * time.Hour, // tend puts tasks back, see layout.go
 		IsFailure:                func(error) bool { return false },
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:                 asynq.WarnLevel,
-		Logger:                   &asynqLog{log: q.log().With("node", node, "server", number)},
+		Logger:                   &asynqLog{log: q.log().With("node", node)},
 	}
 }
 
@@ -135,32 +124,32 @@ type service struct {
 	node     writ.NodeID
 	handle   queue.Handler
 	free     chan struct{} // one place per slot
+	given    atomic.Int64  // tasks that asynq got and that are not over
 	handlers sync.WaitGroup
 	stopping sync.WaitGroup
 }
 
-// start starts asynq servers, which stop when ctx ends.
-func (s *service) start(ctx context.Context, servers []int) error {
-	for i, concurrency := range servers {
-		server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, concurrency, i))
-		err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
-			return s.take(ctx, asynqCtx, t)
-		}))
-		if err != nil {
-			return fmt.Errorf("start asynq: %w", err)
-		}
-		s.stopping.Go(func() {
-			<-ctx.Done()
-			server.Stop()
-			server.Shutdown()
-		})
+// start starts an asynq server, which stops when ctx ends. One is enough: it gets tasks one after the other, and most of them from memory.
+func (s *service) start(ctx context.Context) error {
+	server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, cap(s.free)))
+	err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
+		return s.take(ctx, asynqCtx, t)
+	}))
+	if err != nil {
+		return fmt.Errorf("start asynq: %w", err)
 	}
+	s.stopping.Go(func() {
+		<-ctx.Done()
+		server.Stop()
+		server.Shutdown()
+	})
 	return nil
 }
 
 // take unpacks a task. ctx is that of Serve; asynq's own ends when asynq loses patience with the task, which is none of the handler's
 // business.
 func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
+	defer s.given.Add(-1)
 	id, _ := asynq.GetTaskID(asynqCtx)
 	endBy, _ := strconv.ParseInt(t.Headers()[endHeader], 10, 64)
 	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})

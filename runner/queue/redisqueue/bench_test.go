@@ -20,38 +20,33 @@ const benchNode = writ.NodeID("0192f6c2-0000-7000-8000-0000000000be")
 
 // BenchmarkTasks pushes tasks, 64 at a time from 4 goroutines, and handles them.
 func BenchmarkTasks(b *testing.B) {
-	for _, servers := range []int{1, 2, 3} {
-		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
-			q := benchQueue(b)
-			q.Servers = servers
-			var handled sync.WaitGroup
-			stop := benchServe(b, q, func(context.Context, queue.Task) { handled.Done() })
-			defer stop()
-			body := bytes.Repeat([]byte("x"), 256)
-			endBy := time.Now().Add(time.Hour)
-			run := fmt.Sprint(time.Now().UnixNano())
-			b.ResetTimer()
-			handled.Add(b.N)
-			var pushing sync.WaitGroup
-			for worker := range 4 {
-				pushing.Go(func() {
-					var tasks []queue.Task
-					for i := worker; i < b.N; i += 4 {
-						tasks = append(tasks, queue.Task{ID: fmt.Sprintf("%s-%d", run, i), Body: body, EndBy: endBy})
-						if len(tasks) == 64 || i+4 >= b.N {
-							if err := q.Push(context.Background(), benchNode, tasks...); err != nil {
-								b.Error(err)
-							}
-							tasks = tasks[:0]
-						}
+	q := benchQueue(b)
+	var handled sync.WaitGroup
+	stop := benchServe(b, q, func(context.Context, queue.Task) { handled.Done() })
+	defer stop()
+	body := bytes.Repeat([]byte("x"), 256)
+	endBy := time.Now().Add(time.Hour)
+	run := fmt.Sprint(time.Now().UnixNano())
+	b.ResetTimer()
+	handled.Add(b.N)
+	var pushing sync.WaitGroup
+	for worker := range 4 {
+		pushing.Go(func() {
+			var tasks []queue.Task
+			for i := worker; i < b.N; i += 4 {
+				tasks = append(tasks, queue.Task{ID: fmt.Sprintf("%s-%d", run, i), Body: body, EndBy: endBy})
+				if len(tasks) == 64 || i+4 >= b.N {
+					if err := q.Push(context.Background(), benchNode, tasks...); err != nil {
+						b.Error(err)
 					}
-				})
+					tasks = tasks[:0]
+				}
 			}
-			pushing.Wait()
-			handled.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 		})
 	}
+	pushing.Wait()
+	handled.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
 // BenchmarkTaskAlone pushes one task at a time into an idle queue: what a call waits for its node.

@@ -1,6 +1,7 @@
 package redisqueue
 
 import (
+	"strings"
 	"sync"
 
 	"writ"
@@ -61,6 +62,14 @@ func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 	defer ds.mu.Unlock()
 	for _, id := range ids {
 		delete(ds.of[node], id)
+	}
+}
+
+// gone is forget for those who know the key of the tasks that are worked on, and not the node.
+func (ds *deliveries) gone(active string, ids []string) {
+	if _, rest, ok := strings.Cut(active, "{"); ok {
+		node, _, _ := strings.Cut(rest, "}")
+		ds.forget(writ.NodeID(node), ids...)
 	}
 }
 

@@ -20,8 +20,11 @@ var gathered = map[string]bool{"evalsha": true, "xadd": true}
 // wake-ups, here and in Redis, are most of what a short command costs. One round trip is under way at a time, and what comes meanwhile
 // goes with the next; a command that comes alone goes at once. It starts no goroutine: each round trip is made by one of those who
 // wait for it.
+//
+// The commands of a round trip that take off tasks which are done become one.
 type gatherHook struct {
 	client *redis.Client
+	gone   func(active string, ids []string) // hears of tasks that were taken off, if it is not nil
 
 	mu      sync.Mutex
 	flying  bool
@@ -31,7 +34,8 @@ type gatherHook struct {
 // gatheredCmd is a command that waits.
 type gatheredCmd struct {
 	redis.Cmder
-	turn chan bool // true: make the next round trip; false: this command has its reply
+	ending *ending   // nil if it is none
+	turn   chan bool // true: make the next round trip; false: this command has its reply
 	// again says that the round trip ended with the patience of the one who made it, and the caller is to try by itself. Valid once turn
 	// said false.
 	again bool
@@ -49,6 +53,10 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		c, alone := g.join(cmd)
+		if alone && c.ending != nil { // many of them come at once: those who wait for one message of results
+			g.fly(ctx, c)
+			return cmd.Err()
+		}
 		if alone {
 			defer g.land()
 			return next(ctx, cmd)
@@ -77,13 +85,14 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // join lets a command wait for the next round trip. If none is under way it goes alone, and who sends it calls land afterwards.
 func (g *gatherHook) join(cmd redis.Cmder) (c *gatheredCmd, alone bool) {
+	c = &gatheredCmd{Cmder: cmd, ending: endingOf(cmd)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.flying {
 		g.flying = true
-		return nil, true
+		return c, true
 	}
-	c = &gatheredCmd{Cmder: cmd, turn: make(chan bool, 1)}
+	c.turn = make(chan bool, 1)
 	g.waiting = append(g.waiting, c)
 	return c, false
 }
@@ -123,11 +132,27 @@ func (g *gatherHook) fly(ctx context.Context, own *gatheredCmd) {
 	g.waiting = g.waiting[n:]
 	g.mu.Unlock()
 	pipe := g.client.Pipeline()
-	_ = pipe.Process(ctx, own.Cmder)
-	for _, c := range others {
-		_ = pipe.Process(ctx, c.Cmder)
+	var ends []*endings
+	for i := range n + 1 {
+		c := own
+		if i > 0 {
+			c = others[i-1]
+		}
+		if c.ending == nil {
+			_ = pipe.Process(ctx, c.Cmder)
+		} else {
+			ends = c.ending.join(ends)
+		}
+	}
+	for _, e := range ends {
+		e.cmd = endScript.EvalSha(ctx, pipe, e.keys(), e.args()...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
+	for _, e := range ends {
+		if gone := e.answer(ctx, g.client); len(gone) > 0 && g.gone != nil {
+			g.gone(e.all[0].active, gone)
+		}
+	}
 	g.land()
 	for _, c := range others {
 		c.again = ctx.Err() != nil && !isReply(c.Err())

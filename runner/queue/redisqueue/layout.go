@@ -173,6 +173,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	strangers = []string{}
 	for _, id := range append(failed.Val(), active.Val()...) {
 		switch d := q.deliveries.get(node, id); {
+		case d == nil && q.lookouts.holds(node, id): // asynq gets it next
 		case d == nil && (before == nil || slices.Contains(before, id)):
 			back = append(back, id)
 		case d == nil:

@@ -3,6 +3,7 @@ package redisqueue
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,56 +14,96 @@ import (
 	"writ"
 )
 
-// lookouts let asynq wait for tasks. It knows only to look into a queue, to sleep if there is nothing, and to look again: whoever looks
-// often burns CPU while nothing is to be done, and whoever does not makes every task wait. Here a look that comes after one in vain is held
-// back until Redis says that there is something to find. asynq does not notice; its own pause is short, and only there so that tasks
-// which come one after the other are taken together.
+// lookouts let asynq wait for tasks, and take several at once. asynq knows only to look into a queue for one task, to sleep if there is
+// none, and to look again: whoever looks often burns CPU while nothing is to be done, and whoever does not makes every task wait; and a
+// look costs here and in Redis as much for one task as for many. Here one look takes as many as there are slots for, from which asynq's
+// next looks are answered; and one that comes after a look in vain is held back until Redis says that there is something to find. asynq
+// does not notice; its own pause is short, and only there so that tasks which come one after the other are taken together.
 type lookouts struct {
+	client *redis.Client
 	reader *redis.Client // for commands that block
 
 	mu sync.Mutex
 	of map[string]*lookout // by the key of the tasks that wait
 }
 
-// lookout is that of one queue that is being served.
+// lookout is that of one queue that is being served, by one of asynq's servers: nobody else asks it.
 type lookout struct {
-	pending string
-	over    <-chan struct{} // closed when nobody is to wait any more
-	vain    atomic.Bool     // the last look found nothing, or failed
-	turn    chan struct{}   // holds a token while one of asynq's servers waits; the others come after it
+	keys  []string        // of asynq's script that takes a task: pending, paused, active, lease
+	slots int             // how many tasks asynq has at a time
+	given *atomic.Int64   // how many it has
+	over  <-chan struct{} // closed when nobody is to wait any more
+
+	last look // what the last look into the queue found; of the one who asks alone
+
+	mu    sync.Mutex
+	taken []takenTask // taken out of the queue, and not given to asynq yet
 }
 
-// begin lets a queue be waited for until over is closed and end is called.
-func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}) (end func()) {
-	pending := key(node, "pending")
+// takenTask is a task that Redis counts as active.
+type takenTask struct{ id, message string }
+
+// look is what came of a look into a queue.
+type look int
+
+const (
+	foundMore look = iota // as many tasks as were wanted
+	foundLast             // fewer; there was nothing left
+	foundNone             // nothing, and asynq knows it; or Redis did not answer
+)
+
+// begin lets a queue be waited for until over is closed and end is called, which returns the tasks that were taken for nobody.
+func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int, given *atomic.Int64) (end func() (left []string)) {
+	o := &lookout{slots: slots, given: given, over: over}
+	for _, name := range []string{"pending", "paused", "active", "lease"} {
+		o.keys = append(o.keys, key(node, name))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
 		l.of = map[string]*lookout{}
 	}
-	l.of[pending] = &lookout{pending: pending, over: over, turn: make(chan struct{}, 1)}
-	return func() {
+	l.of[o.keys[0]] = o
+	return func() (left []string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.of, pending)
+		delete(l.of, o.keys[0])
+		for _, t := range o.taken {
+			left = append(left, t.id)
+		}
+		return left
 	}
 }
 
-// find returns the lookout of the queue that a command looks into, nil if it does something else.
-func (l *lookouts) find(cmd redis.Cmder) *lookout {
-	const keys = 2 // where the number of keys stands; they follow
+// holds reports whether a task was taken out of a node's queue and not given to asynq yet.
+func (l *lookouts) holds(node writ.NodeID, id string) bool {
+	l.mu.Lock()
+	o := l.of[key(node, "pending")]
+	l.mu.Unlock()
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.taken, func(t takenTask) bool { return t.id == id })
+}
+
+// find returns the lookout of the queue that a command takes a task from, nil if it does something else.
+func (l *lookouts) find(cmd redis.Cmder) (*lookout, *redis.Cmd) {
+	const keys = 2 // where the number of keys stands; they follow, and then the end of the lease and the prefix of tasks
+	ask, ok := cmd.(*redis.Cmd)
 	args := cmd.Args()
-	if cmd.Name() != "evalsha" || len(args) <= keys+3 || args[keys] != 4 {
-		return nil
+	if !ok || cmd.Name() != "evalsha" || len(args) != keys+7 || args[keys] != 4 {
+		return nil, nil
 	}
 	pending, _ := args[keys+1].(string)
 	active, _ := args[keys+3].(string)
 	if !strings.HasSuffix(pending, ":pending") || !strings.HasSuffix(active, ":active") {
-		return nil
+		return nil, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[pending]
+	return l.of[pending], ask
 }
 
 func (l *lookouts) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -73,37 +114,76 @@ func (l *lookouts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 
 func (l *lookouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		o := l.find(cmd)
+		o, ask := l.find(cmd)
 		if o == nil {
 			return next(ctx, cmd)
 		}
-		if o.vain.Load() {
-			select {
-			case o.turn <- struct{}{}:
-				defer func() { <-o.turn }()
-			case <-o.over:
-			}
-			if !o.wait(ctx, l.reader) {
-				cmd.SetErr(redis.Nil)
-				return redis.Nil
-			}
+		task, err := o.next(ctx, l, ask)
+		if err != nil {
+			cmd.SetErr(err)
+			return err
 		}
-		err := next(ctx, cmd)
-		o.vain.Store(err != nil)
-		return err
+		ask.SetVal(task.message)
+		return nil
 	}
+}
+
+// next returns the task that asynq gets, redis.Nil if there is none.
+func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenTask, error) {
+	select {
+	case <-o.over:
+		return takenTask{}, redis.Nil
+	default:
+	}
+	if t, ok := o.handOut(); ok {
+		return t, nil
+	}
+	switch {
+	case o.last == foundLast:
+		o.last = foundNone
+		return takenTask{}, redis.Nil // asynq makes its pause; what comes meanwhile is taken together
+	case o.last == foundNone && !o.wait(ctx, l.reader):
+		return takenTask{}, redis.Nil
+	}
+	o.last = foundNone
+	wanted := max(o.slots-int(o.given.Load()), 1)
+	lease := ask.Args()[len(ask.Args())-2:]
+	tasks, err := take(ctx, l.client, o.keys, append(slices.Clone(lease), wanted)...)
+	if err != nil {
+		return takenTask{}, err
+	}
+	if len(tasks) == wanted {
+		o.last = foundMore
+	} else if len(tasks) > 0 {
+		o.last = foundLast
+	}
+	o.mu.Lock()
+	o.taken = tasks
+	o.mu.Unlock()
+	if t, ok := o.handOut(); ok {
+		return t, nil
+	}
+	return takenTask{}, redis.Nil
+}
+
+// handOut returns the task that was taken first.
+func (o *lookout) handOut() (t takenTask, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.taken) == 0 {
+		return t, false
+	}
+	t = o.taken[0]
+	o.taken = o.taken[1:]
+	o.given.Add(1)
+	return t, true
 }
 
 // wait returns true as soon as the queue has a task, and false when it was empty for a while. It takes nothing out: a task that moves from
 // the end of a list to its end stays where it was, and Redis waits for one to come.
 func (o *lookout) wait(ctx context.Context, reader *redis.Client) bool {
-	select {
-	case <-o.over:
-		return false
-	default:
-	}
 	// Written out, because go-redis has whole seconds for this command.
-	err := reader.Do(ctx, "blmove", o.pending, o.pending, "RIGHT", "RIGHT", blockFor.Seconds()).Err()
+	err := reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 	switch {
 	case err == nil:
 		return true

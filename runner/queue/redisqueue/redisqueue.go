@@ -28,9 +28,6 @@ const generationKey = "writ:generation"
 
 // Queue is a queue on Redis. Make it with Open or New; set its fields before the first call.
 type Queue struct {
-	// Servers is how many asynq servers share the work of a Serve; DefaultServers if 0. One of them takes tasks one after the other,
-	// some 9,000 a second over loopback and one per round trip over a network.
-	Servers int
 	// Log gets what happens in the background; it may be nil.
 	Log *slog.Logger
 	// Login returns the name and password for a new connection; those of the URL, if any, if it is nil or returns no name. refused says
@@ -52,9 +49,6 @@ type Queue struct {
 	cursors map[queue.Stream]*cursor
 	held    []queue.Message // received and not handed out yet
 }
-
-// DefaultServers gives most of what more of them give. While there is nothing to do they cost nothing: one of them waits at Redis.
-const DefaultServers = 3
 
 var _ queue.Queue = (*Queue)(nil)
 
@@ -82,9 +76,9 @@ func (q *Queue) init(client *redis.Client) {
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
-	q.lookouts.reader = q.reader
+	q.lookouts.client, q.lookouts.reader = client, q.reader
 	client.AddHook(&q.lookouts)
-	client.AddHook(&gatherHook{client: client})
+	client.AddHook(&gatherHook{client: client, gone: q.deliveries.gone})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}

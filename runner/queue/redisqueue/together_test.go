@@ -1,0 +1,171 @@
+package redisqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"writ/internal/testenv"
+	"writ/runner/queue"
+)
+
+// Fails when asynq's scripts are not recognised any more.
+func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	q, redis := open(t, server.URL), client(t, server.URL)
+	w := &worker{t: t, queue: q, redis: redis}
+	w.push("brings the script that pushes")
+	if _, err := q.Withdraw(t.Context(), testNode, "brings the script that pushes"); err != nil {
+		t.Fatal(err)
+	}
+	const n = 64
+	came, release := make(chan struct{}, n), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- q.Serve(ctx, testNode, n, func(context.Context, queue.Task) {
+			came <- struct{}{}
+			<-release
+		})
+	}()
+	w.untilCalled("blmove", 1)
+	before := w.called("evalsha")
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	w.push(ids...)
+	for range n {
+		select {
+		case <-came:
+		case <-time.After(guard):
+			t.Fatal("a task did not come")
+		}
+	}
+	close(release)
+	w.gone(ids...)
+	if scripts := w.called("evalsha") - before - n; scripts > n/2 { // mostly 2 or 3: a look, and the ends
+		t.Errorf("%d scripts for %d tasks, besides those that put them there", scripts, n)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// Tasks that were taken together and wait for a slot count as active in Redis, and no handler has them.
+func TestTasksThatWereTakenForNobodyArePutBack(t *testing.T) {
+	t.Parallel()
+	redisURL := startEmbedded(t)
+	handled := make(chan struct{})
+	w := startWorker(t, redisURL, handled)
+	release := sync.OnceFunc(func() { close(handled) })
+	t.Cleanup(release)
+	w.push("a", "b", "c", "d") // as many as there are slots
+	for range 4 {
+		select {
+		case <-w.came:
+		case <-time.After(guard):
+			t.Fatal("a task did not come")
+		}
+	}
+	w.push("first", "second")
+	o := w.queue.lookouts.of[key(testNode, "pending")]
+	tasks, err := take(t.Context(), w.redis, o.keys, time.Now().Add(time.Minute).Unix(), key(testNode, taskKey), 3)
+	if err != nil || len(tasks) != 2 || tasks[0].id != "first" || tasks[1].id != "second" {
+		t.Fatalf("taken %v, %v", tasks, err)
+	}
+	o.mu.Lock()
+	o.taken = tasks
+	o.mu.Unlock()
+
+	strangers, err := w.queue.repair(t.Context(), testNode, []string{"first", "second"}) // were unknown before
+	if err != nil || len(strangers) != 0 {
+		t.Errorf("unknown tasks are %q, %v", strangers, err)
+	}
+	if waiting := w.redis.LLen(t.Context(), key(testNode, "pending")).Val(); waiting != 0 {
+		t.Errorf("%d tasks were put back that asynq is to get", waiting)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		w.stop()
+		close(stopped)
+	}()
+	for served := o.over; served != nil; {
+		select {
+		case <-served:
+			served = nil
+		case <-time.After(guard):
+			t.Fatal("Serve does not end")
+		}
+	}
+	release()
+	<-stopped
+	waiting := w.redis.LRange(t.Context(), key(testNode, "pending"), 0, -1).Val()
+	slices.Reverse(waiting) // the next one is at the right end
+	if diff := cmp.Diff([]string{"first", "second"}, waiting); diff != "" {
+		t.Errorf("what waits (-want +got):\n%s", diff)
+	}
+}
+
+// One of them was given away meanwhile, and must stay where it is.
+func TestEndsThatShareACommandHaveTheirOwnAnswers(t *testing.T) {
+	t.Parallel()
+	g := newGathering(t, 1)
+	var gone []string
+	g.hook.gone = func(active string, ids []string) { gone = append(gone, ids...) }
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		if err := g.HSet(t.Context(), key(testNode, taskKey+id), "msg", id).Err(); err != nil {
+			t.Fatal(err)
+		}
+		list := "active"
+		if id == "b" {
+			list = "pending"
+		}
+		if err := g.LPush(t.Context(), key(testNode, list), id).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.ZAdd(t.Context(), key(testNode, "lease"), redis.Z{Member: id}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := g.add(t.Context(), "first")
+	g.until(t, 1, 0)
+	ended := map[string]chan error{}
+	for _, id := range ids {
+		done := make(chan error, 1)
+		ended[id] = done
+		go func() {
+			keys := []string{key(testNode, "active"), key(testNode, "lease"), key(testNode, taskKey+id), key(testNode, "processed:today"), key(testNode, "processed")}
+			done <- g.EvalSha(t.Context(), "asynq's own", keys, id, 1, 2).Err()
+		}()
+	}
+	g.until(t, 1, len(ids))
+	close(g.holds[0])
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	for _, id := range ids {
+		if err := <-ended[id]; (err != nil) != (id == "b") {
+			t.Errorf("the end of %s: %v", id, err)
+		}
+		if there := g.Exists(t.Context(), key(testNode, taskKey+id)).Val() == 1; there != (id == "b") {
+			t.Errorf("%s is there: %v", id, there)
+		}
+	}
+	slices.Sort(gone)
+	if diff := cmp.Diff([]string{"a", "c"}, gone); diff != "" {
+		t.Errorf("tasks that are gone (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{1, 1}, g.trips); diff != "" {
+		t.Errorf("commands of each round trip (-want +got):\n%s", diff)
+	}
+}
