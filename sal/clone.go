@@ -12,23 +12,19 @@ import (
 )
 
 // CopyFile gives the empty file to the content of from, sharing blocks where the disk can do that and leaving holes where from has them.
-// It stops soon when ctx ends. What it wrote is not synced.
+// It stops soon when ctx ends, and tells those of Telling how far it is. What it wrote is not synced.
 func CopyFile(ctx context.Context, to, from *os.File) error {
 	if share(to, from) {
 		return nil
 	}
-	return CopyData(ctx, to, from)
-}
-
-// CopyData is CopyFile without sharing: what to has is its own.
-func CopyData(ctx context.Context, to, from *os.File) error {
 	info, err := from.Stat()
 	if err != nil {
 		return err
 	}
+	far := Far(ctx, "copied", info.Size())
 	for at := int64(0); at < info.Size(); {
-		start, end := data(from, at, info.Size())
-		if err := copyRange(ctx, to, from, start, end); err != nil {
+		start, end := Data(from, at, info.Size())
+		if err := copyRange(ctx, to, from, start, end, far); err != nil {
 			return err
 		}
 		at = end
@@ -39,7 +35,7 @@ func CopyData(ctx context.Context, to, from *os.File) error {
 // copyChunk is how much is copied between two looks at the context: some milliseconds of a slow disk.
 const copyChunk = 1 << 20
 
-func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
+func copyRange(ctx context.Context, to, from *os.File, start, end int64, far func(int64)) error {
 	chunk := make([]byte, min(copyChunk, end-start))
 	for at := start; at < end; {
 		if err := ctx.Err(); err != nil {
@@ -50,6 +46,7 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64) error {
 			return err
 		}
 		at += int64(n)
+		far(at)
 		if errors.Is(err, io.EOF) {
 			return nil // it became shorter meanwhile
 		}

@@ -37,8 +37,8 @@ func setInPlace(f *os.File, on bool) {
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags^noCopyOnWrite))
 }
 
-// data finds the next range of a file, at or after an offset, that is no hole. If only a hole is left, it is empty and at the end.
-func data(f *os.File, at, size int64) (start, end int64) {
+// Data finds the next range of a file, at or after an offset, that is no hole. If only a hole is left, it is empty and at the end.
+func Data(f *os.File, at, size int64) (start, end int64) {
 	start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return size, size

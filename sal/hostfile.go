@@ -11,13 +11,18 @@ import (
 	"writ/internal/failpoint"
 )
 
-// HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, else DRIVER_FAILED. Errors
+// HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, QUOTA_EXCEEDED when there would be
+// and a bound is reached, else DRIVER_FAILED. Errors
 // that are for people already, and those of a context that ended, stay as they are, and so does nil. Doing is a bare verb phrase, "copy the image".
 func HostError(doing string, err error) error {
 	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if errors.Is(err, syscall.EDQUOT) {
+		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: it would hold more than it may: %w", doing, err).
+			WithHint("let it grow, or remove snapshots of it; if the project holds all that it may on this node, delete some of it or use another node")
+	}
+	if errors.Is(err, syscall.ENOSPC) {
 		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free room on the node's disk; the call is tried again")
 	}
 	return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err)

@@ -72,14 +72,27 @@ func Unused(ctx context.Context, volume Owner, all []Users) error {
 const DiskName = "disk.raw"
 
 // Trees are directories that drivers keep for themselves: each has a name, is bounded where the host can do that, and can be put back
-// to an earlier moment. Names are those of writ.ResourceID.HostName, or words that such a name cannot be.
+// to an earlier moment. Names are those of writ.ResourceID.HostName, or words that such a name cannot be. Different trees may be used at
+// the same time.
 type Trees interface {
-	// Make makes a tree, or lets it grow to size bytes, and returns its directory. It never shrinks; 0 is unbounded.
-	Make(ctx context.Context, name string, size int64) (dir string, err error)
+	// About says what kind of trees these are, "btrfs", and in a sentence what they can do.
+	About() (kind, detail string)
+	// Path is the directory of a tree, if there is one of the name.
+	Path(name string) string
+	// Make makes a tree, or lets it grow to a bound, and returns its directory. It never shrinks.
+	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
+	// Copy makes a tree, of which there is none yet, with what another one holds, or a snapshot of that if it names one. A copy that was
+	// not finished has to be removed by the caller.
+	Copy(ctx context.Context, name string, bound Bound, from, snapshot string) (dir string, err error)
+	// Keep holds a tree against what Make was asked for last, and mends what it can.
+	Keep(ctx context.Context, name string, bound Bound) ([]Drift, error)
 	// Snapshot keeps what the tree holds now; one of that name stays as it is. The caller has made sure that nothing writes.
 	Snapshot(ctx context.Context, name, snapshot string) error
 	// Restore puts the tree back to a snapshot, which stays. Whoever had files of it open has to open them anew.
 	Restore(ctx context.Context, name, snapshot string) error
+	// View returns a directory to read from: a snapshot of a tree or, if none is named, what the tree holds now, which does not change any
+	// more where snapshots take no time. The caller says when it is done with it.
+	View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error)
 	// Snapshots are the names of a tree's snapshots, sorted; none if there is no tree.
 	Snapshots(ctx context.Context, name string) ([]string, error)
 	// RemoveSnapshot removes a snapshot; one that is not there is no error.
@@ -91,6 +104,12 @@ type Trees interface {
 	// Clone copies a file to a path that does not exist, both on this host's disk, sharing its blocks where the disk can do that. The
 	// copy has at least size bytes; what is behind the original's end reads as zeros. It is synced.
 	Clone(ctx context.Context, from, to string, size int64) error
+}
+
+// Bound is how much a tree may hold, and for whom it counts.
+type Bound struct {
+	Bytes   int64          // 0 is unbounded
+	Project writ.ProjectID // whose share of the disk it takes from; nobody's if empty
 }
 
 // Networks are the networks on this host.

@@ -136,7 +136,7 @@ func TestHostErrorKeepsWhatIsKnown(t *testing.T) {
 		code writ.Code
 	}{
 		{fmt.Errorf("write: %w", syscall.ENOSPC), writ.CodeDiskFull},
-		{&os.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}, writ.CodeDiskFull},
+		{&os.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}, writ.CodeQuotaExceeded},
 		{syscall.EIO, writ.CodeDriverFailed},
 		{fmt.Errorf("inner: %w", known), writ.CodeQuotaExceeded},
 	} {

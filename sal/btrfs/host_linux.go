@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/sal"
 )
 
 // Usable returns nil if trees can be kept in a directory that exists, or says why not and what to do.
@@ -77,26 +78,50 @@ func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
-// sizeAttribute keeps what a tree was asked to hold, in bytes. Only root sees attributes of this kind, so no container can change it.
-const sizeAttribute = "trusted.writ.size"
+// What a tree was asked to hold, in bytes, and for which project it counts. Only root sees attributes of this kind, so no container can
+// change them.
+const (
+	sizeAttribute    = "trusted.writ.size"
+	projectAttribute = "trusted.writ.project"
+)
 
 // errNoSize is that of a subvolume which was never finished.
 var errNoSize = errors.New("the subvolume has no size")
 
-func sizeOf(path string) (int64, error) {
-	text := make([]byte, 32)
-	n, err := unix.Lgetxattr(path, sizeAttribute, text)
+func boundOf(path string) (bound sal.Bound, err error) {
+	size, err := attribute(path, sizeAttribute)
 	if errors.Is(err, unix.ENODATA) {
-		return 0, errNoSize
+		return bound, errNoSize
+	}
+	if err == nil {
+		bound.Bytes, err = strconv.ParseInt(size, 10, 64)
 	}
 	if err != nil {
-		return 0, &fs.PathError{Op: "getxattr", Path: path, Err: err}
+		return bound, err
 	}
-	return strconv.ParseInt(string(text[:n]), 10, 64)
+	project, err := attribute(path, projectAttribute)
+	if errors.Is(err, unix.ENODATA) {
+		err = nil
+	}
+	bound.Project = writ.ProjectID(project)
+	return bound, err
 }
 
-func setSize(path string, size int64) error {
-	if err := unix.Lsetxattr(path, sizeAttribute, strconv.AppendInt(nil, size, 10), 0); err != nil {
+func attribute(path, name string) (string, error) {
+	text := make([]byte, 256)
+	n, err := unix.Lgetxattr(path, name, text)
+	if err != nil {
+		return "", &fs.PathError{Op: "getxattr", Path: path, Err: err}
+	}
+	return string(text[:n]), nil
+}
+
+func setBound(path string, bound sal.Bound) error {
+	err := unix.Lsetxattr(path, projectAttribute, []byte(bound.Project), 0)
+	if err == nil {
+		err = unix.Lsetxattr(path, sizeAttribute, strconv.AppendInt(nil, bound.Bytes, 10), 0)
+	}
+	if err != nil {
 		return &fs.PathError{Op: "setxattr", Path: path, Err: err}
 	}
 	return nil
@@ -125,15 +150,6 @@ func sysfs(dir string, path ...string) (string, error) {
 		text = text[:len(text)-1]
 	}
 	return string(text), nil
-}
-
-// room is how many bytes the file system has room for.
-func (p *Pool) room() int64 {
-	var stat unix.Statfs_t
-	if unix.Statfs(p.Dir, &stat) != nil {
-		return 0
-	}
-	return int64(stat.Bavail) * stat.Bsize
 }
 
 // kernelRelease is the version of the running kernel, its numbers only: "6.1.0".

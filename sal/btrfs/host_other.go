@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"writ"
+	"writ/sal"
 )
 
 // Usable says why trees cannot be kept in a directory by this program: it was built without what btrfs needs.
@@ -27,8 +28,8 @@ func snapshotSubvolume(string, string, bool) error { return Usable("") }
 func deleteSubvolume(string) error                 { return Usable("") }
 func subvolumeID(string) (uint64, error)           { return 0, Usable("") }
 func exchange(string, string) error                { return Usable("") }
-func sizeOf(string) (int64, error)                 { return 0, Usable("") }
-func setSize(string, int64) error                  { return Usable("") }
+func boundOf(string) (sal.Bound, error)            { return sal.Bound{}, Usable("") }
+func setBound(string, sal.Bound) error             { return Usable("") }
 func quotasOn(string) (bool, error)                { return false, Usable("") }
 func enableQuota(string) error                     { return Usable("") }
 func simpleQuota(string) (bool, error)             { return false, Usable("") }
@@ -39,5 +40,3 @@ func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }
 func groupLimit(string, uint64) (int64, error)     { return 0, Usable("") }
 
 func kernelRelease() string { return "" }
-
-func (p *Pool) room() int64 { return 0 }

@@ -8,20 +8,19 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs are what volumes on btrfs need of a host. It need not be on btrfs: then its volumes are plain directories.
-func (d *Driver) Needs() []needs.Need {
+// Needs are what trees on btrfs need of a host. It need not be on btrfs: then they are plain directories.
+func (p *Pool) Needs() []needs.Need {
 	return []needs.Need{
 		{
 			Name: "btrfs", Use: "volumes are plain directories: nothing bounds them, and snapshots and clones are copies",
 			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
-			Look: d.Pool.look,
+			Look: p.look,
 		},
 		{
 			Name: "simple quotas", Use: "what clones share does not count for a project",
 			Fix:  "boot Linux 6.7 or newer; if full quotas are on: btrfs quota disable DIRECTORY, before the first volume",
-			Look: d.Pool.lookQuota,
+			Look: p.lookQuota,
 		},
-		{Name: "the program btrfs", Use: "no volume is sent or received", Fix: "apt-get install -y btrfs-progs", Look: needs.Program("btrfs", "", "--version")},
 	}
 }
 

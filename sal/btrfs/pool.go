@@ -1,6 +1,5 @@
 // Package btrfs keeps directories on a btrfs file system: each is a subvolume with a bound that the kernel enforces, snapshots and clones
-// take no time and no room, and deleting is one call. Pool has them for any driver, Driver is the volume driver on top of it. The package
-// knows how btrfs is spoken to and must not know what is in a tree.
+// take no time and no room, and deleting is one call. The package knows how btrfs is spoken to and must not know what is in a tree.
 //
 // Everything in a tree is written in place (+C), as disks of machines and files of databases need it; they have checksums of their own
 // or do without. Space comes back some time after a tree is removed, when the kernel has cleaned up; nothing here waits for that.
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"writ"
 	"writ/sal"
@@ -28,8 +26,7 @@ type Pool struct {
 	// Dir is required: an absolute path on a btrfs file system. Quotas are switched on for the whole of that: simple ones if the kernel
 	// has them.
 	Dir string
-	// ProjectBytes is how much all volumes of a project may occupy together; 0 is unbounded. It is about what Driver makes, not about
-	// trees of other drivers. It may be nil.
+	// ProjectBytes is how much all trees that count for a project may occupy together; 0 is unbounded. It may be nil.
 	ProjectBytes func(writ.ProjectID) int64
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
@@ -40,14 +37,17 @@ type Pool struct {
 
 var _ sal.Trees = (*Pool)(nil)
 
-// Make makes a tree or lets it grow.
-func (p *Pool) Make(ctx context.Context, name string, size int64) (string, error) {
-	return p.make(ctx, name, size, "")
+// About says what is special about btrfs.
+func (p *Pool) About() (kind, detail string) {
+	return "btrfs", "subvolumes: sizes are enforced, snapshots and clones take no time"
 }
 
-// make makes a tree that counts for a project, unless that is empty.
-func (p *Pool) make(ctx context.Context, name string, size int64, project writ.ProjectID) (dir string, err error) {
-	tree := p.tree(name)
+// Path is where a tree is.
+func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", name) }
+
+// Make makes a tree or lets it grow.
+func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir string, err error) {
+	tree := p.Path(name)
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
 	}
@@ -58,12 +58,12 @@ func (p *Pool) make(ctx context.Context, name string, size int64, project writ.P
 	}
 	if err == nil {
 		sal.InPlace(tree)
-		err = p.bound(name, tree, size, project)
+		err = p.bound(name, tree, bound)
 	}
 	if err == nil {
 		err = p.commit(tree, filepath.Dir(tree))
 	}
-	return tree, hostError("make the tree "+name, err)
+	return tree, sal.HostError("make the tree "+name, err)
 }
 
 // Snapshot keeps what a tree holds now.
@@ -73,38 +73,34 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 		return err
 	}
 	if there, err := isSubvolume(to); err != nil || there {
-		return hostError("look for the snapshot", err)
+		return sal.HostError("look for the snapshot", err)
 	}
-	if there, err := isSubvolume(p.tree(name)); err != nil || !there {
-		return cmpError(hostError("look for the tree", err), unknownTree(name))
+	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
+		return cmpError(sal.HostError("look for the tree", err), unknownTree(name))
 	}
 	err := sal.MakeDir(filepath.Dir(to))
 	if err == nil {
 		p.step("take the snapshot")
-		err = snapshotSubvolume(to, p.tree(name), readOnly) // the kernel commits it
+		err = snapshotSubvolume(to, p.Path(name), readOnly) // the kernel commits it
 	}
 	if err == nil {
 		err = p.rebound(name)
 	}
-	return hostError("keep a snapshot of the tree "+name, err)
+	return sal.HostError("keep a snapshot of the tree "+name, err)
 }
 
 // Restore puts a tree back to a snapshot: a copy of the snapshot and the tree change places at once.
 func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
-	return p.restore(ctx, name, snapshot, "")
-}
-
-func (p *Pool) restore(ctx context.Context, name, snapshot string, project writ.ProjectID) error {
 	if err := errors.Join(p.begin(ctx, name), valid(snapshot)); err != nil {
 		return err
 	}
-	tree, work := p.tree(name), p.work(name)
-	size, err := sizeOf(tree)
+	tree, work := p.Path(name), p.work(name)
+	bound, err := boundOf(tree)
 	if errors.Is(err, fs.ErrNotExist) {
 		return unknownTree(name)
 	}
 	if err != nil {
-		return hostError("look at the tree "+name, err)
+		return sal.HostError("look at the tree "+name, err)
 	}
 	from, err := p.source(name, snapshot)
 	if err != nil {
@@ -113,10 +109,10 @@ func (p *Pool) restore(ctx context.Context, name, snapshot string, project writ.
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
 	if err == nil {
-		err = setSize(work, size) // the snapshot may be of a time when it was smaller
+		err = setBound(work, bound) // the snapshot may be of a time when it was smaller
 	}
 	if err == nil {
-		err = p.bound(name, work, size, project)
+		err = p.bound(name, work, bound)
 	}
 	if err == nil {
 		p.step("swap the trees")
@@ -128,11 +124,11 @@ func (p *Pool) restore(ctx context.Context, name, snapshot string, project writ.
 	if err == nil {
 		err = p.clear(name)
 	}
-	return hostError("put the tree "+name+" back", err)
+	return sal.HostError("put the tree "+name+" back", err)
 }
 
-// clone makes a tree with the content of another one, or of a snapshot of that.
-func (p *Pool) clone(ctx context.Context, name, from, snapshot string, size int64, project writ.ProjectID) (dir string, err error) {
+// Copy makes a tree that shares the blocks of another one. Quotas do not stop that: the caller knows that it is big enough.
+func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, snapshot string) (dir string, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
 	}
@@ -140,19 +136,66 @@ func (p *Pool) clone(ctx context.Context, name, from, snapshot string, size int6
 	if err != nil {
 		return "", err
 	}
-	tree := p.tree(name)
+	tree := p.Path(name)
 	p.step("clone the tree")
 	err = snapshotSubvolume(tree, source, writable)
 	if err == nil {
-		err = setSize(tree, size)
+		err = setBound(tree, bound)
 	}
 	if err == nil {
-		err = p.bound(name, tree, size, project)
+		err = p.bound(name, tree, bound)
 	}
 	if err == nil {
 		err = p.commit(tree, filepath.Dir(tree))
 	}
-	return tree, hostError("clone the tree "+from, err)
+	return tree, sal.HostError("clone the tree "+from, err)
+}
+
+// View returns a read-only subvolume. One of what the tree holds now is a passing snapshot; nothing else may be done with the tree until
+// the caller is done.
+func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
+	if err := p.begin(ctx, name); err != nil {
+		return "", nil, err
+	}
+	dir, err = p.source(name, snapshot)
+	if err != nil || snapshot != "" {
+		return dir, func() error { return nil }, err
+	}
+	p.step("take a passing snapshot")
+	if err := snapshotSubvolume(p.work(name), dir, readOnly); err != nil {
+		return "", nil, sal.HostError("keep what the tree "+name+" holds", err)
+	}
+	return p.work(name), func() error { return sal.HostError("forget a view of the tree "+name, p.clear(name)) }, nil
+}
+
+// Keep sees to it that a tree is there and has its bound.
+func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
+	tree := p.Path(name)
+	if there, err := isSubvolume(tree); err != nil || !there {
+		return []sal.Drift{{What: "its content is gone: there is no subvolume " + tree}}, nil
+	}
+	had, err := boundOf(tree)
+	if err != nil && !errors.Is(err, errNoSize) {
+		return nil, sal.HostError("look at the tree "+name, err)
+	}
+	if err == nil {
+		bound.Bytes = grown(had.Bytes, bound.Bytes)
+	}
+	want, err := p.limitOf(name, bound.Bytes)
+	if err != nil {
+		return nil, sal.HostError("look at the quota of "+name, err)
+	}
+	id, err := subvolumeID(tree)
+	if err != nil {
+		return nil, sal.HostError("look at the tree "+name, err)
+	}
+	if is, err := groupLimit(p.Dir, group(0, id)); err == nil && is == want && had.Bytes == bound.Bytes {
+		return nil, nil
+	}
+	if _, err := p.Make(ctx, name, bound); err != nil {
+		return nil, err
+	}
+	return []sal.Drift{{What: "its quota was not what it should be", Mended: true}}, nil
 }
 
 // source is the subvolume of a tree or of a snapshot of it.
@@ -160,14 +203,14 @@ func (p *Pool) source(name, snapshot string) (path string, err error) {
 	if err := valid(name); err != nil {
 		return "", err
 	}
-	path, missing := p.tree(name), unknownTree(name)
+	path, missing := p.Path(name), unknownTree(name)
 	if snapshot != "" {
 		path = p.snapshot(name, snapshot)
 		missing = writ.Errorf(writ.CodeResourceUnknown, "the tree %s has no snapshot %q", name, snapshot)
 	}
 	there, err := isSubvolume(path)
 	if err != nil || !there {
-		return "", cmpError(hostError("look for the tree", err), missing)
+		return "", cmpError(sal.HostError("look for the tree", err), missing)
 	}
 	return path, nil
 }
@@ -195,7 +238,7 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error 
 	if err == nil {
 		_ = os.Remove(filepath.Join(p.Dir, "snapshots", name)) // if it was the last one
 	}
-	return hostError("remove a snapshot of the tree "+name, err)
+	return sal.HostError("remove a snapshot of the tree "+name, err)
 }
 
 // Remove removes a tree with its snapshots.
@@ -203,14 +246,14 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 	if err := p.begin(ctx, name); err != nil {
 		return err
 	}
-	err := p.destroy("remove the tree", p.tree(name))
+	err := p.destroy("remove the tree", p.Path(name))
 	if err == nil {
 		err = p.removeSnapshots(name)
 	}
 	if err == nil {
 		err = p.commit(filepath.Join(p.Dir, "trees"), filepath.Join(p.Dir, "snapshots"))
 	}
-	return hostError("remove the tree "+name, err)
+	return sal.HostError("remove the tree "+name, err)
 }
 
 func (p *Pool) removeSnapshots(name string) error {
@@ -254,9 +297,9 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 		return err
 	}
 	if err := p.prepare(); err != nil {
-		return hostError("make the pool "+p.Dir, err)
+		return sal.HostError("make the pool "+p.Dir, err)
 	}
-	return hostError("clear up after "+name, p.clear(name))
+	return sal.HostError("clear up after "+name, p.clear(name))
 }
 
 func (p *Pool) prepare() error {
@@ -304,7 +347,6 @@ func (p *Pool) destroy(step, path string) error {
 	return deleteSubvolume(path)
 }
 
-func (p *Pool) tree(name string) string { return filepath.Join(p.Dir, "trees", name) }
 func (p *Pool) work(name string) string { return filepath.Join(p.Dir, "work", name) }
 func (p *Pool) snapshot(name, snapshot string) string {
 	return filepath.Join(p.Dir, "snapshots", name, snapshot)
@@ -320,7 +362,7 @@ func (p *Pool) step(name string) {
 func names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, hostError("list "+dir, err)
+		return nil, sal.HostError("list "+dir, err)
 	}
 	var all []string
 	for _, e := range entries {
@@ -349,16 +391,4 @@ func cmpError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// hostError is sal.HostError for a file system with quotas. It returns nil for nil.
-func hostError(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, syscall.EDQUOT) {
-		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: it would hold more than it may: %w", doing, err).
-			WithHint("let it grow, remove snapshots of it, or ask for more room for the project on this node")
-	}
-	return sal.HostError(doing, err)
 }

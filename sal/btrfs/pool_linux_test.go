@@ -8,80 +8,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/containerd/btrfs/v2"
 	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/internal/testenv"
 	"writ/sal"
+	"writ/sal/btrfs/btrfstest"
 	"writ/sal/saltest"
 )
-
-// hosts are directories of the exam on a btrfs of the test's own.
-type hosts struct{ dir string }
-
-func newHosts(t testing.TB) hosts {
-	return hosts{testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 4<<10).Dir}
-}
-
-func (h hosts) New(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(h.dir, "host-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// Replace makes subvolumes of subvolumes, and files of files.
-func (h hosts) Replace(t testing.TB, to, from string) {
-	t.Helper()
-	if err := errors.Join(emptyDir(to), copyDir(to, from)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func emptyDir(dir string) error {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if there, _ := isSubvolume(path); there {
-			err = errors.Join(err, btrfs.SubvolDelete(path))
-			continue
-		}
-		if e.IsDir() {
-			err = errors.Join(err, emptyDir(path))
-		}
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
-}
-
-func copyDir(to, from string) error {
-	entries, err := os.ReadDir(from)
-	for _, e := range entries {
-		source, path := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
-		there, _ := isSubvolume(source)
-		switch {
-		case there:
-			var flags uint64 // BTRFS_IOC_SUBVOL_GETFLAGS; 2 is BTRFS_SUBVOL_RDONLY
-			err = errors.Join(err, ioctl(source, 2, 25, &flags), btrfs.SubvolSnapshot(path, source, flags&2 != 0))
-		case e.IsDir():
-			err = errors.Join(err, os.Mkdir(path, 0o700), copyDir(path, source))
-		default:
-			text, e := os.ReadFile(source)
-			err = errors.Join(err, e, os.WriteFile(path, text, 0o600))
-		}
-	}
-	return err
-}
 
 func TestTreesExam(t *testing.T) {
 	t.Parallel()
 	saltest.RunTrees(t, saltest.TreesExam{
-		Hosts: newHosts(t),
+		Hosts: btrfstest.NewHosts(t),
 		Open:  func(_ testing.TB, host string, step func(string)) sal.Trees { return &Pool{Dir: host, Step: step} },
 	})
 }
@@ -153,15 +96,15 @@ func syncAll(t testing.TB, dir string) {
 
 func TestATreeHoldsWhatItMayAndNoMore(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
-		dir := must[string](t)(p.Make(t.Context(), "a", 32*mib))
+		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		if n, err := fill(t, dir, 200); !errors.Is(err, unix.EDQUOT) || n < 32 || n > 64 {
 			t.Errorf("a tree of 32 MiB took %d: %v", n, err)
 		}
 		_, err := fill(t, dir, 200)
-		if got := writ.AsError(hostError("write", err)); got.Code != writ.CodeQuotaExceeded || got.Hint == "" {
+		if got := writ.AsError(sal.HostError("write", err)); got.Code != writ.CodeQuotaExceeded || got.Hint == "" {
 			t.Errorf("that is told as %v", got)
 		}
-		must[string](t)(p.Make(t.Context(), "a", 128*mib))
+		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 128 * mib}))
 		if n, err := fill(t, dir, 128); err != nil {
 			t.Errorf("grown to 128 MiB it took %d: %v", n, err)
 		}
@@ -172,10 +115,34 @@ func TestATreeHoldsWhatItMayAndNoMore(t *testing.T) {
 	})
 }
 
+func TestKeepMendsTheQuota(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		bound := sal.Bound{Bytes: 32 * mib}
+		keep := func(want ...sal.Drift) {
+			t.Helper()
+			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "a", bound)); !slices.EqualFunc(drift, want, func(a, b sal.Drift) bool {
+				return a.Mended == b.Mended && strings.Contains(a.What, b.What)
+			}) {
+				t.Errorf("it says %+v, want %+v", drift, want)
+			}
+		}
+		keep(sal.Drift{What: "gone"})
+		dir := must[string](t)(p.Make(t.Context(), "a", bound))
+		keep()
+		if said, err := exec.Command(testenv.Need(t, "btrfs"), "qgroup", "limit", "none", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		keep(sal.Drift{What: "quota", Mended: true})
+		keep()
+		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 64 * mib})) // and its record knows nothing of it yet
+		keep()
+	})
+}
+
 // A machine must be able to write all of its disk, whatever snapshots there are of it.
 func TestSnapshotsTakeNoRoomFromATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
-		dir := must[string](t)(p.Make(t.Context(), "a", 32*mib))
+		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		for _, s := range []string{"one", "two"} {
 			if n, err := fill(t, dir, 32); err != nil {
 				t.Fatalf("before the snapshot %s: %d MiB, %v", s, n, err)
@@ -202,9 +169,9 @@ func TestSnapshotsTakeNoRoomFromATree(t *testing.T) {
 func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": 100 * mib}[project] }
-		a := must[string](t)(p.make(t.Context(), "a", 80*mib, "bounded"))
-		b := must[string](t)(p.make(t.Context(), "b", 80*mib, "bounded"))
-		other := must[string](t)(p.make(t.Context(), "c", 80*mib, "unbounded"))
+		a := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
+		b := must[string](t)(p.Make(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
+		other := must[string](t)(p.Make(t.Context(), "c", sal.Bound{Bytes: 80 * mib, Project: "unbounded"}))
 		if n, err := fill(t, a, 80); err != nil {
 			t.Fatalf("the first took %d MiB: %v", n, err)
 		}
@@ -222,7 +189,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 
 func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
-		images := must[string](t)(p.Make(t.Context(), "images", 0))
+		images := must[string](t)(p.Make(t.Context(), "images", sal.Bound{}))
 		must[int](t)(fill(t, images, 64))
 		scattered := filepath.Join(p.Dir, "scattered") // one that is not written in place
 		if err := sal.Clone(t.Context(), filepath.Join(images, sal.DiskName), filepath.Join(p.Dir, "copy"), 0, nil); err != nil {
@@ -242,7 +209,7 @@ func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
 		}
 		before := room()
 		for _, from := range []string{filepath.Join(images, sal.DiskName), scattered} {
-			dir := must[string](t)(p.Make(t.Context(), "of-"+filepath.Base(from), 256*mib))
+			dir := must[string](t)(p.Make(t.Context(), "of-"+filepath.Base(from), sal.Bound{Bytes: 256 * mib}))
 			if err := p.Clone(t.Context(), from, filepath.Join(dir, sal.DiskName), 256*mib); err != nil {
 				t.Fatal(err)
 			}
@@ -257,8 +224,8 @@ func TestADiskThatIsFullSaysSo(t *testing.T) {
 	t.Parallel()
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128)
 	p := &Pool{Dir: filepath.Join(disk.Dir, "pool")}
-	dir := must[string](t)(p.Make(t.Context(), "a", 0))
-	if _, err := fill(t, dir, 200); writ.CodeOf(hostError("write", err)) != writ.CodeDiskFull {
+	dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{}))
+	if _, err := fill(t, dir, 200); writ.CodeOf(sal.HostError("write", err)) != writ.CodeDiskFull {
 		t.Errorf("writing: %v", err)
 	}
 	if err := p.Remove(t.Context(), "a"); err != nil {
@@ -272,7 +239,7 @@ func TestOnlyBtrfsIsUsable(t *testing.T) {
 		t.Errorf("/proc: %v", err)
 	}
 	p := &Pool{Dir: filepath.Join(t.TempDir(), "pool")}
-	if _, err := p.Make(t.Context(), "a", 0); Usable(t.TempDir()) != nil && writ.CodeOf(err) != writ.CodeDriverMissing {
+	if _, err := p.Make(t.Context(), "a", sal.Bound{}); Usable(t.TempDir()) != nil && writ.CodeOf(err) != writ.CodeDriverMissing {
 		t.Errorf("a tree elsewhere: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package btrfs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -18,31 +19,40 @@ const (
 )
 
 // bound sets how much a subvolume may hold that is, or is about to become, the tree of a name: at least what it could hold before. It
-// counts for the project, unless that is empty.
-func (p *Pool) bound(name, subvolume string, size int64, project writ.ProjectID) error {
-	switch had, err := sizeOf(subvolume); {
-	case err == nil && (had == 0 || size > 0 && size < had):
-		size = had // it never shrinks
-	case err != nil && !errors.Is(err, errNoSize):
+// counts for the bound's project from then on, if that names one.
+func (p *Pool) bound(name, subvolume string, bound sal.Bound) error {
+	had, err := boundOf(subvolume)
+	if err == nil {
+		bound.Bytes = grown(had.Bytes, bound.Bytes)
+	} else if !errors.Is(err, errNoSize) {
 		return err
 	}
-	if project != "" {
+	bound.Project = cmp.Or(bound.Project, had.Project)
+	if bound.Project != "" {
 		p.step("count for the project")
-		if err := p.count(subvolume, project); err != nil {
+		if err := p.count(subvolume, bound.Project); err != nil {
 			return err
 		}
 	}
 	p.step("bound the tree")
-	if err := p.limit(name, subvolume, size); err != nil {
+	if err := p.limit(name, subvolume, bound.Bytes); err != nil {
 		return err
 	}
-	p.step("note the size") // which a full tree has no room for until it may hold more
-	return setSize(subvolume, size)
+	p.step("note the bound") // which a full tree has no room for until it may hold more
+	return setBound(subvolume, bound)
+}
+
+// grown is the bound of a tree that had one and is asked to have another: it never shrinks.
+func grown(had, bytes int64) int64 {
+	if had == 0 || bytes == 0 {
+		return 0 // unbounded
+	}
+	return max(had, bytes)
 }
 
 // rebound sets the bound of a tree anew after the number of its snapshots has changed.
 func (p *Pool) rebound(name string) error {
-	size, err := sizeOf(p.tree(name))
+	bound, err := boundOf(p.Path(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize) {
 		return nil
 	}
@@ -50,7 +60,7 @@ func (p *Pool) rebound(name string) error {
 		return err
 	}
 	p.step("bound the tree")
-	return p.limit(name, p.tree(name), size)
+	return p.limit(name, p.Path(name), bound.Bytes)
 }
 
 func (p *Pool) limit(name, subvolume string, size int64) error {
@@ -120,7 +130,7 @@ func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 // group is the id of a quota group: of a subvolume on level 0, of what counts together on level 1.
 func group(level, id uint64) uint64 { return level<<48 | id }
 
-// projectGroup is the group of all volumes of a project.
+// projectGroup is the group of all trees that count for a project.
 func projectGroup(project writ.ProjectID) uint64 {
 	sum := sha256.Sum256([]byte(project))
 	return group(1, binary.BigEndian.Uint64(sum[:])>>16)
@@ -131,7 +141,7 @@ func (p *Pool) Used(name string) (int64, error) {
 	if err := valid(name); err != nil {
 		return 0, err
 	}
-	id, err := subvolumeID(p.tree(name))
+	id, err := subvolumeID(p.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, unknownTree(name)
 	}
@@ -139,10 +149,10 @@ func (p *Pool) Used(name string) (int64, error) {
 	if err == nil {
 		used, err = groupUsage(p.Dir, group(0, id))
 	}
-	return used, hostError("look at the quota of "+name, err)
+	return used, sal.HostError("look at the quota of "+name, err)
 }
 
-// ProjectUsed is how many bytes are charged to all volumes of a project.
+// ProjectUsed is how many bytes are charged to all trees that count for a project.
 func (p *Pool) ProjectUsed(project writ.ProjectID) (int64, error) {
 	used, err := groupUsage(p.Dir, projectGroup(project))
 	if errors.Is(err, fs.ErrNotExist) {

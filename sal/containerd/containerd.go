@@ -51,8 +51,8 @@ type Driver struct {
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	turns  turns // of resources, by HostName: operations, Keep and Run do not meet on one
-	images turns // of images, by their name at the daemon: none is removed while it gets a user
+	turns  sal.Turns // of resources, by HostName: operations, Keep and Run do not meet on one
+	images sal.Turns // of images, by their name at the daemon: none is removed while it gets a user
 
 	mu       sync.Mutex
 	client   *client.Client      // nil until it is needed
@@ -137,7 +137,7 @@ type job struct {
 
 // begin takes the turn on a resource, and reaches the daemon.
 func (d *Driver) begin(ctx context.Context, request sal.Request) (j *job, done func(), err error) {
-	done, err = d.turns.take(ctx, request.Resource.HostName())
+	done, err = d.turns.Take(ctx, request.Resource.HostName())
 	if err != nil {
 		return nil, nil, err
 	}

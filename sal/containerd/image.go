@@ -109,7 +109,7 @@ func (j *job) dropImages(ctx context.Context) error {
 
 // dropImage removes an image unless it has got a user meanwhile.
 func (j *job) dropImage(ctx context.Context, name string) error {
-	done, err := j.images.take(ctx, name)
+	done, err := j.images.Take(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	name := imageName(p.image)
-	done, err := j.images.take(ctx, name) // until the container is there, which uses the image
+	done, err := j.images.Take(ctx, name) // until the container is there, which uses the image
 	if err != nil {
 		return err
 	}

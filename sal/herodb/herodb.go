@@ -229,6 +229,11 @@ func (j *job) clear(r *sal.Record[own]) error {
 // tree is the name of the data.
 func (j *job) tree() string { return j.Resource.HostName() }
 
+// room is how much the data may occupy. It counts for the project.
+func (j *job) room(gib int64) sal.Bound {
+	return sal.Bound{Bytes: gib << 30, Project: j.Resource.Project}
+}
+
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
 
 // in is the path of a file of the database.

@@ -205,7 +205,7 @@ func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroD
 		return err
 	}
 	j.step("make the tree")
-	if r.Own.Tree, err = j.Trees.Make(ctx, j.tree(), r.Own.SizeGiB<<30); err != nil {
+	if r.Own.Tree, err = j.Trees.Make(ctx, j.tree(), j.room(r.Own.SizeGiB)); err != nil {
 		return fmt.Errorf("make room for the data: %w", err)
 	}
 	return j.settle(ctx, r)
@@ -268,7 +268,7 @@ func (j *job) grow(ctx context.Context, o *own, size int64) error {
 			WithHint("make a smaller one under another name and copy what is in it")
 	}
 	j.step("let the tree grow")
-	if _, err := j.Trees.Make(ctx, j.tree(), size<<30); err != nil {
+	if _, err := j.Trees.Make(ctx, j.tree(), j.room(size)); err != nil {
 		return fmt.Errorf("make room for the data: %w", err)
 	}
 	o.SizeGiB = size

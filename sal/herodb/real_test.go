@@ -24,8 +24,9 @@ import (
 // smallTrees makes of each GiB 16 MiB, so that a test reaches the bound; the smallest that the pool gives is 64 MiB.
 type smallTrees struct{ sal.Trees }
 
-func (s smallTrees) Make(ctx context.Context, name string, size int64) (string, error) {
-	return s.Trees.Make(ctx, name, size/64)
+func (s smallTrees) Make(ctx context.Context, name string, bound sal.Bound) (string, error) {
+	bound.Bytes /= 64
+	return s.Trees.Make(ctx, name, bound)
 }
 
 type overlay netip.Prefix

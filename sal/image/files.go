@@ -28,7 +28,7 @@ func (d *Driver) makeTree(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer done()
-	return d.Trees.Make(ctx, treeName, 0)
+	return d.Trees.Make(ctx, treeName, sal.Bound{})
 }
 
 // files are the names of all files in the tree.

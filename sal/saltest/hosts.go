@@ -1,10 +1,15 @@
 package saltest
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"writ/sal"
 )
 
 // Hosts makes directories that stand for hosts.
@@ -46,8 +51,41 @@ func (plain) New(t testing.TB) string {
 func (plain) Replace(t testing.TB, to, from string) {
 	t.Helper()
 	emptyDir(t, to)
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+	if err := filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == from {
+			return err
+		}
+		return copyEntry(t.Context(), filepath.Join(to, strings.TrimPrefix(name, from)), name, d)
+	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// copyEntry copies a directory without its content, a link, or a file with its holes: disks of machines have little else.
+func copyEntry(ctx context.Context, to, from string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		return os.Mkdir(to, 0o700)
+	case fs.ModeSymlink:
+		target, err := os.Readlink(from)
+		return errors.Join(err, os.Symlink(target, to))
+	case 0:
+		source, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+		if err != nil {
+			return err
+		}
+		return errors.Join(sal.CopyFile(ctx, f, source), f.Close())
+	default:
+		return nil // sockets and pipes mean nothing without their processes
 	}
 }
 

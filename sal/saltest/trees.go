@@ -68,7 +68,7 @@ func (f *forest) must(err error) {
 
 func (f *forest) make(name string, size int64) string {
 	f.Helper()
-	dir, err := f.Make(f.Context(), name, size)
+	dir, err := f.Make(f.Context(), name, sal.Bound{Bytes: size})
 	f.must(err)
 	return dir
 }
@@ -180,7 +180,7 @@ func (e TreesExam) knowsNothing(t *testing.T) {
 func (e TreesExam) refusesNames(t *testing.T) {
 	f := e.forest(t)
 	for _, name := range []string{"", ".", "..", "../a", "a/b", "/a"} {
-		_, made := f.Make(t.Context(), name, 0)
+		_, made := f.Make(t.Context(), name, sal.Bound{})
 		for what, err := range map[string]error{"make": made, "remove": f.Remove(t.Context(), name), "snapshot": f.Snapshot(t.Context(), "a", name)} {
 			if writ.CodeOf(err) == writ.CodeInternal || err == nil {
 				t.Errorf("%s %q: %v", what, name, err)
@@ -227,7 +227,7 @@ func (e TreesExam) manyAtOnce(t *testing.T) {
 		all.Go(func() {
 			name := fmt.Sprint("tree-", i)
 			for range 2 {
-				dir, err := f.Make(t.Context(), name, mib)
+				dir, err := f.Make(t.Context(), name, sal.Bound{Bytes: mib})
 				err = errors.Join(err, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 				if err := errors.Join(err, f.Snapshot(t.Context(), name, "s"), f.Restore(t.Context(), name, "s"), f.Remove(t.Context(), name)); err != nil {
 					t.Error(err)
@@ -244,7 +244,7 @@ func (e TreesExam) stops(t *testing.T) {
 	f.make("a", mib)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, made := f.Make(ctx, "b", mib)
+	_, made := f.Make(ctx, "b", sal.Bound{Bytes: mib})
 	for what, err := range map[string]error{"make": made, "snapshot": f.Snapshot(ctx, "a", "one"), "restore": f.Restore(ctx, "a", "one"), "remove": f.Remove(ctx, "a")} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s went on although its context had ended: %v", what, err)
@@ -311,7 +311,7 @@ var treeCalls = []struct {
 	gone        bool
 }{
 	{name: "make", after: "first", do: func(ctx context.Context, trees sal.Trees) error {
-		_, err := trees.Make(ctx, "a", 64*mib)
+		_, err := trees.Make(ctx, "a", sal.Bound{Bytes: 64 * mib})
 		return err
 	}},
 	{name: "snapshot", want: "first", after: "second", snapshots: []string{"one"}, do: func(ctx context.Context, trees sal.Trees) error {

@@ -16,6 +16,7 @@ import (
 	"writ/sal/host"
 	"writ/sal/image"
 	"writ/sal/simulated"
+	"writ/sal/volume"
 )
 
 // Drivers says which drivers a node gets.
@@ -102,31 +103,18 @@ func (d *drivers) simulate(c driverConfig, dir, why string) error {
 type storage struct {
 	trees   sal.Trees
 	images  *image.Driver
-	volumes interface {
-		sal.Driver
-		sal.Volumes
-	}
-	// users is where those are named that keep volumes from being deleted.
-	users *[]sal.Users
+	volumes *volume.Driver
 }
 
 // openStorage chooses between btrfs and plain directories. A node keeps the kind that it has volumes of.
 func openStorage(dir string) storage {
-	plain, bounded := filepath.Join(dir, "volumes"), filepath.Join(dir, "btrfs")
-	s := storage{}
-	if hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(plain) {
-		pool := &btrfs.Pool{Dir: filepath.Join(dir, "pool"), Step: failpoint.Step("volume")}
-		s.trees = pool
-		s.images = &image.Driver{Dir: filepath.Join(dir, "image"), Trees: pool, Step: failpoint.Step("image")}
-		volumes := &btrfs.Driver{Dir: bounded, Pool: pool, Images: s.images, Step: failpoint.Step("volume")}
-		s.volumes, s.users = volumes, &volumes.Users
-		return s
+	pool, records := filepath.Join(dir, "pool"), filepath.Join(dir, "volumes")
+	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
+	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
+		trees, records = &btrfs.Pool{Dir: pool, Step: failpoint.Step("volume")}, bounded
 	}
-	s.trees = &directory.Trees{Dir: filepath.Join(dir, "pool"), Step: failpoint.Step("volume")}
-	s.images = &image.Driver{Dir: filepath.Join(dir, "image"), Trees: s.trees, Step: failpoint.Step("image")}
-	volumes := &directory.Driver{Dir: plain, Images: s.images, Step: failpoint.Step("volume")}
-	s.volumes, s.users = volumes, &volumes.Users
-	return s
+	images := &image.Driver{Dir: filepath.Join(dir, "image"), Trees: trees, Step: failpoint.Step("image")}
+	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}
 }
 
 func (s storage) drivers() []sal.Driver { return []sal.Driver{s.images, s.volumes} }

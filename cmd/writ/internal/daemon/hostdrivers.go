@@ -29,7 +29,7 @@ type HostConfig struct {
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
 type hostDrivers struct {
 	storage    storage
-	bounded    *btrfs.Driver // of volumes; the storage may have others
+	bounded    *btrfs.Pool // of volumes; the storage may have others
 	overlay    *mycelium.Node
 	networks   *netdev.Driver
 	machines   *cloudhypervisor.Driver
@@ -40,7 +40,7 @@ type hostDrivers struct {
 // newHost returns the drivers. None of them has done anything yet.
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir)}
-	h.bounded = &btrfs.Driver{Dir: filepath.Join(dir, "btrfs"), Pool: &btrfs.Pool{Dir: filepath.Join(dir, "pool")}}
+	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}
 	h.databases = &herodb.Driver{
@@ -140,7 +140,7 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		d.services = append(d.services, h.containers.Run)
 	}
 	if !lacks["machine"] {
-		*h.storage.users = append(*h.storage.users, h.machines)
+		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
 	}
 	d.close = h.containers.Close
 	return nil

@@ -1,4 +1,4 @@
-package btrfs
+package volume
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type filling struct {
 	into    func(ctx context.Context) error // makes the tree
 }
 
-// content finds out what the new volume is to hold, before anything is made: a clone is not stopped by quotas.
+// content finds out what the new volume is to hold, before anything is made: not every disk stops what does not fit.
 func (j *job) content(ctx context.Context) (filling, error) {
 	switch args := j.Args.(type) {
 	case *catalog.VolumeCreate:
@@ -28,18 +28,19 @@ func (j *job) content(ctx context.Context) (filling, error) {
 	case *catalog.VolumeClone:
 		return j.cloneContent(ctx, args)
 	case *catalog.VolumeReceive:
-		return j.receiveContent(args)
+		return j.backupContent(args)
 	default:
-		return filling{}, writ.Errorf(writ.CodeDriverMissing, "the btrfs driver cannot do %s", j.Operation.Name())
+		return filling{}, j.unable()
 	}
 }
 
 func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (filling, error) {
+	empty := func(ctx context.Context) error {
+		_, err := j.Trees.Make(ctx, j.name, j.bound(args.SizeGiB))
+		return err
+	}
 	if args.Image.Name == "" {
-		return filling{args.SizeGiB, func(ctx context.Context) error {
-			_, err := j.Pool.make(ctx, j.name, args.SizeGiB*gib, j.Resource.Project)
-			return err
-		}}, nil
+		return filling{args.SizeGiB, empty}, nil
 	}
 	image, err := j.image(ctx, args.Image)
 	if err != nil {
@@ -49,11 +50,10 @@ func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (fil
 		return filling{}, err
 	}
 	return filling{args.SizeGiB, func(ctx context.Context) error {
-		dir, err := j.Pool.make(ctx, j.name, args.SizeGiB*gib, j.Resource.Project)
-		if err != nil {
+		if err := empty(ctx); err != nil {
 			return err
 		}
-		return j.Pool.Clone(ctx, image.Path, filepath.Join(dir, sal.DiskName), args.SizeGiB*gib)
+		return j.Trees.Clone(ctx, image.Path, filepath.Join(j.Trees.Path(j.name), sal.DiskName), args.SizeGiB*gib)
 	}}, nil
 }
 
@@ -89,7 +89,7 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 		return filling{}, tooSmall(j.Resource, size, fmt.Sprintf("%d GiB", source.Own.SizeGiB))
 	}
 	return filling{size, func(ctx context.Context) error {
-		dir, err := j.Pool.clone(ctx, j.name, source.Resource.HostName(), args.Snapshot, size*gib, j.Resource.Project)
+		dir, err := j.Trees.Copy(ctx, j.name, j.bound(size), source.Resource.HostName(), args.Snapshot)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (j *job) growDisk(dir string, size int64) error {
 		j.step("grow the disk")
 		err = extend(root, sal.DiskName, size)
 	}
-	return hostError("let the disk of "+j.Resource.String()+" grow", err)
+	return sal.HostError("let the disk of "+j.Resource.String()+" grow", err)
 }
 
 func extend(root *os.Root, name string, size int64) error {

@@ -1,13 +1,13 @@
-package containerd
+package sal
 
 import (
 	"context"
 	"sync"
 )
 
-// turns let one at a time do something under a name.
-type turns struct {
-	mu    sync.Mutex
+// Turns let one at a time do something under a name. The zero value is ready.
+type Turns struct {
+	mu    sync.Mutex // guards names
 	names map[string]*turn
 }
 
@@ -16,8 +16,8 @@ type turn struct {
 	users int           // who have it or wait for it
 }
 
-// take waits for the turn. The error is that of ctx.
-func (t *turns) take(ctx context.Context, name string) (done func(), err error) {
+// Take waits for the turn, which lasts until done is called. The error is that of ctx.
+func (t *Turns) Take(ctx context.Context, name string) (done func(), err error) {
 	t.mu.Lock()
 	n, ok := t.names[name]
 	if !ok {
@@ -43,7 +43,7 @@ func (t *turns) take(ctx context.Context, name string) (done func(), err error) 
 	}
 }
 
-func (t *turns) leave(name string, n *turn) {
+func (t *Turns) leave(name string, n *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n.users--; n.users == 0 {

@@ -1,11 +1,9 @@
 package directory
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -138,7 +136,7 @@ func (j *job) copyEntry(ctx context.Context, e entry) error {
 			return err
 		}
 		defer source.Close()
-		if err := j.writeFile(ctx, e.to, 0o600, source); err != nil {
+		if err := j.copyFile(ctx, e.to, source); err != nil {
 			return err
 		}
 		return j.finish(e)
@@ -169,54 +167,22 @@ func (j *job) own(e entry) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	switch from := e.info.Sys().(type) {
-	case *syscall.Stat_t:
+	if from, ok := e.info.Sys().(*syscall.Stat_t); ok {
 		return j.root.Lchown(e.to, int(from.Uid), int(from.Gid))
-	case *tar.Header:
-		return j.root.Lchown(e.to, from.Uid, from.Gid)
-	default:
-		return nil
 	}
+	return nil
 }
 
-// chunk is how much is copied between two looks at the context: some milliseconds of a slow disk.
-const chunk = 4 << 20
-
-// writeFile writes a new file and returns when it is on disk.
-func (j *job) writeFile(ctx context.Context, to string, mode fs.FileMode, source io.Reader) (err error) {
+// copyFile writes a new file and returns when it is on disk.
+func (j *job) copyFile(ctx context.Context, to string, from *os.File) (err error) {
 	j.step("write " + path.Base(to))
-	f, err := j.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	f, err := j.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if from, ok := source.(*os.File); ok {
-		err = sal.CopyFile(ctx, f, from)
-	} else {
-		err = j.copyBytes(ctx, f, source)
-	}
-	if err != nil {
+	if err := sal.CopyFile(ctx, f, from); err != nil {
 		return err
 	}
 	return f.Sync()
-}
-
-// copyBytes copies until the end of source or of ctx and tells how far it is.
-func (j *job) copyBytes(ctx context.Context, to io.Writer, source io.Reader) error {
-	const tell = 64 // chunks between two words about progress: 256 MiB
-	for n := 1; ; n++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		_, err := io.CopyN(to, source, chunk)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if n%tell == 0 {
-			j.Progress(fmt.Sprintf("%d MiB copied", n*chunk>>20))
-		}
-	}
 }

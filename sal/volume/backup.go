@@ -1,0 +1,188 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// backupPath is where an archive is. Names of backups are names of resources, and projects are UUIDs.
+func (j *job) backupPath(name string) string {
+	return filepath.Join(j.Dir, "backups", string(j.Resource.Project), name+".tar")
+}
+
+// partPath is where this volume's archive is while it is being written.
+func (j *job) partPath() string {
+	return filepath.Join(filepath.Dir(j.backupPath("")), "."+j.name+".part")
+}
+
+// forgetPart removes a backup that was never finished. If it stays it is in nobody's way.
+func (j *job) forgetPart() { _ = os.Remove(j.partPath()) }
+
+// send writes the archive beside its name and gives it the name when it is whole.
+func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
+	if args.Snapshot != "" {
+		if err := j.hasSnapshot(ctx, j.Resource, args.Snapshot); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	to := j.backupPath(args.Backup)
+	if _, err := os.Lstat(to); err == nil {
+		return sal.Outcome{}, backupExists(args.Backup)
+	}
+	from, done, err := j.Trees.View(ctx, j.name, args.Snapshot)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	sum, err := j.archive(ctx, from)
+	if err == nil {
+		j.step("name the archive")
+		err = os.Link(j.partPath(), to)
+	}
+	if err == nil {
+		err = sal.SyncDir(filepath.Dir(to))
+	}
+	j.forgetPart()
+	if errors.Is(err, fs.ErrExist) {
+		err = backupExists(args.Backup)
+	}
+	if err := errors.Join(err, done()); err != nil {
+		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
+	}
+	v, err := j.show(ctx, r)
+	return sal.Outcome{Values: catalog.Values(catalog.VolumeSent{Volume: v, Backup: args.Backup, SHA256: sum})}, err
+}
+
+func backupExists(name string) error {
+	return writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", name).WithHint("use another name")
+}
+
+// archive writes what is in a directory beside where backups are, and returns its SHA-256.
+func (j *job) archive(ctx context.Context, from string) (sum string, err error) {
+	j.step("make backups")
+	if err := sal.MakeDir(filepath.Dir(j.partPath())); err != nil {
+		return "", err
+	}
+	size, err := packedSize(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	j.step("write the archive")
+	f, err := os.OpenFile(j.partPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	hash := sha256.New()
+	if err := pack(ctx, io.MultiWriter(f, hash, &meter{far: sal.Far(ctx, "written", size)}), from); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), f.Sync()
+}
+
+// meter counts what goes by.
+type meter struct {
+	far  func(int64)
+	done int64
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	m.done += int64(len(p))
+	m.far(m.done)
+	return len(p), nil
+}
+
+// backupContent finds the archive that a volume is to be made of.
+func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
+	_, err := os.Stat(j.backupPath(args.Backup))
+	if errors.Is(err, fs.ErrNotExist) {
+		return filling{}, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q of this project", args.Backup).WithHint("volume.send makes one")
+	}
+	if err != nil {
+		return filling{}, sal.HostError("look for the backup", err)
+	}
+	return filling{args.SizeGiB, func(ctx context.Context) error {
+		f, err := os.Open(j.backupPath(args.Backup))
+		if err != nil {
+			return err
+		}
+		return errors.Join(j.receive(ctx, f, args), f.Close())
+	}}, nil
+}
+
+// receive makes the tree of an archive. Whatever that says, nothing is written elsewhere.
+func (j *job) receive(ctx context.Context, f *os.File, args *catalog.VolumeReceive) error {
+	info, err := ended(f)
+	if err != nil {
+		return noArchive(args.Backup, err)
+	}
+	dir, err := j.Trees.Make(ctx, j.name, j.bound(args.SizeGiB))
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	source := io.TeeReader(f, io.MultiWriter(hash, &meter{far: sal.Far(ctx, "read", info.Size())}))
+	u := &unpacking{fits: func(bytes int64) error { return j.fits(bytes, args.SizeGiB) }, step: j.step}
+	unpacked := u.unpack(ctx, dir, source)
+	if unpacked != nil && (args.SHA256 == "" || ofHost(unpacked)) {
+		return noArchive(args.Backup, unpacked)
+	}
+	if _, err := io.Copy(io.Discard, &endingReader{ctx, source}); err != nil { // what is behind the end counts too
+		return err
+	}
+	if sum := hex.EncodeToString(hash.Sum(nil)); args.SHA256 != "" && sum != args.SHA256 {
+		return writ.Errorf(writ.CodeChecksumMismatch, "the backup %q has the SHA-256 %s, not %s", args.Backup, sum, args.SHA256)
+	}
+	if unpacked != nil {
+		return noArchive(args.Backup, unpacked)
+	}
+	return j.growDisk(dir, args.SizeGiB*gib)
+}
+
+// ended returns an error unless an archive has its end, two blocks of zeros. The reader of package tar takes one without as complete.
+func ended(f *os.File) (fs.FileInfo, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	end := make([]byte, 2*blockSize)
+	if _, err := f.ReadAt(end, max(0, info.Size()-int64(len(end)))); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if info.Size() < int64(len(end)) || len(bytes.Trim(end, "\x00")) > 0 {
+		return nil, errors.New("its end is missing")
+	}
+	return info, nil
+}
+
+// noArchive says that a file in the backup directory is not what volume.send writes, unless err is about the host, the volume or the
+// context.
+func noArchive(name string, err error) error {
+	if ofHost(err) {
+		return err
+	}
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the backup %q is not an archive that volume.send writes: %w", name, err)
+}
+
+// endingReader ends with its context.
+type endingReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r *endingReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

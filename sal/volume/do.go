@@ -1,0 +1,244 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// Do carries out an operation on a volume.
+func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return sal.Outcome{}, err
+	}
+	ctx = sal.Telling(ctx, request.Progress)
+	j := d.job(request)
+	r, err := j.settled(ctx)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch request.Operation.Effect {
+	case catalog.Make:
+		return j.make(ctx, r)
+	case catalog.Remove:
+		return j.remove(ctx, r)
+	default:
+		return j.use(ctx, r)
+	}
+}
+
+// job is one operation on one volume.
+type job struct {
+	*Driver
+	sal.Request
+	name string // of the tree
+}
+
+func (d *Driver) job(request sal.Request) *job {
+	return &job{Driver: d, Request: request, name: request.Resource.HostName()}
+}
+
+// bound is how much the tree of a volume may hold.
+func (j *job) bound(sizeGiB int64) sal.Bound {
+	return sal.Bound{Bytes: sizeGiB * gib, Project: j.Resource.Project}
+}
+
+// settled returns the volume's record after finishing what a crash interrupted. A volume that was never finished does not exist.
+func (j *job) settled(ctx context.Context) (*record, error) {
+	r, err := j.records().Get(j.Resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	switch r.Own.Phase {
+	case making:
+		return nil, nil
+	case deleting:
+		return nil, j.clear(ctx, r)
+	default:
+		return r, nil
+	}
+}
+
+func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
+	change, _, err := r.Decide(j.Request)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	switch change {
+	case writ.ChangeCreated:
+		r, err = j.create(ctx)
+	case writ.ChangeUpdated:
+		err = j.update(ctx, r)
+	}
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, change)
+}
+
+// create makes the volume, or nothing at all.
+func (j *job) create(ctx context.Context) (*record, error) {
+	fill, err := j.content(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := sal.NewRecord[own](j.Request)
+	r.Own = own{SizeGiB: fill.sizeGiB, Phase: making}
+	if err := j.records().Put(r); err != nil {
+		return nil, err
+	}
+	err = j.Trees.Remove(ctx, j.name) // an earlier attempt may have left something
+	if err == nil {
+		err = fill.into(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(sal.HostError("make "+j.Resource.String(), err), j.clear(context.WithoutCancel(ctx), r))
+	}
+	r.Own.Phase = ready
+	r.Generation++
+	return r, j.records().Put(r)
+}
+
+// update lets the volume grow to what its spec says now; nothing else of a volume may change. If volume.clone no longer says a size,
+// it stays as it is.
+func (j *job) update(ctx context.Context, r *record) error {
+	r.Spec = catalog.Values(j.Args)
+	if size, given := r.Spec["size_gib"].(int64); given {
+		return j.grow(ctx, r, size)
+	}
+	r.Generation++
+	return j.records().Put(r)
+}
+
+// grow lets the volume grow, and its disk with it.
+func (j *job) grow(ctx context.Context, r *record, size int64) error {
+	if size < r.Own.SizeGiB {
+		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB, size).
+			WithHint("make a smaller one under another name and copy what is in it")
+	}
+	dir, err := j.Trees.Make(ctx, j.name, j.bound(size))
+	if err == nil {
+		err = j.growDisk(dir, size*gib)
+	}
+	if err != nil {
+		return err
+	}
+	r.Own.SizeGiB = size
+	r.Generation++
+	return j.records().Put(r)
+}
+
+func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
+	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	if r == nil {
+		left, err := j.records().Get(j.Resource) // of a volume that was never finished
+		if err != nil || left == nil {
+			return gone, err
+		}
+		return gone, j.clear(ctx, left)
+	}
+	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := sal.Unused(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
+		return sal.Outcome{}, err
+	}
+	gone.Change = writ.ChangeDeleted
+	return gone, j.clear(ctx, r)
+}
+
+// clear removes whatever there is of the volume, its record last.
+func (j *job) clear(ctx context.Context, r *record) error {
+	r.Own.Phase = deleting
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	if err := j.Trees.Remove(ctx, j.name); err != nil {
+		return err
+	}
+	j.forgetPart()
+	return j.records().Remove(j.Resource)
+}
+
+// use carries out Alter and Look operations.
+func (j *job) use(ctx context.Context, r *record) (sal.Outcome, error) {
+	if err := r.Owned(j.Request); err != nil {
+		return sal.Outcome{}, err
+	}
+	switch args := j.Args.(type) {
+	case *catalog.VolumeResize:
+		return j.resize(ctx, r, args.SizeGiB)
+	case *catalog.VolumeSend:
+		return j.send(ctx, r, args)
+	case *catalog.Snapshot:
+		if j.Operation.Verb == "restore" {
+			return j.restore(ctx, r, args.Snapshot)
+		}
+		return j.snapshot(ctx, r, args.Snapshot)
+	default:
+		return sal.Outcome{}, j.unable()
+	}
+}
+
+func (j *job) unable() error {
+	return writ.Errorf(writ.CodeDriverMissing, "the volume driver of this node cannot do %s", j.Operation.Name())
+}
+
+func (j *job) resize(ctx context.Context, r *record, size int64) (sal.Outcome, error) {
+	if size == r.Own.SizeGiB {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	if err := j.grow(ctx, r, size); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome, error) {
+	all, err := j.Trees.Snapshots(ctx, j.name)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if slices.Contains(all, name) {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	if err := j.Trees.Snapshot(ctx, j.name, name); err != nil {
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome, error) {
+	if err := j.hasSnapshot(ctx, j.Resource, name); err != nil {
+		return sal.Outcome{}, err
+	}
+	r.Generation++
+	if err := j.records().Put(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := j.Trees.Restore(ctx, j.name, name); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib); err != nil { // the snapshot may be of a time when it was smaller
+		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// hasSnapshot returns an error unless a volume has a snapshot.
+func (j *job) hasSnapshot(ctx context.Context, volume writ.ResourceID, name string) error {
+	all, err := j.Trees.Snapshots(ctx, volume.HostName())
+	if err == nil && !slices.Contains(all, name) {
+		err = writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", volume, name)
+	}
+	return err
+}
+
+func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.Outcome, error) {
+	v, err := j.show(ctx, r)
+	return sal.Outcome{Change: change, Values: catalog.Values(v)}, err
+}

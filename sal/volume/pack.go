@@ -1,0 +1,345 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"writ/sal"
+)
+
+// An archive is a tar file with PAX headers, as tar(1) reads it: directories, files, links of both kinds and pipes, with modes, owners,
+// times, extended attributes and holes. It is written here and not by package archive/tar, because that writes no holes, and because an
+// archive of the same tree has to be the same to the byte, whichever release writes it: a transfer that was cut off goes on in the
+// middle of one.
+
+// blockSize is that of tar.
+const blockSize = 512
+
+// maxExtents is how many pieces a file with holes may have in an archive. Readers of tar refuse lists of more than a megabyte; where a
+// file has more, small holes are written as zeros.
+const maxExtents = 1 << 14
+
+// packedSize is how long the archive of a directory is.
+func packedSize(ctx context.Context, dir string) (int64, error) {
+	p := &packing{out: io.Discard, counts: true}
+	err := p.pack(ctx, dir)
+	return p.size, err
+}
+
+// pack writes the archive of a directory. Sockets are left out, as they mean nothing without the process behind them, and so is what
+// disappears meanwhile.
+func pack(ctx context.Context, out io.Writer, dir string) error {
+	return (&packing{out: out}).pack(ctx, dir)
+}
+
+// packing is an archive that is being written.
+type packing struct {
+	out    io.Writer
+	counts bool // that is all it does: no file is read
+	size   int64
+	root   *os.Root
+	linked map[inode]string // the first name of what has several
+	chunk  []byte
+}
+
+// inode is what all names of a file have in common.
+type inode struct{ device, number uint64 }
+
+func (p *packing) pack(ctx context.Context, dir string) (err error) {
+	if p.root, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	defer p.root.Close()
+	p.linked, p.chunk = map[inode]string{}, make([]byte, 1<<20)
+	err = fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				err = p.entry(ctx, name, info)
+			}
+		}
+		if name != "." && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return p.write(make([]byte, 2*blockSize))
+}
+
+func (p *packing) write(text []byte) error {
+	p.size += int64(len(text))
+	_, err := p.out.Write(text)
+	return err
+}
+
+// entry writes one thing of the tree.
+func (p *packing) entry(ctx context.Context, name string, info fs.FileInfo) (err error) {
+	h := header{name: name, mode: int64(info.Mode().Perm()), modified: info.ModTime(), records: map[string]string{}}
+	for bit, mode := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if info.Mode()&bit != 0 {
+			h.mode |= mode
+		}
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		h.uid, h.gid = int64(stat.Uid), int64(stat.Gid)
+		id := inode{uint64(stat.Dev), stat.Ino}
+		if first, ok := p.linked[id]; ok && !info.IsDir() {
+			h.kind, h.link = '1', first
+			return p.write(h.blocks())
+		}
+		if stat.Nlink > 1 {
+			defer func() {
+				if err == nil {
+					p.linked[id] = name
+				}
+			}()
+		}
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		h.kind, h.name = '5', path.Clean(name)+"/"
+		return p.directory(name, h)
+	case fs.ModeSymlink:
+		h.kind = '2'
+		if h.link, err = p.root.Readlink(name); err != nil {
+			return err
+		}
+		return p.write(h.blocks())
+	case fs.ModeNamedPipe:
+		h.kind = '6'
+		return p.write(h.blocks())
+	case fs.ModeSocket:
+		return nil
+	case 0:
+		h.kind = '0'
+		return p.file(ctx, name, h)
+	default:
+		return fmt.Errorf("%s is neither file, directory, link nor pipe", name)
+	}
+}
+
+func (p *packing) directory(name string, h header) error {
+	d, err := p.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := h.attributes(d); err != nil {
+		return err
+	}
+	return p.write(h.blocks())
+}
+
+func (p *packing) file(ctx context.Context, name string, h header) error {
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := h.attributes(f); err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	extents, list := extentsOf(f, info.Size()), []byte(nil)
+	if whole := []extent{{0, info.Size()}}; info.Size() > 0 && !slices.Equal(extents, whole) {
+		list = h.sparse(extents, info.Size())
+	}
+	h.size = int64(len(list))
+	for _, e := range extents {
+		h.size += e.length
+	}
+	if err := p.write(append(h.blocks(), list...)); err != nil {
+		return err
+	}
+	for _, e := range extents {
+		if err := p.data(ctx, f, e); err != nil {
+			return err
+		}
+	}
+	return p.write(make([]byte, padding(h.size)))
+}
+
+// data writes a piece of a file.
+func (p *packing) data(ctx context.Context, f *os.File, e extent) error {
+	if p.counts {
+		p.size += e.length
+		return nil
+	}
+	for at, end := e.start, e.start+e.length; at < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.ReadAt(p.chunk[:min(int64(len(p.chunk)), end-at)], at)
+		if n == 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				err = fmt.Errorf("%s became shorter while it was read", f.Name())
+			}
+			return err
+		}
+		if err := p.write(p.chunk[:n]); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// extent is a piece of a file that is no hole.
+type extent struct{ start, length int64 }
+
+// extentsOf are the pieces of a file, in order.
+func extentsOf(f *os.File, size int64) []extent {
+	var all []extent
+	for at := int64(0); at < size; {
+		start, end := sal.Data(f, at, size)
+		if start < end {
+			all = append(all, extent{start, end - start})
+		}
+		at = max(end, at+1)
+	}
+	all = joined(all)
+	if n := len(all); n == 0 && size > 0 || n > 0 && all[n-1].start+all[n-1].length < size {
+		all = append(all, extent{size, 0}) // by which tar(1) knows that a hole ends there
+	}
+	return all
+}
+
+// joined are pieces of which neighbours are one, with what is between them, where there would be too many.
+func joined(all []extent) []extent {
+	for gap := int64(64 << 10); len(all) > maxExtents; gap *= 2 {
+		kept := all[:1]
+		for _, e := range all[1:] {
+			if last := &kept[len(kept)-1]; e.start-(last.start+last.length) < gap {
+				last.length = e.start + e.length - last.start
+			} else {
+				kept = append(kept, e)
+			}
+		}
+		all = kept
+	}
+	return all
+}
+
+// header is what an archive says of one thing before its content.
+type header struct {
+	name, link     string
+	kind           byte
+	mode, uid, gid int64
+	size           int64 // of the content that follows
+	modified       time.Time
+	records        map[string]string // further ones, as PAX has them
+}
+
+// attributes adds the extended attributes of something.
+func (h *header) attributes(f *os.File) error {
+	all, err := attributesOf(f)
+	for name, value := range all {
+		h.records["SCHILY.xattr."+name] = value
+	}
+	return err
+}
+
+// sparse makes it the header of a file with holes, in the form 1.0 of GNU tar, and returns the list of its pieces, which comes before
+// them.
+func (h *header) sparse(extents []extent, size int64) (list []byte) {
+	for key, value := range map[string]string{"major": "1", "minor": "0", "name": h.name, "realsize": strconv.FormatInt(size, 10)} {
+		h.records["GNU.sparse."+key] = value
+	}
+	h.name = path.Join(path.Dir(h.name), "GNUSparseFile.0", path.Base(h.name))
+	list = fmt.Appendf(list, "%d\n", len(extents))
+	for _, e := range extents {
+		list = fmt.Appendf(list, "%d\n%d\n", e.start, e.length)
+	}
+	return append(list, make([]byte, padding(int64(len(list))))...)
+}
+
+// blocks are the header as it is in the archive: the PAX records first, each thing has some.
+func (h *header) blocks() []byte {
+	h.addRecords()
+	var records []byte
+	for _, key := range slices.Sorted(maps.Keys(h.records)) {
+		records = append(records, paxRecord(key, h.records[key])...)
+	}
+	all := ustar("PaxHeader", "", 'x', 0o644, 0, 0, int64(len(records)), 0)
+	all = append(all, records...)
+	all = append(all, make([]byte, padding(int64(len(records))))...)
+	return append(all, ustar(h.name, h.link, h.kind, h.mode, h.uid, h.gid, h.size, h.modified.Unix())...)
+}
+
+func (h *header) addRecords() {
+	if h.records == nil {
+		h.records = map[string]string{}
+	}
+	h.records["path"] = h.name
+	if h.link != "" {
+		h.records["linkpath"] = h.link
+	}
+	h.records["mtime"] = fmt.Sprintf("%d.%09d", h.modified.Unix(), h.modified.Nanosecond())
+	for key, n := range map[string]int64{"uid": h.uid, "gid": h.gid} {
+		if n > 0o7777777 {
+			h.records[key] = strconv.FormatInt(n, 10)
+		}
+	}
+	if h.size > maxOctal {
+		h.records["size"] = strconv.FormatInt(h.size, 10)
+	}
+}
+
+// maxOctal is the biggest size that a plain header can tell: 8 GiB less one byte.
+const maxOctal = 1<<33 - 1
+
+// paxRecord is a PAX record: its own length in front of it, which counts too.
+func paxRecord(key, value string) string {
+	rest := " " + key + "=" + value + "\n"
+	n := len(rest) + len(strconv.Itoa(len(rest)))
+	return strconv.Itoa(len(strconv.Itoa(n))+len(rest)) + rest
+}
+
+// ustar is a plain header. What does not fit into it is in the PAX records.
+func ustar(name, link string, kind byte, mode, uid, gid, size, modified int64) []byte {
+	b := make([]byte, blockSize)
+	octal := func(field []byte, n, most int64) {
+		if n > most || n < 0 {
+			n = 0
+		}
+		copy(field, fmt.Sprintf("%0*o", len(field)-1, n))
+	}
+	copy(b[:100], name)
+	octal(b[100:108], mode, 0o7777777)
+	octal(b[108:116], uid, 0o7777777)
+	octal(b[116:124], gid, 0o7777777)
+	octal(b[124:136], size, maxOctal)
+	octal(b[136:148], modified, maxOctal)
+	copy(b[148:156], "        ")
+	b[156] = kind
+	copy(b[157:257], link)
+	copy(b[257:265], "ustar\x0000")
+	sum := 0
+	for _, c := range b {
+		sum += int(c)
+	}
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return b
+}
+
+// padding is how much is missing to the end of a block.
+func padding(size int64) int64 { return -size & (blockSize - 1) }

@@ -1,0 +1,642 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/btrfs"
+	"writ/sal/btrfs/btrfstest"
+	"writ/sal/catalog"
+	"writ/sal/directory"
+	"writ/sal/saltest"
+)
+
+var (
+	spec   = map[string]any{"size_gib": int64(1), "image": "debian-12"}
+	before = map[string]any{"snapshot": "before"}
+	backup = map[string]any{"backup": "nightly"}
+)
+
+// with makes arguments of a base and a change.
+func with(base map[string]any, field string, v any) map[string]any {
+	m := maps.Clone(base)
+	m[field] = v
+	return m
+}
+
+// prepare leaves images where an image driver would.
+func prepare(t testing.TB, host string) {
+	t.Helper()
+	for _, name := range []string{"debian-12", "debian-13"} {
+		path := imagePath(host, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		sal.InPlace(filepath.Dir(path)) // as image drivers ask for it
+		writeFile(t, path, "a disk: "+name)
+	}
+}
+
+func imagePath(host, name string) string {
+	return filepath.Join(host, "images", saltest.Resource(writ.KindImage, name).HostName())
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kind is a kind of trees that volumes can be.
+type kind struct {
+	hosts func(t testing.TB) saltest.Hosts
+	trees func(dir string, step func(string)) sal.Trees
+}
+
+var kinds = map[string]kind{
+	"directory": {
+		hosts: func(testing.TB) saltest.Hosts { return nil },
+		trees: func(dir string, step func(string)) sal.Trees { return &directory.Trees{Dir: dir, Step: step} },
+	},
+	"btrfs": {
+		hosts: func(t testing.TB) saltest.Hosts { return btrfstest.NewHosts(t) },
+		trees: func(dir string, step func(string)) sal.Trees { return &btrfs.Pool{Dir: dir, Step: step} },
+	},
+}
+
+func (k kind) open(host string, step func(string)) *Driver {
+	return &Driver{
+		Dir: filepath.Join(host, "volumes"), Trees: k.trees(filepath.Join(host, "pool"), step), Images: saltest.Images(filepath.Join(host, "images")), Step: step,
+	}
+}
+
+func TestExam(t *testing.T) {
+	source := saltest.Other{Name: "source", Steps: []saltest.Step{
+		{Operation: "volume.create", Args: spec},
+		{Operation: "volume.snapshot", Args: before},
+	}}
+	empty := saltest.Other{Name: "source", Steps: []saltest.Step{
+		{Operation: "volume.create", Args: map[string]any{"size_gib": int64(1)}},
+		{Operation: "volume.send", Args: backup},
+	}}
+	from := map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before"}
+	exams := map[string]saltest.Exam{
+		"create": {
+			Make:      saltest.Step{Operation: "volume.create", Args: map[string]any{"size_gib": int64(1)}},
+			Mutable:   map[string]any{"size_gib": int64(2)},
+			Immutable: spec,
+			Steps: []saltest.Step{
+				{Operation: "volume.snapshot", Args: before},
+				{Operation: "volume.resize", Args: map[string]any{"size_gib": int64(3)}},
+				{Operation: "volume.restore", Args: before},
+				{Operation: "volume.send", Args: backup},
+			},
+		},
+		"create of an image": {
+			Make:      saltest.Step{Operation: "volume.create", Args: spec},
+			Mutable:   with(spec, "size_gib", int64(2)),
+			Immutable: with(spec, "image", "debian-13"),
+		},
+		"clone": {
+			Others:    []saltest.Other{source},
+			Make:      saltest.Step{Operation: "volume.clone", Args: from},
+			Mutable:   with(from, "size_gib", int64(2)),
+			Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source")},
+		},
+		"receive": {
+			Others:    []saltest.Other{empty},
+			Make:      saltest.Step{Operation: "volume.receive", Args: with(backup, "size_gib", int64(1))},
+			Mutable:   with(backup, "size_gib", int64(2)),
+			Immutable: map[string]any{"backup": "weekly", "size_gib": int64(1)},
+		},
+	}
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosts := k.hosts(t)
+			for name, exam := range exams {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					exam.Hosts, exam.Prepare = hosts, prepare
+					exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver { return k.open(host, step) }
+					saltest.Run(t, exam)
+				})
+			}
+		})
+	}
+}
+
+// bench is a driver on a host of its own.
+type bench struct {
+	testing.TB
+	*Driver
+	kind kind
+	host string
+}
+
+// onEach runs a test with each kind of trees. New makes another host of that.
+func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *bench)) {
+	t.Parallel()
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosts := k.hosts(t)
+			test(t, func(t testing.TB) *bench {
+				host := ""
+				if hosts == nil {
+					host = t.TempDir()
+				} else {
+					host = hosts.New(t)
+				}
+				prepare(t, host)
+				b := &bench{TB: t, kind: k, host: host}
+				b.restart(nil)
+				return b
+			})
+		})
+	}
+}
+
+// plain is a bench on plain directories.
+func plain(t testing.TB) *bench {
+	b := &bench{TB: t, kind: kinds["directory"], host: t.TempDir()}
+	prepare(t, b.host)
+	b.restart(nil)
+	return b
+}
+
+func (b *bench) restart(step func(string)) {
+	users := []sal.Users(nil)
+	if b.Driver != nil {
+		users = b.Users
+	}
+	b.Driver = b.kind.open(b.host, step)
+	b.Users = users
+}
+
+// do carries out an operation on a volume of the exam's project, with the UID "u1".
+func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+	b.Helper()
+	return b.Do(b.Context(), b.request(operation, name, args))
+}
+
+func (b *bench) request(operation, name string, args map[string]any) sal.Request {
+	b.Helper()
+	o, ok := catalog.Lookup(operation)
+	if !ok {
+		b.Fatalf("there is no %s", operation)
+	}
+	decoded, err := o.Decode(args)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sal.Request{Operation: o, Resource: saltest.Resource(writ.KindVolume, name), UID: "u1", Args: decoded, Key: "k", Progress: func(string) {}}
+}
+
+func (b *bench) must(operation, name string, args map[string]any) map[string]any {
+	b.Helper()
+	o, err := b.do(operation, name, args)
+	if err != nil {
+		b.Fatalf("%s: %s: %v", operation, writ.CodeOf(err), err)
+	}
+	return o.Values
+}
+
+// stopAt stops the driver at a step of what do does, and reports whether there was such a step. Passed are the steps before it.
+func (b *bench) stopAt(stop int, do func()) (passed []string, stopped bool) {
+	type crash struct{}
+	b.restart(func(name string) {
+		if len(passed) == stop {
+			panic(crash{})
+		}
+		passed = append(passed, name)
+	})
+	defer func() {
+		b.restart(nil)
+		if r := recover(); r != nil {
+			if _, ours := r.(crash); !ours {
+				panic(r)
+			}
+			stopped = true
+		}
+	}()
+	do()
+	return passed, false
+}
+
+// tree is everything in a directory: modes, times, sizes and what files begin with, or link targets.
+func tree(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := info.Mode().String()
+		switch info.Mode().Type() {
+		case 0:
+			start, err := startOf(name)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %s %d %s", info.ModTime().UTC().Format(time.RFC3339Nano), info.Size(), start)
+		case fs.ModeDir:
+			text += " " + info.ModTime().UTC().Format(time.RFC3339Nano)
+		case fs.ModeSymlink:
+			target, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			text += " " + target
+		}
+		all[strings.TrimPrefix(name, dir)] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// startOf is what a file begins with: some are disks.
+func startOf(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	start := make([]byte, 4096)
+	n, err := f.Read(start)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return strings.TrimRight(string(start[:n]), "\x00"), err
+}
+
+// furnish puts everything into a volume that a volume may hold on any disk.
+func furnish(t testing.TB, dir string) {
+	t.Helper()
+	writeFile(t, filepath.Join(dir, "etc/nested/file"), "text")
+	writeFile(t, filepath.Join(dir, "secret"), "")
+	for _, err := range []error{
+		os.Symlink("etc/nested/file", filepath.Join(dir, "link")),
+		os.Symlink("/etc/passwd", filepath.Join(dir, "link-outside")),
+		os.Mkdir(filepath.Join(dir, "closed"), 0o500),
+		os.Chmod(filepath.Join(dir, "secret"), 0o4711),
+		os.Chtimes(filepath.Join(dir, "secret"), time.Time{}, time.Unix(1000000000, 123)),
+		os.Chtimes(filepath.Join(dir, "etc"), time.Time{}, time.Unix(1100000000, 0)),
+		os.Chtimes(dir, time.Time{}, time.Unix(1200000000, 0)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestEveryWayAroundKeepsTheContent(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		b := fresh(t)
+		data := b.must("volume.create", "root", spec)["path"].(string)
+		furnish(t, data)
+		want := tree(t, data)
+		if want["/"+sal.DiskName] == "" {
+			t.Fatal("the volume has no disk of its image")
+		}
+		b.must("volume.snapshot", "root", before)
+		sent := b.must("volume.send", "root", with(backup, "snapshot", "before"))
+		writeFile(t, filepath.Join(data, "later"), "is lost")
+		if err := os.RemoveAll(filepath.Join(data, "etc")); err != nil {
+			t.Fatal(err)
+		}
+		b.must("volume.restore", "root", before)
+		from := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
+		clone := b.must("volume.clone", "clone", map[string]any{"from": from})["path"].(string)
+		received := b.must("volume.receive", "received", map[string]any{"backup": "nightly", "size_gib": int64(1), "sha256": sent["sha256"]})["path"].(string)
+		for way, dir := range map[string]string{"restore": data, "clone": clone, "send and receive": received} {
+			if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+				t.Errorf("%s:\n%s", way, diff)
+			}
+		}
+	})
+}
+
+func TestEachKindReadsBackupsOfTheOther(t *testing.T) {
+	t.Parallel()
+	bounded := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
+	prepare(t, bounded.host)
+	bounded.restart(nil)
+	for name, way := range map[string][2]*bench{"bounded": {plain(t), bounded}, "plain": {bounded, plain(t)}} {
+		from, to, backup := way[0], way[1], map[string]any{"backup": "to-" + name}
+		data := from.must("volume.create", "root", spec)["path"].(string)
+		furnish(t, data)
+		sent := from.must("volume.send", "root", backup)
+		carry(t, to, from, "to-"+name)
+		received := to.must("volume.receive", "copy", with(with(backup, "size_gib", int64(1)), "sha256", sent["sha256"]))["path"].(string)
+		if diff := cmp.Diff(tree(t, data), tree(t, received)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// carry brings a backup to another host, as an operator does.
+func carry(t *testing.T, to, from *bench, name string) {
+	t.Helper()
+	request := from.request("volume.get", "root", nil)
+	text, err := os.ReadFile(from.job(request).backupPath(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, to.job(request).backupPath(name), string(text))
+}
+
+// disk reads the start of the disk in a volume, and its size.
+func (b *bench) disk(dir any) (text string, size int64) {
+	b.Helper()
+	f, err := os.Open(filepath.Join(dir.(string), sal.DiskName))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	start := make([]byte, 32)
+	n, _ := f.Read(start)
+	info, err := f.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimRight(string(start[:n]), "\x00"), info.Size()
+}
+
+func TestTheDiskIsAsBigAsItsVolume(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		b := fresh(t)
+		root := b.must("volume.create", "root", spec)["path"]
+		if text, size := b.disk(root); text != "a disk: debian-12" || size != gib {
+			t.Fatalf("the disk has %q and %d bytes", text, size)
+		}
+		b.must("volume.snapshot", "root", before)
+		sent := b.must("volume.send", "root", with(backup, "snapshot", "before"))
+		f, err := os.OpenFile(filepath.Join(root.(string), sal.DiskName), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte("another"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.must("volume.resize", "root", map[string]any{"size_gib": int64(2)})
+		if text, size := b.disk(root); text != "another debian-12" || size != 2*gib {
+			t.Errorf("grown it has %q and %d bytes", text, size)
+		}
+		b.must("volume.restore", "root", before)
+		from := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
+		for way, v := range map[string]map[string]any{
+			"restore":          {"path": root},
+			"clone":            b.must("volume.clone", "clone", map[string]any{"from": from}),
+			"send and receive": b.must("volume.receive", "received", map[string]any{"backup": "nightly", "size_gib": int64(2), "sha256": sent["sha256"]}),
+		} {
+			if text, size := b.disk(v["path"]); text != "a disk: debian-12" || size != 2*gib {
+				t.Errorf("%s: the disk has %q and %d bytes", way, text, size)
+			}
+			if b.kind.writesInPlace() && !inPlace(t, filepath.Join(v["path"].(string), sal.DiskName)) {
+				t.Errorf("%s: the disk is not written in place", way)
+			}
+		}
+	})
+}
+
+func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		for stop, stopped := 0, true; stopped; stop++ {
+			b := fresh(t)
+			data := b.must("volume.create", "root", spec)["path"].(string)
+			writeFile(t, filepath.Join(data, "a"), "old")
+			b.must("volume.snapshot", "root", before)
+			old := tree(t, data)
+			writeFile(t, filepath.Join(data, "a"), "new")
+			writeFile(t, filepath.Join(data, "b"), "new")
+			_, stopped = b.stopAt(stop, func() { b.must("volume.restore", "root", before) })
+			b.must("volume.snapshot", "root", map[string]any{"snapshot": "after"}) // any operation finishes what was begun
+			got := tree(t, data)
+			delete(got, "")
+			delete(old, "")
+			if _, isNew := got["/b"]; isNew && stopped {
+				continue
+			}
+			if diff := cmp.Diff(old, got); diff != "" {
+				t.Fatalf("stopped at step %d it is neither old nor new:\n%s", stop, diff)
+			}
+		}
+	})
+}
+
+func TestDeleteLeavesNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		b := fresh(t)
+		furnish(t, b.must("volume.create", "root", spec)["path"].(string))
+		b.must("volume.snapshot", "root", before)
+		b.must("volume.restore", "root", before)
+		b.must("volume.delete", "root", nil)
+		for _, dir := range []string{b.Dir, filepath.Join(b.host, "pool")} {
+			left := tree(t, dir)
+			maps.DeleteFunc(left, func(name, what string) bool { return strings.HasPrefix(what, "d") && strings.Count(name, "/") < 2 })
+			if len(left) > 0 {
+				t.Errorf("it left %v", left)
+			}
+		}
+	})
+}
+
+// Once a volume is being deleted nothing may take it for whole.
+func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		for stop, stopped := 0, true; stopped; stop++ {
+			b := fresh(t)
+			furnish(t, b.must("volume.create", "root", spec)["path"].(string))
+			var passed []string
+			passed, stopped = b.stopAt(stop, func() { b.must("volume.delete", "root", nil) })
+			begun := slices.Contains(passed, "rename record") // it says so from here on
+			o, err := b.do("volume.create", "root", spec)
+			if err != nil {
+				t.Fatalf("stopped after %q: %v", passed, err)
+			}
+			want := writ.ChangeUnchanged
+			if begun {
+				want = writ.ChangeCreated
+			}
+			content := tree(t, o.Values["path"].(string))
+			if o.Change != want || content["/"+sal.DiskName] == "" || begun && len(content) != 2 {
+				t.Errorf("stopped after %q, then made anew: %s, want %s, and it has %v", passed, o.Change, want, content)
+			}
+		}
+	})
+}
+
+// user has one volume.
+type user struct {
+	volume writ.UID
+	owner  sal.Owner
+}
+
+func (u user) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+	if volume != u.volume {
+		return nil, nil
+	}
+	return []sal.Owner{u.owner}, nil
+}
+
+func TestVolumeThatSomebodyHasIsNotDeleted(t *testing.T) {
+	b := plain(t)
+	b.must("volume.create", "root", spec)
+	b.Users = []sal.Users{user{}, user{"u1", sal.Owner{Resource: saltest.Resource(writ.KindMachine, "web")}}}
+	if _, err := b.do("volume.delete", "root", nil); writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), "machine web") {
+		t.Errorf("it was deleted: %v", err)
+	}
+	b.Users = nil
+	b.must("volume.delete", "root", nil)
+}
+
+func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		b := fresh(t)
+		b.must("volume.create", "root", with(spec, "size_gib", int64(10)))
+		b.must("volume.send", "root", backup)
+		big := imagePath(b.host, "big")
+		writeFile(t, big, "")
+		if err := os.Truncate(big, gib+1); err != nil {
+			t.Fatal(err)
+		}
+		root := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
+		trees, err := b.Trees.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			operation, name string
+			args            map[string]any
+			code            writ.Code
+		}{
+			{"volume.create", "a", with(spec, "image", "none"), writ.CodeResourceUnknown},
+			{"volume.create", "a", with(spec, "image", "big"), writ.CodeQuotaExceeded},
+			{"volume.create", "root", with(spec, "size_gib", int64(5)), writ.CodeImmutableField},
+			{"volume.resize", "root", map[string]any{"size_gib": int64(5)}, writ.CodeImmutableField},
+			{"volume.restore", "root", before, writ.CodeResourceUnknown},
+			{"volume.send", "root", backup, writ.CodeResourceConflict},
+			{"volume.send", "root", map[string]any{"backup": "b", "snapshot": "none"}, writ.CodeResourceUnknown},
+			{"volume.clone", "a", map[string]any{"from": root, "size_gib": int64(5)}, writ.CodeQuotaExceeded},
+			{"volume.clone", "a", map[string]any{"from": root, "snapshot": "none"}, writ.CodeResourceUnknown},
+			{"volume.clone", "a", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u2"}}, writ.CodeResourceConflict},
+			{"volume.clone", "a", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "none", UID: "u2"}}, writ.CodeResourceUnknown},
+			{"volume.receive", "a", map[string]any{"backup": "none", "size_gib": int64(10)}, writ.CodeResourceUnknown},
+			{"volume.receive", "a", map[string]any{"backup": "nightly", "size_gib": int64(1)}, writ.CodeQuotaExceeded},
+			{"volume.receive", "a", map[string]any{"backup": "nightly", "size_gib": int64(10), "sha256": strings.Repeat("0a", 32)}, writ.CodeChecksumMismatch},
+		} {
+			if _, err := b.do(tt.operation, tt.name, tt.args); writ.CodeOf(err) != tt.code {
+				t.Errorf("%s %v: %v, want %s", tt.operation, tt.args, err, tt.code)
+			}
+		}
+		if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
+			t.Errorf("what was refused has left %v, %v", all, err)
+		}
+		if left, err := b.Trees.List(t.Context()); err != nil || !slices.Equal(left, trees) {
+			t.Errorf("what was refused has left the trees %v, and there were %v, %v", left, trees, err)
+		}
+	})
+}
+
+func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		b := fresh(t)
+		b.must("volume.create", "root", spec)
+		root := saltest.Resource(writ.KindVolume, "root")
+		if drift, err := b.Keep(t.Context(), root); err != nil || len(drift) > 0 {
+			t.Errorf("it says %+v, %v", drift, err)
+		}
+		stray := writ.ResourceID{Kind: writ.KindVolume, Name: "nobody's"}.HostName()
+		for _, name := range []string{stray, "images"} { // the latter is another driver's
+			if _, err := b.Trees.Make(t.Context(), name, sal.Bound{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		orphans, err := b.Orphans(t.Context())
+		if diff := cmp.Diff([]sal.Orphan{{Kind: "tree", Name: b.Trees.Path(stray)}}, orphans); diff != "" || err != nil {
+			t.Errorf("the orphans: %v\n%s", err, diff)
+		}
+		if err := b.Trees.Remove(t.Context(), root.HostName()); err != nil {
+			t.Fatal(err)
+		}
+		drift, err := b.Keep(t.Context(), root)
+		if err != nil || len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "gone") {
+			t.Errorf("without its content it says %+v, %v", drift, err)
+		}
+		b.must("volume.delete", "root", nil)
+	})
+}
+
+func TestOtherDriversFindTheVolume(t *testing.T) {
+	b := plain(t)
+	dir := b.must("volume.create", "root", spec)["path"]
+	project := saltest.Resource("", "").Project
+	v, err := b.Volume(t.Context(), project, writ.Ref{Name: "root"})
+	if want := (sal.Volume{UID: "u1", Dir: dir.(string), SizeGiB: 1}); v != want || err != nil {
+		t.Errorf("they find %+v, want %+v, %v", v, want, err)
+	}
+	for ref, want := range map[writ.Ref]writ.Code{{Name: "none"}: writ.CodeResourceUnknown, {Name: "root", UID: "u2"}: writ.CodeResourceConflict} {
+		if _, err := b.Volume(t.Context(), project, ref); writ.CodeOf(err) != want {
+			t.Errorf("%v: %v, want %s", ref, err, want)
+		}
+	}
+	if u, err := b.Usage(t.Context(), saltest.Resource(writ.KindVolume, "root")); u.DiskGiB != 1 || err != nil {
+		t.Errorf("it uses %+v, %v", u, err)
+	}
+}
+
+func TestACopyTellsHowFarItIsAndEndsWithItsContext(t *testing.T) {
+	b := plain(t)
+	big := imagePath(b.host, "big")
+	writeFile(t, big, strings.Repeat("writ", 160<<18))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request := b.request("volume.create", "root", with(spec, "image", "big"))
+	var told []string
+	request.Progress = func(text string) {
+		if told = append(told, text); len(told) == 2 {
+			cancel()
+		}
+	}
+	if shares(t, b.host) {
+		t.Skip("the disk of the test shares blocks: copies take no time")
+	}
+	if _, err := b.Do(ctx, request); writ.CodeOf(err) != writ.CodeInternal || ctx.Err() == nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if want := []string{"64 MiB of 160 MiB copied", "128 MiB of 160 MiB copied"}; !slices.Equal(told, want) {
+		t.Errorf("it told %q, want %q", told, want)
+	}
+	if seen, err := b.Observe(t.Context(), request.Resource); seen.Exists || err != nil {
+		t.Errorf("there is %+v, %v", seen, err)
+	}
+}
