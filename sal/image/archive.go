@@ -26,7 +26,7 @@ func checkArchive(ctx context.Context, name string) error {
 		return err
 	}
 	defer f.Close()
-	a := &archive{file: f, blobs: map[v1.Hash]blob{}}
+	a := &archive{file: f, blobs: map[v1.Hash]blob{}, seen: map[v1.Hash]bool{}}
 	if err := a.scan(ctx); err != nil {
 		return err
 	}
@@ -53,15 +53,17 @@ type archive struct {
 	index  []byte // its index.json
 	docker bool   // it has the manifest.json of Docker
 	blobs  map[v1.Hash]blob
+	seen   map[v1.Hash]bool // manifests and indexes that were looked at: an archive can name one a million times
 }
 
 // blob is where a blob is in the file.
 type blob struct{ offset, size int64 }
 
-// maxText is how long a manifest or index may be, and maxDepth how deep indexes may be nested.
+// maxText is how long a manifest or index may be, maxDepth how deep indexes may be nested, and maxBlobs how many blobs an archive may have.
 const (
 	maxText  = 4 << 20
 	maxDepth = 4
+	maxBlobs = 10_000
 )
 
 func (a *archive) scan(ctx context.Context) error {
@@ -114,6 +116,9 @@ func (a *archive) see(ctx context.Context, header *tar.Header, r io.Reader) (err
 	if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
 		return noArchive("the blob %s has the SHA-256 %s", digest, got)
 	}
+	if len(a.blobs) == maxBlobs {
+		return noArchive("it has more than %d blobs", maxBlobs)
+	}
 	a.blobs[v1.Hash{Algorithm: "sha256", Hex: digest}] = blob{at, header.Size}
 	return nil
 }
@@ -128,6 +133,10 @@ func (a *archive) check(index *v1.IndexManifest, depth int) error {
 		if p := m.Platform; p != nil && p.Architecture != "" && (p.OS != "linux" || p.Architecture != runtime.GOARCH) {
 			continue
 		}
+		if a.seen[m.Digest] {
+			continue
+		}
+		a.seen[m.Digest] = true
 		err := a.checkOne(m, depth)
 		if err == nil {
 			return nil

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -122,6 +124,10 @@ func (p *part) whole(ctx context.Context) (err error) {
 		return err
 	}
 	if got := p.digest(); got != p.args.SHA256 {
+		if p.local() { // whoever hears the digest of a file of the node can fetch it, and scripts may not read all that we may
+			return writ.Errorf(writ.CodeChecksumMismatch, "%s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
+				WithHint("`sha256sum` on the node says which")
+		}
 		return writ.Errorf(writ.CodeChecksumMismatch, "%s has the SHA-256 %s, not %s", p.args.URL, got, p.args.SHA256).
 			WithHint("compare it with what the publisher says; it was thrown away")
 	}
@@ -129,8 +135,11 @@ func (p *part) whole(ctx context.Context) (err error) {
 	return p.file.Sync()
 }
 
+// local reports whether the image is a file of this node.
+func (p *part) local() bool { return strings.HasPrefix(p.args.URL, "file:") }
+
 func (p *part) fill(ctx context.Context) error {
-	if strings.HasPrefix(p.args.URL, "file:") {
+	if p.local() {
 		return p.fromFile(ctx)
 	}
 	return p.fromServer(ctx)
@@ -198,17 +207,21 @@ func (p *part) fromFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(u.Path)
+	info, err := os.Stat(u.Path) // before it is opened: a pipe waits then, and a device may do anything
 	if errors.Is(err, fs.ErrNotExist) {
-		return writ.Errorf(writ.CodeNotFound, "the node has no file %s", u.Path)
+		return writ.Errorf(writ.CodeNotFound, "the node has no file %s", u.Path).WithHint("copy it there, or say where it can be fetched by https")
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, writ.Errorf(writ.CodeArgumentsInvalid, "%s is no file", u.Path))
+	if !info.Mode().IsRegular() {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is no regular file", u.Path)
 	}
+	f, err := os.OpenFile(u.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	if _, err := f.Seek(p.have, io.SeekStart); err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"writ"
 	"writ/internal/testenv"
 	"writ/sal"
@@ -410,6 +412,48 @@ func TestAFileOfTheNodeAndAConvertedDisk(t *testing.T) {
 	_, err = b.fetch(t.Context(), "b", map[string]any{"url": "file://" + path, "sha256": sum(text), "format": "qcow2"})
 	if writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(writ.AsError(err).Hint, "apt-get install") {
 		t.Errorf("without a converter: %v", err)
+	}
+}
+
+// Scripts name files of the node, and the driver may read them all. Its errors must not help to read one.
+func TestNothingIsToldOfFilesOfTheNode(t *testing.T) {
+	dir := t.TempDir()
+	secret, pipe := filepath.Join(dir, "secret"), filepath.Join(dir, "pipe")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, newSite(t, nil))
+	for path, code := range map[string]writ.Code{secret: writ.CodeChecksumMismatch, pipe: writ.CodeArgumentsInvalid, "/dev/zero": writ.CodeArgumentsInvalid, dir: writ.CodeArgumentsInvalid} {
+		_, err := b.fetch(t.Context(), "a", map[string]any{"url": "file://" + path, "sha256": strings.Repeat("0a", 32)})
+		if writ.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %s", path, err, code)
+		}
+		if digest := sum([]byte("secret")); strings.Contains(fmt.Sprint(err, writ.AsError(err).Hint, b.said), digest) {
+			t.Errorf("the digest of a file is told: %v", err)
+		}
+	}
+}
+
+// Five indexes, each of which names the next one 20,000 times: an archive of 10 MB that would be looked at for longer than there is time.
+func TestAnArchiveIsLookedAtInBoundedTime(t *testing.T) {
+	next := []byte(`{"schemaVersion":2,"manifests":[]}`)
+	text := ociArchive(t, func(blobs map[string][]byte) {
+		for depth := range 4 {
+			blobs[fmt.Sprint(depth)] = next
+			one := fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:%s","size":%d}`, sum(next), len(next))
+			next = []byte(`{"schemaVersion":2,"manifests":[` + strings.Repeat(one+",", 20_000) + one + `]}`)
+		}
+		blobs["index"] = next
+	})
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkArchive(t.Context(), path); writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+		t.Errorf("it is %v", err)
 	}
 }
 
