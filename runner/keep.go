@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,8 @@ const (
 	usageEvery = 10
 	// keepFor is how long a driver may look after one resource: a machine that is started again takes as long as one that is made.
 	keepFor = 5 * time.Minute
+	// readFor is how long one may take to say what there is.
+	readFor = time.Minute
 	// maxFound bounds each list of a report, and maxSentence each text in it.
 	maxFound    = 500
 	maxSentence = 500
@@ -38,6 +41,7 @@ type keeper struct {
 	drivers  []sal.Driver
 	readings map[writ.UID]journal.Reading
 	drifts   map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
+	asking   sync.Map                               // what drivers were asked and have not answered: see asked
 
 	mu   sync.Mutex
 	sent map[int64][]journal.Version // usage in reports that were not acknowledged, by round
@@ -86,7 +90,7 @@ func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.Reso
 		if !keeps && !meters {
 			continue
 		}
-		resources, err := d.List(ctx)
+		resources, err := asked(ctx, k, "list "+d.Describe().Module, readFor, d.List)
 		if err != nil {
 			k.log.WarnContext(ctx, "a driver cannot say what there is", "driver", d.Describe().Name, "err", err)
 			k.stillThere(there, d.Describe().Module)
@@ -121,7 +125,8 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	}
 }
 
-// keep has a driver look after one resource, unless a job is at it: then what is known of it stays.
+// keep has a driver look after one resource, unless a job is at it: then what is known of it stays. A driver that ignores the end of its
+// time keeps the resource, and nobody else waits for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID, mended map[writ.ResourceID]writ.ResourceDrift) {
 	turn := k.turns.take(resource)
 	if turn == nil {
@@ -130,40 +135,60 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	type answer struct {
 		drift []sal.Drift
 		uid   writ.UID
-		err   error
 	}
-	limited, stop := context.WithTimeout(ctx, keepFor)
-	done := make(chan answer, 1)
-	go func() { // a driver that ignores the end of its time keeps the resource, and nobody else waits for it
-		defer stop()
+	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer turn.leave()
-		var a answer
-		defer func() {
-			if p := recover(); p != nil {
-				a.err = fmt.Errorf("the driver panicked: %v", p)
-			}
-			done <- a
-		}()
-		if a.drift, a.err = d.Keep(limited, resource); a.err == nil {
-			var seen sal.Observation
-			seen, a.err = d.Observe(limited, resource)
-			a.uid = seen.UID
-		}
-	}()
-	var a answer
-	select {
-	case a = <-done:
-	case <-limited.Done():
-		select {
-		case a = <-done:
-		case <-time.After(wedgedAfter):
-			a = answer{uid: k.drifts[resource].UID, err: fmt.Errorf("the driver is still looking after it")}
-		}
-	}
+		a.drift, err = d.Keep(ctx, resource)
+		seen, unseen := d.Observe(ctx, resource) // also after an error: the datacenter knows the resource by its UID
+		a.uid = seen.UID
+		return a, cmp.Or(err, unseen)
+	})
 	if ctx.Err() != nil {
 		return
 	}
-	k.note(ctx, resource, a.uid, a.drift, a.err, mended)
+	k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err, mended)
+}
+
+// errLooking is that of a driver which ignores that its time is over.
+var errLooking = errors.New("the driver is still looking after it")
+
+// asked lets a driver answer, and goes on without it when it takes too long; until it has answered it is not asked the same again. A panic of
+// it is an error.
+func asked[T any](ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error)) (T, error) {
+	type said struct {
+		answer T
+		err    error
+	}
+	if _, busy := k.asking.LoadOrStore(what, true); busy {
+		return said{}.answer, errLooking
+	}
+	limited, stop := context.WithTimeout(ctx, most)
+	done := make(chan said, 1)
+	go func() {
+		defer stop()
+		defer k.asking.Delete(what)
+		var s said
+		defer func() {
+			if p := recover(); p != nil {
+				s.err = fmt.Errorf("the driver panicked: %v", p)
+			}
+			done <- s
+		}()
+		s.answer, s.err = ask(limited)
+	}()
+	select {
+	case s := <-done:
+		return s.answer, s.err
+	case <-limited.Done():
+	}
+	late := time.NewTimer(wedgedAfter)
+	defer late.Stop()
+	select {
+	case s := <-done:
+		return s.answer, s.err
+	case <-late.C:
+		return said{}.answer, errLooking
+	}
 }
 
 // note keeps what a look at a resource found.
@@ -196,18 +221,26 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 
 // meter reads what a resource uses, adds that to readings, and returns what the resource has used since the last time.
 func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID, readings map[writ.UID]journal.Reading) []journal.Use {
-	seen, err := d.Observe(ctx, resource)
-	if err != nil || !seen.Exists {
-		return nil // nobody knows; the next look makes up for it
+	type answer struct {
+		sal.Observation
+		sal.Usage
 	}
-	usage, err := d.Usage(ctx, resource)
-	if err != nil {
+	a, err := asked(ctx, k, "usage "+resource.HostName(), readFor, func(ctx context.Context) (a answer, err error) {
+		if a.Observation, err = d.Observe(ctx, resource); err == nil && a.Exists {
+			a.Usage, err = d.Usage(ctx, resource)
+		}
+		return a, err
+	})
+	if err == nil && !a.Exists {
+		return nil
+	}
+	if err != nil { // the next look makes up for it
 		k.log.WarnContext(ctx, "what a resource uses cannot be read", "resource", resource.String(), "err", err)
 		return nil
 	}
-	reading := journal.Reading{At: k.now(), Received: usage.Received, Sent: usage.Sent}
-	readings[seen.UID] = reading
-	return charge(resource, seen.UID, k.readings[seen.UID], reading.At, usage)
+	reading := journal.Reading{At: k.now(), Received: a.Received, Sent: a.Sent}
+	readings[a.UID] = reading
+	return charge(resource, a.UID, k.readings[a.UID], reading.At, a.Usage)
 }
 
 // report tells the supervisor what there is to tell. What gets lost is in the next one, but for what was mended.
@@ -265,7 +298,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			continue
 		}
 		module := d.Describe().Module
-		found, err := keeping.Orphans(ctx)
+		found, err := asked(ctx, k, "orphans "+module, readFor, keeping.Orphans)
 		if err != nil {
 			k.log.WarnContext(ctx, "a driver cannot look for orphans", "driver", d.Describe().Name, "err", err)
 		}

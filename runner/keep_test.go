@@ -25,6 +25,7 @@ type watchful struct {
 	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
 	orphans []sal.Orphan
 	usage   sal.Usage
+	meter   func() // called by Usage; nil does nothing
 }
 
 func (w *watchful) List(context.Context) ([]writ.ResourceID, error) {
@@ -51,6 +52,9 @@ func (w *watchful) Orphans(context.Context) ([]sal.Orphan, error) {
 }
 
 func (w *watchful) Usage(context.Context, writ.ResourceID) (sal.Usage, error) {
+	if w.meter != nil {
+		w.meter()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.usage, nil
@@ -102,7 +106,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		}
 		uid := n.job(1, "volume.create", "x", nil).UID
 		want := []writ.ResourceDrift{
-			{ResourceID: id("blind"), Lasts: []string{"it cannot be looked after: no tool"}},
+			{ResourceID: id("blind"), UID: uid, Lasts: []string{"it cannot be looked after: no tool"}},
 			{ResourceID: id("ill"), UID: uid, Lasts: []string{"its quota is gone"}, Mended: []string{"it was unmounted"}},
 		}
 		if diff := cmp.Diff(want, got.Drifts); diff != "" {
@@ -192,6 +196,37 @@ func TestADriverThatLooksForEverHoldsUpNothingElse(t *testing.T) {
 		quiet(31 * time.Second)
 		if got := n.lastReport().Drifts; len(got) != 2 || !slices.Equal(got[0].Lasts, []string{"seen"}) {
 			t.Errorf("when the driver was done: %+v", got)
+		}
+	})
+}
+
+func TestADriverThatMetersForEverOrPanicsHoldsUpNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free, asked := make(chan struct{}), atomic.Int64{}
+		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return []sal.Drift{{What: "seen"}}, nil }}
+		w.meter = func() {
+			if asked.Add(1) == 1 {
+				panic("no counter")
+			}
+			<-free
+		}
+		n := watched(t, w)
+		made := n.job(1, "volume.create", "data", nil)
+		n.push(made)
+		n.await(made.JobKey)
+		quiet(5 * time.Minute)
+		round := n.lastReport().Round
+		quiet(5 * time.Minute)
+		if got := n.lastReport(); got.Round < round+4 || len(got.Drifts) != 1 {
+			t.Errorf("after report %d and five minutes: %+v", round, got)
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("a driver that does not answer was asked %d times", n-1)
+		}
+		close(free)
+		quiet(31 * time.Second)
+		if asked.Load() == 2 {
+			t.Error("it is asked no more")
 		}
 	})
 }

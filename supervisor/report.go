@@ -59,8 +59,12 @@ func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Re
 
 // driftOn returns the resources of a node that differ from what was asked for in another way than is known, or do no more.
 func driftOn(tx *journal.Tx, node writ.NodeID, drifts []writ.ResourceDrift) ([]*journal.Resource, error) {
-	found := make(map[writ.UID][]string)
+	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
 	for _, d := range drifts {
+		if d.UID == "" { // its driver could not even say which one it is
+			unseen[d.ResourceID] = d.Lasts
+			continue
+		}
 		found[d.UID] = d.Lasts
 	}
 	resources, err := tx.ResourcesOn(node)
@@ -69,7 +73,11 @@ func driftOn(tx *journal.Tx, node writ.NodeID, drifts []writ.ResourceDrift) ([]*
 	}
 	var changed []*journal.Resource
 	for _, r := range resources {
-		if now := found[r.UID]; !slices.Equal(now, r.Drift) {
+		now, ok := found[r.UID]
+		if !ok {
+			now = unseen[r.ResourceID]
+		}
+		if !slices.Equal(now, r.Drift) {
 			r.Drift = now
 			changed = append(changed, r)
 		}

@@ -63,7 +63,15 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		if again := len(s.eventsOf("resource")); again != told {
 			t.Errorf("the same again is told again: %d events, then %d", told, again)
 		}
-		report(n, 4)
+		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 4, Drifts: []writ.ResourceDrift{
+			{ResourceID: resource.ResourceID, Lasts: []string{"it cannot be looked after"}},
+		}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"it cannot be looked after"}, drift()); diff != "" {
+			t.Errorf("from a driver that does not know which one it is (-want +got):\n%s", diff)
+		}
+		report(n, 5)
 		if got := drift(); len(got) > 0 {
 			t.Errorf("what is mended stays: %q", got)
 		}
