@@ -44,7 +44,9 @@ type Driver struct {
 	Program  string
 	Images   sal.Images
 	Volumes  sal.Volumes
-	Networks sal.Networks  // may be nil: containers have no networks then
+	Networks sal.Networks // may be nil: containers have no networks then
+	// Others are who want the volumes alone that they have; there may be none.
+	Others   []sal.Users
 	Grace    time.Duration // how long a container may take to end when it is deleted or replaced; 0 is 10 s
 	Patience time.Duration // how long a daemon may be away, because it is started anew; 0 is 10 s
 	Log      *slog.Logger  // of Run; required for that

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/containerd/containerd/v2/client"
@@ -95,7 +96,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 		return 0, failed("wait for the program", err)
 	}
 	if err := e.Start(ctx); err != nil {
-		return 0, notStarted(err)
+		return 0, notStarted("run the program", err)
 	}
 	for {
 		select {
@@ -110,9 +111,28 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 			if err := s.Error(); err != nil {
 				return 0, failed("wait for the program", err)
 			}
-			e.IO().Wait() // or the end of its output would be missing
+			drained(ctx, e.IO()) // or the end of its output would be missing
 			return s.ExitCode(), nil
 		}
+	}
+}
+
+// drainTime is how long the outputs of a program may stay open after its end.
+const drainTime = 2 * time.Second
+
+// drained waits until outputs are read to their end. What the program left running in the container may have them open for ever.
+func drained(ctx context.Context, outputs cio.IO) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		outputs.Wait() // which ends when finish closes them
+	}()
+	late := time.NewTimer(drainTime)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-late.C:
 	}
 }
 
@@ -133,12 +153,19 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 }
 
 // notStarted says why a program could not be run. That it is not there is the caller's business; it is no failure of the tool.
-func notStarted(err error) error {
+func notStarted(doing string, err error) error {
 	text := err.Error()
-	if strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory") || strings.Contains(text, "permission denied") {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the program cannot be run in the container: %w", err).WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
+	at := strings.LastIndex(text, `exec: "`) // what the runtime says of the program itself
+	if at >= 0 {
+		text = strings.TrimSuffix(text[at:], ": unknown")
 	}
-	return failed("run the program", err)
+	for _, missing := range []string{"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error"} {
+		if at >= 0 && strings.Contains(text, missing) {
+			return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: %s", doing, text).
+				WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
+		}
+	}
+	return failed(doing, err)
 }
 
 // pipes is where the pipes of programs are.

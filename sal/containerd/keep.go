@@ -86,13 +86,12 @@ func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err != nil {
 		return nil, err
 	}
-	wasStopped := r.Own.Stopped
 	j.Operation, j.Args = o, args
-	if err := j.replace(ctx, r); err != nil {
+	if err := j.replace(ctx, r, r.Own.Stopped); err != nil {
 		return nil, err
 	}
-	if wasStopped {
-		if _, err := j.stop(ctx, r, 0); err != nil {
+	if r.Own.Stopped { // its process was made and never began
+		if err := j.end(ctx, r.Own.Container, 0); err != nil {
 			return nil, err
 		}
 	}

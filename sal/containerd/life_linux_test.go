@@ -233,8 +233,76 @@ func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 	}
 }
 
+// mount is a volume among the arguments of a container. The UID of each is its name.
+func mount(volume, path string) map[string]any {
+	return map[string]any{"volume": map[string]any{"kind": "volume", "name": volume, "uid": volume}, "path": path}
+}
+
+// vm is a machine with a volume that nobody else may have.
+type vm struct{ volume writ.UID }
+
+func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+	if volume != m.volume {
+		return nil, nil
+	}
+	return []sal.Owner{{Resource: saltest.Resource(writ.KindMachine, "vm"), UID: "vm"}}, nil
+}
+
+func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
+	b := newBench(t, "")
+	web := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": []any{"sh", "-c", "echo ran >>/data/ran; sleep 1000"},
+	})
+	users, err := b.driver.Users(t.Context(), "data")
+	if diff := cmp.Diff([]sal.Owner{{Resource: web, UID: "uid-of-web"}}, users); diff != "" || err != nil {
+		t.Errorf("who has the volume: %v\n%s", err, diff)
+	}
+	if users, err := b.driver.Users(t.Context(), "more"); len(users) > 0 || err != nil {
+		t.Errorf("another volume: %v, %v", users, err)
+	}
+	got := b.must("container.exec", "web", map[string]any{"command": []any{"sh", "-c", "sleep 1000 & echo hi"}})
+	if got["stdout"] != "hi\n" {
+		t.Errorf("a program that leaves something running says %v", got)
+	}
+
+	ran := func() string {
+		text, err := os.ReadFile(filepath.Join(b.host, "volumes", "data", "ran"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	b.must("container.stop", "web", map[string]any{"grace_seconds": int64(0)})
+	ctx := b.driver.in(t.Context())
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
+	if err := j.discard(ctx, web.HostName()+"-1", 0); err != nil {
+		t.Fatal(err)
+	}
+	drift, err := b.driver.Keep(t.Context(), web)
+	if err != nil || len(drift) != 1 || ran() != "ran\n" {
+		t.Errorf("a stopped container that containerd has lost: %v, %v, and it wrote %q", drift, err, ran())
+	}
+	b.must("container.start", "web", nil)
+	b.eventually("it runs", func() bool { return ran() == "ran\nran\n" })
+
+	c, err := b.driver.client.LoadContainer(ctx, web.HostName()+"-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := c.Task(ctx, nil)
+	if err == nil {
+		err = task.Pause(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.must("container.delete", "web", nil)
+}
+
 func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 	b := newBench(t, "")
+	b.driver.Others = []sal.Users{vm{"alone"}}
 	before := traces(t, b.driver, b.daemon, b.host)
 	for name, tt := range map[string]struct {
 		args map[string]any
@@ -242,9 +310,12 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 	}{
 		"no image":     {map[string]any{"image": "none"}, writ.CodeResourceUnknown},
 		"a disk":       {map[string]any{"image": "disk"}, writ.CodeResourceConflict},
-		"no program":   {map[string]any{"image": "busybox", "command": []any{"no-such-program"}}, writ.CodeDriverFailed},
+		"no program":   {map[string]any{"image": "busybox", "command": []any{"no-such-program"}}, writ.CodeArgumentsInvalid},
 		"no networks":  {map[string]any{"image": "busybox", "networks": []any{map[string]any{"kind": "network", "name": "n", "uid": "u"}}}, writ.CodeDriverMissing},
 		"broken image": {map[string]any{"image": "broken"}, writ.CodeDriverFailed},
+		"kernel files": {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/proc/self")}}, writ.CodeArgumentsInvalid},
+		"one place":    {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data"), mount("more", "/data")}}, writ.CodeArgumentsInvalid},
+		"a machine's":  {map[string]any{"image": "busybox", "volumes": []any{mount("alone", "/data")}}, writ.CodeResourceConflict},
 	} {
 		if _, err := b.do("container.create", "web", tt.args); writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: %s %v, want %s", name, writ.CodeOf(err), err, tt.want)

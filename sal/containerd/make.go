@@ -30,7 +30,7 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	case change == writ.ChangeUpdated && slices.Equal(fields, []string{"restart"}):
 		err = j.remember(r)
 	case change == writ.ChangeUpdated:
-		err = j.replace(ctx, r)
+		err = j.replace(ctx, r, false)
 	default:
 		change, err = j.keepAsAsked(ctx, r)
 	}
@@ -56,7 +56,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	if err := j.put(r, making); err != nil {
 		return nil, err
 	}
-	err = j.build(ctx, r, plan)
+	err = j.build(ctx, r, plan, false)
 	if err == nil {
 		err = j.bring(ctx, r)
 	}
@@ -69,8 +69,8 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 }
 
 // replace makes another container beside the one that there is, and lets it take its place. Until the new one is whole, nothing happens
-// to the old one.
-func (j *job) replace(ctx context.Context, r *record) error {
+// to the old one. The new one runs then unless it is to be stopped.
+func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	plan, err := j.plan(ctx)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (j *job) replace(ctx context.Context, r *record) error {
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
-	if err := j.build(ctx, r, plan); err != nil {
+	if err := j.build(ctx, r, plan, stopped); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		return errors.Join(err, j.takeBack(undo, r))
@@ -106,7 +106,7 @@ func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
 		return "", err
 	}
 	if !now.known {
-		return writ.ChangeUpdated, j.replace(ctx, r)
+		return writ.ChangeUpdated, j.replace(ctx, r, false)
 	}
 	if r.Own.Phase == starting || now.status == client.Created {
 		return writ.ChangeUnchanged, j.bring(ctx, r)
@@ -120,7 +120,10 @@ func (j *job) id(r *record) string {
 }
 
 // build makes r.Own.Other as a whole, up to the moment before its program begins, and lets it be the one that counts.
-func (j *job) build(ctx context.Context, r *record, plan *plan) error {
+func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) error {
+	if err := j.unshared(ctx, plan.args); err != nil {
+		return err
+	}
 	if err := j.connect(ctx, r, plan.networks); err != nil {
 		return err
 	}
@@ -134,7 +137,7 @@ func (j *job) build(ctx context.Context, r *record, plan *plan) error {
 		return err
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, r.Own.Container
-	r.Own.Stopped = false
+	r.Own.Stopped = stopped
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
 	return j.put(r, settling(r))

@@ -61,16 +61,8 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name, p.image.Format).
 			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
 	}
-	for _, m := range args.Volumes {
-		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
-		if err != nil {
-			return nil, err
-		}
-		access := "rw"
-		if m.ReadOnly {
-			access = "ro"
-		}
-		p.mounts = append(p.mounts, specs.Mount{Destination: m.Path, Type: "bind", Source: volume.Dir, Options: []string{"rbind", access}})
+	if p.mounts, err = j.mounts(ctx, args.Volumes); err != nil {
+		return nil, err
 	}
 	p.env, err = variables(args.Env)
 	return p, err

@@ -15,7 +15,6 @@ import (
 
 	"writ"
 	"writ/sal"
-	"writ/sal/catalog"
 )
 
 // sight is what the daemon knows of a container.
@@ -60,7 +59,10 @@ func (j *job) prepare(ctx context.Context, id string) error {
 	}
 	j.step("make the process")
 	_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
-	return whenFailed("make the process of "+j.Resource.String(), err)
+	if err != nil {
+		return notStarted("make the process of "+j.Resource.String(), err)
+	}
+	return nil
 }
 
 // run lets the container that counts run, whatever it did before.
@@ -95,12 +97,12 @@ func (j *job) run(ctx context.Context, r *record) error {
 
 // reconnected makes sure of the network namespace, which no reboot survives.
 func (j *job) reconnected(ctx context.Context, r *record) error {
-	networks, err := networksOf(r)
-	if err != nil || len(networks) == 0 {
+	args, err := argsOf(r)
+	if err != nil || len(args.Networks) == 0 {
 		return err
 	}
 	before := r.Own.Namespace
-	if err := j.connect(ctx, r, networks); err != nil || r.Own.Namespace == before {
+	if err := j.connect(ctx, r, args.Networks); err != nil || r.Own.Namespace == before {
 		return err
 	}
 	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
@@ -112,20 +114,6 @@ func (j *job) reconnected(ctx context.Context, r *record) error {
 		return failed("change the network namespace", err)
 	}
 	return j.put(r, r.Own.Phase)
-}
-
-// networksOf are the networks that a container was asked to have.
-func networksOf(r *record) ([]writ.Ref, error) {
-	o, ok := catalog.Lookup(r.Operation)
-	if !ok {
-		return nil, nil
-	}
-	args, err := o.Decode(r.Spec)
-	if err != nil {
-		return nil, err
-	}
-	create, _ := args.(*catalog.ContainerCreate)
-	return create.Networks, nil
 }
 
 // start lets a container run that was stopped.
@@ -189,6 +177,13 @@ func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
 	status, err := task.Status(ctx)
 	if err != nil && !gone(err) {
 		return failed("look at the process", err)
+	}
+	if status.Status == client.Paused { // by somebody's hand; it hears no signal
+		j.step("let the process go on")
+		if err := task.Resume(ctx); err != nil && !gone(err) {
+			return failed("let the process go on", err)
+		}
+		status.Status = client.Running
 	}
 	if status.Status == client.Running && grace > 0 {
 		j.step("ask the process to end")

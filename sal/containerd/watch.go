@@ -16,6 +16,8 @@ const (
 	again = time.Second
 	// sweep is how often Run looks at all containers, whatever events say.
 	sweep = time.Minute
+	// longest is more than any pause between two such looks.
+	longest = time.Hour
 )
 
 // Run starts containers again that end, as their policies say, until ctx ends; then it returns nil. It notices an end at once, and waits
@@ -54,7 +56,15 @@ func (d *Driver) follow(ctx context.Context) error {
 	following, cancel := context.WithCancel(d.in(ctx))
 	defer cancel()
 	ends, broken := daemon.Subscribe(following, `topic=="/tasks/exit",namespace==`+d.namespace())
-	next := time.After(0) // what ended before is found by looking
+	next := time.NewTimer(0) // what ended before is found by looking
+	defer next.Stop()
+	due := time.Now()
+	look := func(pause time.Duration) { // at all of them, no later than after a pause
+		if at := time.Now().Add(pause); at.Before(due) {
+			due = at
+			next.Reset(pause)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,10 +77,11 @@ func (d *Driver) follow(ctx context.Context) error {
 				continue
 			}
 			if pause := d.look(ctx, end); pause > 0 {
-				next = time.After(pause)
+				look(pause)
 			}
-		case <-next:
-			next = time.After(d.lookAtAll(ctx))
+		case <-next.C:
+			due = time.Now().Add(longest)
+			look(d.lookAtAll(ctx))
 		}
 	}
 }

@@ -1,0 +1,101 @@
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+var _ sal.Users = (*Driver)(nil)
+
+// Users are the containers that have a volume, finished or not.
+func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.Owner, error) {
+	records, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		args, err := argsOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(args.Volumes, func(m catalog.Mount) bool { return m.Volume.UID == volume }) {
+			all = append(all, sal.Owner{Resource: r.Resource, UID: r.UID})
+		}
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}
+
+// argsOf are the arguments that a container was made with, secrets by name.
+func argsOf(r *record) (*catalog.ContainerCreate, error) {
+	if o, ok := catalog.Lookup(r.Operation); ok {
+		args, err := o.Decode(r.Spec)
+		if create, ok := args.(*catalog.ContainerCreate); ok {
+			return create, err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return new(catalog.ContainerCreate), nil
+}
+
+// unshared refuses volumes that somebody else has who wants them alone: a machine opens a file of its volume as this host's root, and who
+// writes there meanwhile could lead it to any other file. The record is written before, so that of two who ask at the same time one sees
+// the other.
+func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error {
+	for _, m := range args.Volumes {
+		volume := sal.Owner{Resource: writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindVolume, Name: m.Volume.Name}, UID: m.Volume.UID}
+		if err := sal.Unused(ctx, volume, j.Others); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mounts are the volumes as the runtime takes them.
+func (j *job) mounts(ctx context.Context, volumes []catalog.Mount) ([]specs.Mount, error) {
+	var all []specs.Mount
+	for _, m := range volumes {
+		to := path.Clean(m.Path)
+		if err := mountable(to); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(other specs.Mount) bool { return other.Destination == to }) {
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s would have two volumes at %s", j.Resource, to).WithHint("give each a path of its own")
+		}
+		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
+		if err != nil {
+			return nil, err
+		}
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		all = append(all, specs.Mount{Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nodev", access}})
+	}
+	return all, nil
+}
+
+// mountable refuses places that containers cannot do without, and those that the kernel shows its own files at.
+func mountable(to string) error {
+	for _, kept := range []string{"/proc", "/sys", "/dev"} {
+		if to == kept || strings.HasPrefix(to, kept+"/") && kept != "/dev" {
+			return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the kernel's own files are there", to).WithHint("use another path, /data")
+		}
+	}
+	if to == "/etc/hosts" {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the container's addresses are there", to).WithHint("use another path, /data")
+	}
+	return nil
+}
