@@ -35,6 +35,8 @@ type Driver struct {
 	Images   sal.Images   // required: kernels and initramfs
 	Volumes  sal.Volumes  // required: disks
 	Networks sal.Networks // required: taps
+	// Others are who may have volumes besides, and then no machine gets them; there may be none.
+	Others []sal.Users
 	// Program is cloud-hypervisor, v53 or newer: a path, or a name that is looked for on PATH. "cloud-hypervisor" if empty.
 	Program string
 	// Firmware is the file with which machines boot their first disk that have no kernel. Without it there are no such machines.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"writ"
@@ -42,7 +43,8 @@ func has(r *sal.Record[own], volume writ.UID) bool {
 	return slices.ContainsFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.UID == volume })
 }
 
-// claim writes a record if no other machine has its volumes, and they are all there. Two machines on one disk would destroy what is on it.
+// claim writes a record if nobody else has its volumes, and they are all there. Two machines on one disk would destroy what is on it, and a
+// container could put a link in the place of a disk, to any file of this host.
 func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	for _, v := range r.Own.Volumes {
 		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
@@ -69,7 +71,23 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 			}
 		}
 	}
-	return j.records().Put(r)
+	before, err := j.records().Get(r.Resource)
+	if err != nil {
+		return err
+	}
+	if err := j.records().Put(r); err != nil { // of two who ask at the same time one sees the other
+		return err
+	}
+	for _, v := range r.Own.Volumes {
+		volume := sal.Owner{Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}, UID: v.Volume.UID}
+		if err := sal.Unused(ctx, volume, j.Others); err != nil {
+			if before == nil {
+				return errors.Join(err, j.records().Remove(r.Resource))
+			}
+			return errors.Join(err, j.records().Put(before))
+		}
+	}
+	return nil
 }
 
 // disks are the machine's volumes as cloud-hypervisor takes them, each with its file.
@@ -138,7 +156,7 @@ func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, er
 // growTo makes a file of a size, or lets it grow to that, without using the disk. It is not synced: what a power cut takes of it is made
 // again.
 func growTo(path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

@@ -378,8 +378,11 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	counters, err := v.Counters(soon)
-	if err != nil {
-		return u, ctx.Err() // it is busy, or does not run yet; the next look will tell
+	if _, none := errors.AsType[*api.Refusal](err); none {
+		return u, nil // it does not run yet
+	}
+	if err != nil { // counters of zero would say that counting began anew, and count all again the next time
+		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
 	}
 	for device, counts := range counters {
 		if strings.HasPrefix(device, netPrefix) {

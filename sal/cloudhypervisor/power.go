@@ -244,8 +244,11 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if wanted == (api.Resize{}) {
 		return changed, nil
 	}
-	if now, _, err := v.state(ctx); err != nil || now == paused {
-		return undo(errors.Join(err, j.refuse(paused, "machine.resume lets it go on; change its size then")))
+	switch now, _, err := v.state(ctx); {
+	case err != nil:
+		return undo(err)
+	case now == paused:
+		return undo(j.refuse(paused, "machine.resume lets it go on; change its size then"))
 	}
 	if err := j.records().Put(r); err != nil {
 		return undo(err)

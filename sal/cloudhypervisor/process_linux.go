@@ -233,9 +233,9 @@ func occupied(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// below returns a test for arguments that name something in a directory.
+// below returns a test for the arguments of processes that were started for something in a directory.
 func below(dir string) func(string) bool {
 	return func(argument string) bool {
-		return strings.Contains(argument, filepath.Clean(dir)+string(filepath.Separator))
+		return strings.HasPrefix(argument, eventsTo+filepath.Clean(dir)+string(filepath.Separator))
 	}
 }

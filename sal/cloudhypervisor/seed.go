@@ -99,6 +99,10 @@ func environment(env map[string]catalog.Text) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if strings.ContainsAny(value, "\r\n") { // what follows would be a variable of its own
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env[%q] has a line break, and /etc/environment has a line for each variable", name).
+				WithHint("write a file with cloud_init instead, or put it on a volume")
+		}
 		fmt.Fprintf(&lines, "%s=%s\n", name, quoted(value))
 	}
 	file := map[string]any{"path": "/etc/environment", "content": lines.String(), "append": true}

@@ -177,6 +177,13 @@ func TestUserDataIsWhatWasGivenAndTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestALineBreakMakesNoOtherVariable(t *testing.T) {
+	_, err := userData(&catalog.MachineCreate{Env: map[string]catalog.Text{"A": catalog.PlainText("x\nLD_PRELOAD=/evil")}})
+	if writ.CodeOf(err) != writ.CodeArgumentsInvalid || strings.Contains(err.Error(), "evil") {
+		t.Errorf("it is taken, or told: %v", err)
+	}
+}
+
 func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 	b := newBench(t)
 	env := map[string]any{}

@@ -145,8 +145,11 @@ func (j *job) place(from, to string) error {
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	k, ok := r.Own.Kept[name]
 	if !ok {
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", r.Resource, name).
-			WithHint("it has: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
+		err := writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", r.Resource, name)
+		if len(r.Own.Kept) == 0 {
+			return sal.Outcome{}, err.WithHint("it has none; machine.snapshot makes one")
+		}
+		return sal.Outcome{}, err.WithHint("it has: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
 	}
 	if k.Version != "" {
 		version, err := j.Probe(ctx)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ const (
 
 // formerly is added to the name of a log of the time before the last start.
 const formerly = ".1"
+
+// eventsTo is how the argument begins that names the events file.
+const eventsTo = "path="
 
 func eventsName(launch string) string { return "events-" + launch + ".json" }
 
@@ -82,7 +86,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	if h == nil {
 		return nil, nil
 	}
-	if p.PID != 0 && h.started != p.Started {
+	if p.PID != 0 && (h.started != p.Started || !slices.ContainsFunc(argumentsOf(pid), isLaunch(dir, p.Launch))) {
 		h.release() // the number was given to somebody else
 		return nil, nil
 	}
@@ -91,12 +95,17 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 
 // launched finds the process of a start that was interrupted before its number was written down, 0 if there is none.
 func launched(dir, launch string) (int, error) {
-	path := filepath.Join(dir, eventsName(launch))
-	all, err := withArgument(func(a string) bool { return strings.HasSuffix(a, path) })
+	all, err := withArgument(isLaunch(dir, launch))
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
 	return all[0], nil
+}
+
+// isLaunch returns a test for the argument by which the process of a start is known. Somebody who only reads its files has another one.
+func isLaunch(dir, launch string) func(argument string) bool {
+	want := eventsTo + filepath.Join(dir, eventsName(launch))
+	return func(argument string) bool { return argument == want }
 }
 
 func newVMM(dir string, h *held) *vmm {
@@ -148,8 +157,10 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 const afterwards = time.Second
 
 // lastWords is the end of what the process wrote, as the end of a sentence.
-func (v *vmm) lastWords() string {
-	text := strings.TrimSpace(tail([]string{filepath.Join(v.dir, logName)}, 5))
+func (v *vmm) lastWords() string { return lastWords(v.dir) }
+
+func lastWords(dir string) string {
+	text := strings.TrimSpace(tail([]string{filepath.Join(dir, logName)}, 5))
 	if text == "" {
 		return " without a word"
 	}
@@ -216,13 +227,20 @@ func (d *Driver) program() (string, error) {
 // oldest is the first version whose answers can be told apart: before, all errors were the same.
 const oldest = 53
 
+// versionGuard ends a program that does not tell its version and does not end.
+const versionGuard = 10 * time.Second
+
 // Probe returns the version of cloud-hypervisor on this host, "v53.0". The error, DRIVER_MISSING, says why there is none that can be used.
 func (d *Driver) Probe(ctx context.Context) (version string, err error) {
 	path, err := d.program()
 	if err != nil {
 		return "", err
 	}
-	said, err := exec.CommandContext(ctx, path, "--version").Output()
+	limited, cancel := context.WithTimeout(ctx, versionGuard)
+	defer cancel()
+	ask := exec.CommandContext(limited, path, "--version")
+	ask.WaitDelay = time.Second // for what it may have started itself
+	said, err := ask.Output()
 	if err != nil {
 		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not say its version: %w", path, err)
 	}
@@ -261,6 +279,10 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 		}
 	}
 	h, err := j.spawn(program, r.Own.Process.Launch)
+	if errors.Is(err, errEnded) {
+		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", lastWords(j.dir)).
+			WithHint("its log on the node is %s", filepath.Join(j.dir, logName))
+	}
 	if err != nil {
 		return nil, sal.HostError("start cloud-hypervisor", err)
 	}
@@ -301,7 +323,7 @@ func (j *job) spawn(program, launch string) (*held, error) {
 	}
 	defer socket.Close()
 	j.step("start the process")
-	return spawn(program, []string{"--api-socket", "fd=3", "--event-monitor", "path=" + filepath.Join(j.dir, eventsName(launch))}, socket, log)
+	return spawn(program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + filepath.Join(j.dir, eventsName(launch))}, socket, log)
 }
 
 // makeRoom puts aside what the last process has left behind.
@@ -370,7 +392,7 @@ func (v *vmm) end(ctx context.Context, step func(string)) error {
 
 // tail is the end of some files, one after the other, in lines.
 func tail(paths []string, lines int) string {
-	const most = 64 << 10 // bytes; what is shown has bounds
+	const most = 48 << 10 // bytes; a result as a whole may have 64 KiB
 	var text []byte
 	for i := len(paths) - 1; i >= 0 && len(text) < most; i-- {
 		end, err := lastBytes(paths[i], int64(most-len(text)))
@@ -378,7 +400,7 @@ func tail(paths []string, lines int) string {
 			text = append(end, text...)
 		}
 	}
-	clean := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", ""), "\uFFFD")
+	clean := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", ""), "?")
 	all := strings.SplitAfter(clean, "\n")
 	if all[len(all)-1] == "" {
 		all = all[:len(all)-1]

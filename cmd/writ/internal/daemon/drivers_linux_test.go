@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,5 +62,38 @@ func TestANodeKeepsTheKindOfVolumesThatItHas(t *testing.T) {
 	}
 	if f := bounded(t, "/proc"); f.State != needs.Degraded || f.Use == "" || f.Fix == "" {
 		t.Errorf("of /proc it says %+v", f)
+	}
+}
+
+// What was made needs care also while its tool is away: a daemon may start after the node, and a program may be replaced.
+func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	modules := func(dir string) (all []string) {
+		config := driverConfig{Choice: DriversHost, Dir: dir, Host: HostConfig{Containerd: filepath.Join(dir, "no.sock")}, Log: slog.New(slog.DiscardHandler)}
+		opened, err := openDrivers(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.close()
+		for _, d := range opened.all {
+			if m := d.Describe().Module; m == "container" || m == "herodb" || m == "machine" {
+				all = append(all, m)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	dir := t.TempDir()
+	if got := modules(dir); len(got) > 0 {
+		t.Errorf("without tools it has %q", got)
+	}
+	want := []string{"container", "herodb", "machine"}
+	for _, module := range want {
+		if err := os.MkdirAll(filepath.Join(dir, module, "records", "x.json"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := modules(dir); !slices.Equal(got, want) {
+		t.Errorf("with something of each it has %q", got)
 	}
 }

@@ -109,7 +109,9 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 // hostDir is where the drivers of a node keep what they have.
 func hostDir(data string) string { return filepath.Join(data, "host") }
 
-// openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps.
+// openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps. A driver that has made something
+// here looks after it all the same, and says what it lacks when it is asked for more: a tool may be away for a while, as a daemon is that
+// starts after the node.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
 	h := newHost(c, dir)
 	var err error
@@ -130,17 +132,24 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	d.services = append(d.services, h.overlay.Run)
 	for _, one := range []struct {
 		sal.Driver
-		module string
-	}{{h.networks, "network"}, {h.databases, "herodb"}, {h.containers, "container"}, {h.machines, "machine"}} {
+		module, dir string
+	}{{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir}, {h.machines, "machine", h.machines.Dir}} {
+		if one.dir != "" && hasRecords(one.dir) {
+			lacks[one.module] = false
+		}
 		if !lacks[one.module] {
 			d.all = append(d.all, one.Driver)
 		}
 	}
 	if !lacks["container"] {
 		d.services = append(d.services, h.containers.Run)
+		h.storage.volumes.Users = append(h.storage.volumes.Users, h.containers)
+		h.machines.Others = []sal.Users{h.containers}
 	}
 	if !lacks["machine"] {
+		h.withNetworks() // it cannot do without
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
+		h.containers.Others = []sal.Users{h.machines}
 	}
 	d.close = h.containers.Close
 	return nil
