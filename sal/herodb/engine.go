@@ -228,15 +228,28 @@ func (d *Driver) keepCopy(p program, o own) error {
 	}
 	if err == nil {
 		d.step("copy the engine")
-		err = os.WriteFile(to+".tmp", text, 0o700)
+		err = writeProgram(to+".tmp", text)
 	}
 	if err == nil {
 		err = os.Rename(to+".tmp", to)
+	}
+	if err == nil {
+		err = sal.SyncDir(filepath.Dir(to))
 	}
 	if err != nil {
 		return sal.HostError("keep a copy of "+p.path, err)
 	}
 	return nil
+}
+
+// writeProgram writes a file that can be executed, and returns when it is on disk: half a program would be found when the host has none.
+func writeProgram(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // forgetCopies removes the programs that serve no database any more.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,7 +191,7 @@ func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
 	b.ask(c, "CONFIG", "GET", "maxmemory")
 	for _, words := range [][]string{
 		{"CONFIG", "SET", "maxmemory", "0"}, {"SHUTDOWN", "NOSAVE"}, {"ACL", "SETUSER", "eve", "on", "nopass"}, {"REPLICAOF", "127.0.0.1", "1"},
-		{"MODULE", "LIST"}, {"CONFIG", "REWRITE"}, {"BGSAVE"},
+		{"MODULE", "LIST"}, {"CONFIG", "REWRITE"}, {"BGSAVE"}, {"MIGRATE", "127.0.0.1", "1", "a", "0", "1000"},
 	} {
 		if _, err := c.ask(t.Context(), words...); !refused(err, "NOPERM") {
 			t.Errorf("%v: %v", words, err)
@@ -394,6 +395,12 @@ func TestWhatTheNodeLacksIsSaid(t *testing.T) {
 	}
 	if err := needs.Refusal(needs.Examine(t.Context(), "herodb", b.Needs())); writ.CodeOf(err) != writ.CodeDriverMissing {
 		t.Errorf("a runner would not refuse databases: %v", err)
+	}
+	b.Look = nil
+	b.Overlay = overlay(netip.MustParsePrefix("400:cafe:1:2::/64"))
+	e = b.refuse("herodb.create", spec, writ.CodeDriverFailed)
+	if !strings.Contains(e.Message, "400:cafe:1:2") || !strings.Contains(e.Hint, "mycelium") {
+		t.Errorf("an overlay that does not run: %v (%s)", e, e.Hint)
 	}
 	if records, err := b.records().List(); err != nil || len(records) > 0 {
 		t.Errorf("left are %v, %v", records, err)

@@ -266,13 +266,19 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	u := sal.Usage{DiskGiB: r.Own.SizeGiB}
 	j := d.jobOn(resource)
 	in, err := j.instance(ctx, r)
-	if err != nil || in.process == (pid{}) {
-		return u, err
+	if err != nil {
+		return sal.Usage{}, err
 	}
-	u.MemoryMiB = r.Own.MemoryMiB
-	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" {
+	serves := in.process != (pid{})
+	if serves {
+		u.MemoryMiB = r.Own.MemoryMiB
+	}
+	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // it counts on, whether a process serves or not
 		u.Received, u.Sent, err = traffic.Traffic(ctx, owner(r))
 		return u, err
+	}
+	if !serves {
+		return u, nil
 	}
 	if r.Own.Device != "" {
 		u.Received, u.Sent, err = moved(in.process, r.Own.Device)
@@ -284,16 +290,18 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	if in.engine.live.reload == nil {
 		return u, nil
 	}
+	// One that does not answer is an error: counters of zero would say that counting began anew, and count all again the next time.
 	c, err := in.dial(ctx)
 	if err != nil {
-		return u, nil // it does not answer; what it has moved is known when it does
+		return sal.Usage{}, sal.HostError("ask "+resource.String()+" what it has moved", err)
 	}
 	defer c.close()
 	stats, err := c.info(ctx, "stats")
 	if err != nil {
-		return u, nil
+		return sal.Usage{}, sal.HostError("ask "+resource.String()+" what it has moved", err)
 	}
-	u.Received, _ = strconv.ParseInt(stats["total_net_input_bytes"], 10, 64)
-	u.Sent, _ = strconv.ParseInt(stats["total_net_output_bytes"], 10, 64)
-	return u, nil
+	var errR, errS error
+	u.Received, errR = strconv.ParseInt(stats["total_net_input_bytes"], 10, 64)
+	u.Sent, errS = strconv.ParseInt(stats["total_net_output_bytes"], 10, 64)
+	return u, errors.Join(errR, errS)
 }

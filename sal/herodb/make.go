@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"writ"
 	"writ/sal"
@@ -178,8 +179,14 @@ func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
 		taken := slices.ContainsFunc(records, func(other *sal.Record[own]) bool {
 			return other.Resource != r.Resource && other.Own.Device == "" && other.Own.Port == port
 		})
-		if !taken && listens(r.Own.Host, port) == nil {
+		if taken {
+			continue
+		}
+		switch err := listens(r.Own.Host, port); {
+		case err == nil:
 			return port, nil
+		case !errors.Is(err, syscall.EADDRINUSE): // another port would do no better
+			return 0, d.cannotListen(r.Resource, r.Own.Host, port, err)
 		}
 	}
 	return 0, writ.Errorf(writ.CodeQuotaExceeded, "no port from %d to %d is free on this node", first, last).

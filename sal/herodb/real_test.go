@@ -118,6 +118,14 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 		t.Errorf("it says %+v", drift)
 	}
 
+	// Its interface counts on when its process has ended: a zero now would let the next look count everything again.
+	if err := b.jobOn(store).end(t.Context(), must(b.records().Get(store)).Own, grace); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := b.Usage(t.Context(), store); err != nil || u.Received < 1<<20 || u.MemoryMiB != 0 {
+		t.Errorf("without a process it uses %+v, %v", u, err)
+	}
+
 	// The host is started anew: no process, no namespace. Everything comes back under the same address.
 	wipe(t, b.host)
 	path, _, err := b.jobOn(store).namespace(t.Context(), must(b.records().Get(store)))

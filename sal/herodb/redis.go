@@ -26,8 +26,9 @@ func redis(name, where, least string) engine {
 const driverUser = "writ"
 
 // What the two users may do. Clients may use all data and look at the server, and change nothing about it: its memory, users, files.
+// They send nothing to where they say: the server may reach what they do not.
 const (
-	clientRights = "~* &* +@all -@admin +acl|whoami +config|get +client|list +latency +slowlog"
+	clientRights = "~* &* +@all -@admin -migrate +acl|whoami +config|get +client|list +latency +slowlog"
 	driverRights = "-@all +acl|load +client|pause +client|unpause +config|get +config|set +bgsave +info +ping"
 )
 

@@ -22,6 +22,9 @@ type client struct {
 // answerTime is how long a database may think about one question. It answers in microseconds; one that loads says so at once.
 const answerTime = 10 * time.Second
 
+// errLong is that of an answer which nobody asked for.
+var errLong = fmt.Errorf("what answers says more than %d bytes", maxAnswer)
+
 // refusal is an answer that is an error, "NOAUTH Authentication required.".
 type refusal string
 
@@ -34,8 +37,8 @@ func refused(err error, kind string) bool {
 	return ok && word == kind
 }
 
-// maxAnswer is far more than any answer that the driver asks for; INFO has some 6 KiB.
-const maxAnswer = 1 << 20
+// maxAnswer is far more than any answer that the driver asks for may have, in bytes; INFO has some 6 KiB.
+const maxAnswer int64 = 1 << 20
 
 // ask sends a command and returns its answer: a string, an int64, nil, or a []any of these.
 func (c *client) ask(ctx context.Context, words ...string) (any, error) {
@@ -55,7 +58,8 @@ func (c *client) ask(ctx context.Context, words ...string) (any, error) {
 	_, err := io.WriteString(c.conn, b.String())
 	var answer any
 	if err == nil {
-		answer, err = readAnswer(c.r, 0)
+		left := maxAnswer
+		answer, err = readAnswer(c.r, &left, 0)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -90,11 +94,16 @@ func (c *client) info(ctx context.Context, section string) (map[string]string, e
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// readAnswer reads one value. Whoever answers may be somebody else on our port, so nothing in it is believed.
-func readAnswer(r *bufio.Reader, depth int) (any, error) {
+// readAnswer reads one value, and takes from left what it takes of it. Whoever answers may be somebody else on our port, so nothing in it is
+// believed.
+func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return nil, err
+	}
+	const value = 32 // bytes that one takes in memory, however short it is
+	if *left -= int64(len(line)) + value; *left < 0 {
+		return nil, errLong
 	}
 	head := strings.TrimSuffix(string(line), "\r\n")
 	if len(head) == len(line) || head == "" {
@@ -116,9 +125,10 @@ func readAnswer(r *bufio.Reader, depth int) (any, error) {
 		return n, nil
 	case n == -1 && (kind == '$' || kind == '*'):
 		return nil, nil
-	case n < 0 || n > maxAnswer || depth > 4:
-		return nil, fmt.Errorf("an answer of %d parts or bytes is too long", n)
+	case n < 0 || n > *left || depth > 4:
+		return nil, errLong
 	case kind == '$':
+		*left -= n
 		b := make([]byte, n+2)
 		if _, err := io.ReadFull(r, b); err != nil {
 			return nil, err
@@ -127,7 +137,7 @@ func readAnswer(r *bufio.Reader, depth int) (any, error) {
 	case kind == '*':
 		var list []any
 		for range n {
-			v, err := readAnswer(r, depth+1)
+			v, err := readAnswer(r, left, depth+1)
 			if err != nil {
 				return nil, err
 			}

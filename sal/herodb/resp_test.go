@@ -2,11 +2,27 @@ package herodb
 
 import (
 	"bufio"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+func answerOf(text string) (any, error) {
+	left := maxAnswer
+	return readAnswer(bufio.NewReader(strings.NewReader(text)), &left, 0)
+}
+
+// A list of long texts, each of which might be an answer, is none: it would take as much memory as somebody likes to send.
+func TestAnAnswerIsBoundedAsAWhole(t *testing.T) {
+	one := "$65536\r\n" + strings.Repeat("x", 65536) + "\r\n"
+	for _, text := range []string{"*1000\r\n" + strings.Repeat(one, 1000), "*100000\r\n" + strings.Repeat("*0\r\n", 100000)} {
+		if _, err := answerOf(text); !errors.Is(err, errLong) {
+			t.Errorf("%.20q… of %d bytes: %v", text, len(text), err)
+		}
+	}
+}
 
 func TestAnswersAreRead(t *testing.T) {
 	for text, want := range map[string]any{
@@ -18,7 +34,7 @@ func TestAnswersAreRead(t *testing.T) {
 		"*-1\r\n":                              nil,
 		"-NOAUTH Authentication required.\r\n": refusal("NOAUTH Authentication required."),
 	} {
-		got, err := readAnswer(bufio.NewReader(strings.NewReader(text)), 0)
+		got, err := answerOf(text)
 		if err != nil {
 			got = err
 		}
@@ -34,7 +50,7 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		v, err := readAnswer(bufio.NewReader(strings.NewReader(text)), 0)
+		v, err := answerOf(text)
 		if err != nil && v != nil {
 			t.Errorf("%q is both %v and %v", text, v, err)
 		}

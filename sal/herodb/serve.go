@@ -184,7 +184,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 		}
 	}
 	if err := inside(namespace, func() error { return listens(in.own.Host, in.own.Port) }); err != nil {
-		return j.cannotListen(in.own, err)
+		return j.cannotListen(j.Resource, in.own.Host, in.own.Port, err)
 	}
 	if in.process, err = j.spawn(p, *in, namespace); err != nil {
 		return err
@@ -200,15 +200,16 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	return nil
 }
 
-func (j *job) cannotListen(o own, err error) error {
-	address := net.JoinHostPort(o.Host, strconv.FormatInt(o.Port, 10))
+// cannotListen says why nobody can listen on an address.
+func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64, err error) error {
+	address := net.JoinHostPort(host, strconv.FormatInt(port, 10))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: another process listens on %s", j.Resource, address).
-			WithHint("`ss -ltnp 'sport = :%d'` shows which; when it has ended, the database starts", o.Port)
+		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: another process listens on %s", database, address).
+			WithHint("`ss -ltnp 'sport = :%d'` shows which; when it has ended, the database starts", port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: this node has no address %s", j.Resource, o.Host).
-			WithHint("see whether the overlay runs: `writ node show` says it")
+		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: this node has no address %s, because its overlay does not run", database, host).
+			WithHint("give the database a network, or start mycelium on the node; `writ node show` says what it lacks")
 	}
 	return sal.HostError("listen on "+address, err)
 }
