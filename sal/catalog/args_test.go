@@ -103,7 +103,7 @@ func TestFormsTakeWhatTheyNameAndNothingElse(t *testing.T) {
 		"name":     {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
 		"source":   {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
 		"prefix":   {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4"}},
-		"prefix4":  {[]string{"10.1.0.0/24"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0"}},
+		"prefix4":  {[]string{"10.1.0.0/24", "10.0.0.0/8", "172.31.0.0/16", "100.64.0.0/10"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0", "8.8.8.0/24", "224.0.0.0/24", "172.0.0.0/8"}},
 		"path":     {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
 		"sshkey":   {[]string{"ssh-ed25519 AAAA alice@example.com", "sk-ssh-ed25519@openssh.com AAAA"}, []string{"ssh-ed25519", "ssh-ed25519 AAAA a\nssh-ed25519 BBBB", "command=\"x\" ssh-ed25519 AAAA"}},
 		"variable": {[]string{"A", "_b1"}, []string{"", "1a", "A=B", "A-B"}},

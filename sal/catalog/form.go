@@ -41,11 +41,11 @@ var forms = map[string]form{
 		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
 	},
 	"prefix4": {
-		text:    "an IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
+		text:    "a private IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
 		pattern: regexp.MustCompile(`^[0-9.]+/[0-9]{1,2}$`),
 		also: func(s string) bool {
 			p, err := netip.ParsePrefix(s)
-			return err == nil && p == p.Masked() && p.Addr().Is4() && p.Bits() >= 8 && p.Bits() <= 30
+			return err == nil && p == p.Masked() && p.Addr().Is4() && p.Bits() >= 8 && p.Bits() <= 30 && private(p)
 		},
 	},
 	"path": {
@@ -69,6 +69,17 @@ var forms = map[string]form{
 		text:    "a version like 7.2 or 0.3.1",
 		pattern: regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}$`),
 	},
+}
+
+// private reports whether a range is of those that nobody has on the internet (RFC 1918, and RFC 6598's between providers and customers): a
+// network with others would take them from its whole node.
+func private(p netip.Prefix) bool {
+	for _, free := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"} {
+		if all := netip.MustParsePrefix(free); all.Contains(p.Addr()) && p.Bits() >= all.Bits() {
+			return true
+		}
+	}
+	return false
 }
 
 var dotted = regexp.MustCompile(`/\.\.?(/|$)`)

@@ -154,11 +154,11 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) 
 		return nil
 	}
 	taken := func(by string, p netip.Prefix) error {
-		return writ.Errorf(writ.CodeResourceConflict, "%s cannot have %s: %s has %s on this node", r.Resource, want, by, p).WithHint("use another range")
+		return writ.Errorf(writ.CodeResourceConflict, "%s cannot have %s: %s is %s on this node", r.Resource, want, p, by).WithHint("use another range")
 	}
 	for _, other := range others {
 		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
-			return taken(other.Resource.String(), p)
+			return taken("that of "+other.Resource.String(), p)
 		}
 	}
 	links, err := h.kernel.LinkList()
@@ -175,7 +175,19 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) 
 		}
 		for _, a := range addresses {
 			if p := prefixOf(a.IPNet); p.Overlaps(want) {
-				return taken("the interface "+l.Attrs().Name, p)
+				return taken("on the interface "+l.Attrs().Name, p)
+			}
+		}
+		routes, err := h.kernel.RouteList(l, netlink.FAMILY_V4)
+		if err != nil {
+			return failed("list the node's routes", err)
+		}
+		for _, route := range routes {
+			if route.Dst == nil {
+				continue // everything that has no way of its own
+			}
+			if p := prefixOf(route.Dst); p.Bits() > 0 && p.Overlaps(want) {
+				return taken("behind "+l.Attrs().Name, p)
 			}
 		}
 	}

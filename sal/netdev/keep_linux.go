@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -144,32 +143,6 @@ func familyName(f nftables.TableFamily) string {
 	return "inet"
 }
 
-// Usage is the traffic of all that are on a network now.
-func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
-	h, leave, err := d.enter(ctx)
-	if err != nil {
-		return sal.Usage{}, err
-	}
-	defer leave()
-	r, err := h.networks().Get(resource)
-	if err != nil || r == nil {
-		return sal.Usage{}, err
-	}
-	on, err := h.on(r)
-	if err != nil {
-		return sal.Usage{}, err
-	}
-	var u sal.Usage
-	for _, o := range on {
-		received, sent, err := h.traffic(o, func(p port) bool { return p.UID == r.UID })
-		if err != nil {
-			return sal.Usage{}, err
-		}
-		u.Received, u.Sent = u.Received+received, u.Sent+sent
-	}
-	return u, nil
-}
-
 // Traffic returns how many bytes an owner has received and sent at its ports since they were made; zero if it has none.
 func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent int64, err error) {
 	h, leave, err := d.enter(ctx)
@@ -181,11 +154,7 @@ func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent i
 	if err != nil || r == nil {
 		return 0, 0, err
 	}
-	return h.traffic(r, func(port) bool { return true })
-}
-
-func (h *host) traffic(r *sal.Record[holding], counts func(port) bool) (received, sent int64, err error) {
-	for _, p := range slices.DeleteFunc(slices.Clone(r.Own.Ports), func(p port) bool { return !counts(p) }) {
+	for _, p := range r.Own.Ports {
 		l, err := h.link(device(r.UID, p))
 		if err != nil {
 			return 0, 0, failed("read the counters of "+r.Own.Owner.String(), err)

@@ -38,8 +38,8 @@ func (o overlay) Address(context.Context) (netip.Addr, error) {
 
 var (
 	_ sal.Keeper   = (*Driver)(nil)
-	_ sal.Metered  = (*Driver)(nil)
 	_ sal.Networks = (*Driver)(nil)
+	_ sal.Traffic  = (*Driver)(nil)
 )
 
 var subnetA = netip.MustParsePrefix("400:aaaa:1:1::/64")

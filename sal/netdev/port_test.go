@@ -237,12 +237,16 @@ func TestRangesDoNotOverlap(t *testing.T) {
 	x := front(t)
 	run(t, x.Netns, "ip", "link", "add", "uplink", "type", "bridge")
 	run(t, x.Netns, "ip", "address", "add", "192.168.7.2/24", "dev", "uplink")
-	for _, taken := range []string{"10.77.0.0/24", "10.0.0.0/8", "192.168.0.0/16", "192.168.7.0/30"} {
+	run(t, x.Netns, "ip", "link", "set", "uplink", "up")
+	run(t, x.Netns, "ip", "route", "add", "172.20.0.0/16", "via", "192.168.7.1")
+	run(t, x.Netns, "ip", "route", "add", "default", "via", "192.168.7.1")
+	for _, taken := range []string{"10.77.0.0/24", "10.0.0.0/8", "192.168.0.0/16", "192.168.7.0/30", "172.20.4.0/24"} {
 		_, err := x.do("network.create", "back", map[string]any{"ipv4": taken})
 		if writ.CodeOf(err) != writ.CodeResourceConflict || writ.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", taken, err)
 		}
 	}
+	x.must("network.create", "back", map[string]any{"ipv4": "172.21.0.0/24"})
 }
 
 // A host that was started anew has the records and nothing else.

@@ -285,6 +285,7 @@ func portPiece(network string, p sal.Port, device string) piece {
 		{says: "not from " + p.MAC.String(), match: differs(link(6, 6), p.MAC), then: spoofed()},
 		{says: "no router", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRouterAdvertisement})), then: spoofed()},
 		{says: "no redirect", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRedirect})), then: spoofed()},
+		{says: "no DHCPv6 server", match: slices.Concat(only6, protocol(unix.IPPROTO_UDP), equals(transport(0, 2), []byte{dhcp6Server >> 8, dhcp6Server & 0xff})), then: spoofed()},
 		{says: "neighbour of the wire", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), within(transport(8, 16), linkLocal)), then: accept()},
 		{says: "no neighbour but " + p.IPv6.Addr().String(), match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), differs(transport(8, 16), p.IPv6.Addr().AsSlice())), then: spoofed()},
 		{says: "from " + p.IPv6.Addr().String(), match: slices.Concat(only6, equals(network6Source(), p.IPv6.Addr().AsSlice())), then: accept()},
@@ -299,7 +300,9 @@ func portPiece(network string, p sal.Port, device string) piece {
 	if p.IPv4.IsValid() {
 		own := p.IPv4.Addr().AsSlice()
 		pc.entries = append(pc.entries, entry{mapAddress4, own, into.name})
+		only4 := etherType(unix.ETH_P_IP)
 		from.rules = append(from.rules,
+			rule{says: "no DHCP server", match: slices.Concat(only4, protocol(unix.IPPROTO_UDP), equals(transport(0, 2), []byte{dhcp4Server >> 8, dhcp4Server & 0xff})), then: spoofed()},
 			rule{says: "from " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_IP), equals(networkAt(12, 4), own)...), then: accept()},
 			rule{says: "arp not from " + p.MAC.String(), match: append(etherType(unix.ETH_P_ARP), differs(networkAt(8, 6), p.MAC)...), then: spoofed()},
 			rule{says: "arp of " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), own)...), then: accept()},
@@ -316,6 +319,12 @@ const (
 	icmpRouterAdvertisement    = 134
 	icmpNeighbourAdvertisement = 136
 	icmpRedirect               = 137
+)
+
+// The ports from which servers give out addresses. All addresses here are the driver's to give.
+const (
+	dhcp4Server = 67
+	dhcp6Server = 547
 )
 
 var (

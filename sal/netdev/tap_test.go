@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,7 +142,17 @@ func TestAMachineSendsThroughItsTapUnderItsOwnNameOnly(t *testing.T) {
 		b := append(append(bytes.Repeat([]byte{0xff}, 6), p.MAC...), 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1)
 		return append(append(append(b, mac...), ip...), make([]byte, 10)...)
 	}
+	udp := func(from uint16, version, protocolAt int, header []byte) []byte {
+		kind := map[int][]byte{4: {0x08, 0x00}, 6: {0x86, 0xdd}}[version]
+		header[protocolAt] = unix.IPPROTO_UDP
+		b := append(append(append(bytes.Clone(everybody), p.MAC...), kind...), header...)
+		return append(binary.BigEndian.AppendUint16(b, from), 0, 68, 0, 8, 0, 0)
+	}
+	ip4 := slices.Concat([]byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, 0, 0, 0}, p.IPv4.Addr().AsSlice(), []byte{255, 255, 255, 255})
+	ip6 := slices.Concat([]byte{0x60, 0, 0, 0, 0, 8, 0, 64}, netip.MustParseAddr("fe80::1").AsSlice(), all.AsSlice())
 	for what, b := range map[string][]byte{
+		"it gives out IPv4 addresses":          udp(67, 4, 9, slices.Clone(ip4)),
+		"it gives out addresses":               udp(547, 6, 6, slices.Clone(ip6)),
 		"another's hardware address":           frame(l, l, own, p.Gateway, echoRequest, 0, 0, 0, 0, 7, 0, 2),
 		"another's address":                    frame(l, p.MAC, other, p.Gateway, echoRequest, 0, 0, 0, 0, 7, 0, 2),
 		"it is the gateway":                    frame(everybody, p.MAC, own, all, advertisement(icmpNeighbourAdvertisement, p.Gateway)...),
@@ -163,10 +174,12 @@ func TestAMachineSendsThroughItsTapUnderItsOwnNameOnly(t *testing.T) {
 		}
 	}
 	for what, b := range map[string][]byte{
-		"its own name":         frame(everybody, p.MAC, own, all, advertisement(icmpNeighbourAdvertisement, own)...),
-		"a name on the wire":   frame(everybody, p.MAC, netip.MustParseAddr("fe80::2"), all, advertisement(icmpNeighbourAdvertisement, netip.MustParseAddr("fe80::2"))...),
-		"its own IPv4 address": arp(p.MAC, p.IPv4.Addr().AsSlice()),
-		"nobody yet":           arp(p.MAC, make([]byte, 4)),
+		"it asks for an IPv4 address": udp(68, 4, 9, slices.Clone(ip4)),
+		"it asks for an address":      udp(546, 6, 6, slices.Clone(ip6)),
+		"its own name":                frame(everybody, p.MAC, own, all, advertisement(icmpNeighbourAdvertisement, own)...),
+		"a name on the wire":          frame(everybody, p.MAC, netip.MustParseAddr("fe80::2"), all, advertisement(icmpNeighbourAdvertisement, netip.MustParseAddr("fe80::2"))...),
+		"its own IPv4 address":        arp(p.MAC, p.IPv4.Addr().AsSlice()),
+		"nobody yet":                  arp(p.MAC, make([]byte, 4)),
 	} {
 		before, _ := x.Dropped(t.Context(), vm)
 		m.send(b)
