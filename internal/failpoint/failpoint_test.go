@@ -200,6 +200,8 @@ var passedOn = map[string]string{
 	"sal/volume.forgetPart":          "it takes away what was never finished; if it stays it is in nobody's way",
 	"sal/containerd.open":            "the log of a container",
 	"sal/containerd.rotate":          "the log of a container",
+	"sal/herodb.writeProgram":        "the caller named it",
+	"sal/image.fromFile":             "it only reads",
 	"sal/cloudhypervisor.growTo":     "the caller named it",
 	"sal/cloudhypervisor.listenAt":   "the caller named it",
 	"sal/cloudhypervisor.makeRoom":   "the caller named it",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"writ"
 	"writ/internal/testenv"
 	"writ/sal/needs"
 )
@@ -95,5 +96,28 @@ func TestANodeLooksAfterWhatItMadeWithoutItsTools(t *testing.T) {
 	}
 	if got := modules(dir); !slices.Equal(got, want) {
 		t.Errorf("with something of each it has %q", got)
+	}
+}
+
+// Two nodes in one network namespace would take each other's links and rules for what nobody has.
+func TestOneNodeChangesAHost(t *testing.T) {
+	config := driverConfig{Choice: DriversHost, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	first, err := openDrivers(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Dir = t.TempDir()
+	if _, err := openDrivers(t.Context(), config); writ.CodeOf(err) != writ.CodeUsage || writ.AsError(err).Hint == "" {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := openDrivers(t.Context(), config)
+	if err != nil {
+		t.Fatalf("after the first has ended: %v", err)
+	}
+	if err := next.close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -4,10 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 
+	"writ"
 	"writ/internal/failpoint"
 	"writ/sal"
 	"writ/sal/btrfs"
@@ -109,14 +114,33 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 // hostDir is where the drivers of a node keep what they have.
 func hostDir(data string) string { return filepath.Join(data, "host") }
 
+// hostMark is a name that one process of a network namespace can have at a time, for as long as it lives.
+const hostMark = "@writ-host"
+
+// claimHost makes sure that no other node changes this host: two would take each other's links away.
+func claimHost() (io.Closer, error) {
+	if runtime.GOOS != "linux" {
+		return io.NopCloser(nil), nil // the drivers do nothing there
+	}
+	mark, err := net.Listen("unix", hostMark)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, writ.Errorf(writ.CodeUsage, "another node with --drivers host runs in this network namespace: two would take each other's things away").
+			WithHint("end it first, or start this one in a namespace of its own: ip netns exec NAME writ runner …")
+	}
+	return mark, err
+}
+
 // openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps. A driver that has made something
 // here looks after it all the same, and says what it lacks when it is asked for more: a tool may be away for a while, as a daemon is that
 // starts after the node.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
-	h := newHost(c, dir)
-	var err error
-	if h.containers.Program, err = os.Executable(); err != nil {
+	mark, err := claimHost()
+	if err != nil {
 		return err
+	}
+	h := newHost(c, dir)
+	if h.containers.Program, err = os.Executable(); err != nil {
+		return errors.Join(err, mark.Close())
 	}
 	lacks := map[string]bool{}
 	for _, f := range h.examine(ctx) {
@@ -151,6 +175,6 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
 		h.containers.Others = []sal.Users{h.machines}
 	}
-	d.close = h.containers.Close
+	d.close = func() error { return errors.Join(h.containers.Close(), mark.Close()) }
 	return nil
 }
