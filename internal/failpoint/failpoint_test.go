@@ -200,6 +200,8 @@ var passedOn = map[string]string{
 	"sal/volume.forgetPart":          "it takes away what was never finished; if it stays it is in nobody's way",
 	"sal/containerd.open":            "the log of a container",
 	"sal/containerd.rotate":          "the log of a container",
+	"sal/needs.Openable":             "it only looks whether it may",
+	"sal/netdev.lookForwarding":      "it only looks whether it may",
 	"sal/herodb.writeProgram":        "the caller named it",
 	"sal/image.fromFile":             "it only reads",
 	"sal/cloudhypervisor.growTo":     "the caller named it",
