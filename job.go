@@ -105,6 +105,7 @@ type Report struct {
 	Clock       int64           `json:"clock"`             // unix milliseconds
 	Drifts      []ResourceDrift `json:"drifts,omitempty"`  // of all resources that have any
 	Orphans     []Orphan        `json:"orphans,omitempty"` // all that there are
+	Network     *NodeNetwork    `json:"network,omitempty"` // nil if the node makes no networks
 	Usage       []Usage         `json:"usage,omitempty"`   // hours that changed since they were told and acknowledged
 }
 

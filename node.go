@@ -50,6 +50,7 @@ type Node struct {
 	Fault      string            `json:"fault,omitempty"`   // why it gets no work, "" if it does
 	Wedged     []Wedged          `json:"wedged,omitempty"`  // jobs there whose drivers ignore that their time is over
 	Orphans    []Orphan          `json:"orphans,omitempty"` // as of its last look
+	Network    *NodeNetwork      `json:"network,omitempty"` // likewise; nil if it makes no networks
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }

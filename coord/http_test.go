@@ -305,7 +305,8 @@ func TestListsComeInPages(t *testing.T) {
 		if _, err := p.submit(signedScript(t, payload())); err != nil {
 			t.Fatal(err)
 		}
-		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}},
+		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady,
+			Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}},
 			writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
 	}
 	p.await("nodes", func() bool {
@@ -336,6 +337,15 @@ func TestListsComeInPages(t *testing.T) {
 	resources, err := api.Answer[api.ResourcePage](p.client.ListResources(t.Context(), &api.ListResourcesParams{Kind: writ.KindVolume, Project: string(shop)}))
 	if err != nil || len(resources.Items) != 3 {
 		t.Errorf("resources: %+v, %v", resources, err)
+	}
+	_, metrics := p.get("/metrics")
+	for _, want := range []string{
+		`writ_node_packets_dropped_total{datacenter="vienna",node="node-2",reason="denied"} 2`, `writ_node_overlay_connected{datacenter="vienna",node="node-1"} 1`,
+		`writ_node_overlay_peers{alive="no",datacenter="vienna",node="node-1"} 3`, `writ_node_overlay_routes{datacenter="vienna",node="node-1"} 9`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no metric %s", want)
+		}
 	}
 	s.leave()
 	if nodes, err = api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{})); err != nil || nodes.Items[0].Liveness != writ.LivenessSilent {

@@ -2,11 +2,13 @@ package coord
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"writ"
 	"writ/ledger"
 )
 
@@ -58,8 +60,22 @@ var (
 	readWithin    = 5 * time.Second
 )
 
+// What nodes told last of their networks. A counter of theirs begins anew when what it counts for does.
+var (
+	ofNode        = []string{"datacenter", "node"}
+	connectedNode = prometheus.NewDesc("writ_node_overlay_connected", "Whether packets of the overlay can leave the node: 1 or 0.", ofNode, nil)
+	peersDesc     = prometheus.NewDesc("writ_node_overlay_peers", "Peers that the node's daemon of the overlay knows, alive or not.", append(ofNode, "alive"), nil)
+	routesDesc    = prometheus.NewDesc("writ_node_overlay_routes", "Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
+	bytesDesc     = prometheus.NewDesc("writ_node_overlay_bytes_total", "Bytes to and from the peers that the node has now: sent or received.", append(ofNode, "direction"), nil)
+	startedDesc   = prometheus.NewDesc("writ_node_overlay_started_seconds", "When the node's daemon of the overlay was started, in unix seconds.", ofNode, nil)
+	droppedDesc   = prometheus.NewDesc("writ_node_packets_dropped_total", "Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
+)
+
 // Describe names the metrics.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc} {
+		ch <- d
+	}
 	ch <- runsDesc
 	ch <- connectedDesc
 	ch <- rosterDesc
@@ -75,6 +91,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if all, err := s.c.Ledger.Datacenters(ctx); err == nil {
+		s.collectNodes(ctx, ch, all)
 		for _, d := range all {
 			connected := 0.0
 			if _, ok := s.c.links.Session(d.ID); ok {
@@ -85,5 +102,52 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 	if roster := s.c.rosters.current.Load(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
+	}
+}
+
+// collectNodes reads what nodes told of their networks, if they told any of it.
+func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, datacenters []ledger.Datacenter) {
+	names := make(map[writ.DatacenterID]string)
+	for _, d := range datacenters {
+		names[d.ID] = d.Name
+	}
+	for page := (ledger.Page{Limit: ledger.MaxLimit}); ; {
+		list, err := s.c.Ledger.Nodes(ctx, ledger.NodeFilter{Admission: writ.AdmissionApproved}, page)
+		if err != nil {
+			return
+		}
+		for _, n := range list.Items {
+			if n.Network != nil {
+				collectNode(ch, n.Network, names[n.Datacenter], n.Name)
+			}
+		}
+		if page.Cursor = list.Next; page.Cursor == "" {
+			return
+		}
+	}
+}
+
+func collectNode(ch chan<- prometheus.Metric, n *writ.NodeNetwork, node ...string) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, value, append(slices.Clone(node), labels...)...)
+	}
+	send(droppedDesc, prometheus.CounterValue, float64(n.Denied), "denied")
+	send(droppedDesc, prometheus.CounterValue, float64(n.Spoofed), "spoofed")
+	o := n.Overlay
+	if o == nil {
+		return
+	}
+	connected := 0.0
+	if o.Connected {
+		connected = 1
+	}
+	send(connectedNode, prometheus.GaugeValue, connected)
+	send(peersDesc, prometheus.GaugeValue, float64(o.Alive), "yes")
+	send(peersDesc, prometheus.GaugeValue, float64(o.PeerCount-o.Alive), "no")
+	send(routesDesc, prometheus.GaugeValue, float64(o.Selected))
+	send(bytesDesc, prometheus.CounterValue, float64(o.Sent), "sent")
+	send(bytesDesc, prometheus.CounterValue, float64(o.Received), "received")
+	if !o.Since.IsZero() {
+		send(startedDesc, prometheus.GaugeValue, float64(o.Since.Unix()))
 	}
 }

@@ -259,6 +259,7 @@ func (k *keeper) report(ctx context.Context, round int64, mended map[writ.Resour
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
+	r.Network = k.network(ctx)
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), seal.Report, r) // noted
 }
 
@@ -287,6 +288,28 @@ func (k *keeper) told(ctx context.Context, t writ.Told) {
 	if len(versions) > 0 {
 		_ = k.noteStore(ctx, k.journal.Told(context.WithoutCancel(ctx), versions)) // else they come again
 	}
+}
+
+// networkFor is how long a driver may look how networks do. A daemon may be held up for longer by somebody else who asks it.
+const networkFor = 5 * time.Second
+
+// network asks the driver of networks how they do; nil if none can say.
+func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
+	for _, d := range k.drivers {
+		networked, ok := d.(sal.Networked)
+		if !ok {
+			continue
+		}
+		ctx, stop := context.WithTimeout(ctx, networkFor)
+		defer stop()
+		told, err := networked.Network(ctx)
+		if err != nil {
+			k.log.WarnContext(ctx, "a driver cannot say how networks do", "driver", d.Describe().Name, "err", err)
+			return nil
+		}
+		return &told
+	}
+	return nil
 }
 
 // orphans asks all drivers what there is that no resource has.

@@ -45,6 +45,10 @@ func (w *watchful) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Dr
 	return w.look(ctx, resource)
 }
 
+func (w *watchful) Network(context.Context) (writ.NodeNetwork, error) {
+	return writ.NodeNetwork{Spoofed: 3}, nil
+}
+
 func (w *watchful) Orphans(context.Context) ([]sal.Orphan, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,6 +115,9 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got.Drifts); diff != "" {
 			t.Errorf("drift (-want +got):\n%s", diff)
+		}
+		if got.Network == nil || got.Network.Spoofed != 3 {
+			t.Errorf("of networks it is told: %+v", got.Network)
 		}
 		if diff := cmp.Diff([]writ.Orphan{{Module: "volume", Kind: "tap", Name: "wt0"}}, got.Orphans); diff != "" {
 			t.Errorf("orphans (-want +got):\n%s", diff)

@@ -19,6 +19,13 @@ type Keeper interface {
 	Orphans(ctx context.Context) ([]Orphan, error)
 }
 
+// Networked is a driver that can say how the networks of its host do.
+type Networked interface {
+	Driver
+	// Network returns what can be learned soon; what cannot is said in the detail of the overlay.
+	Network(ctx context.Context) (writ.NodeNetwork, error)
+}
+
 // Drift is one thing about a resource that is not as it was asked for.
 type Drift struct {
 	What   string // a sentence: "the process of the machine had ended"

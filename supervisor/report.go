@@ -99,6 +99,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	for i, o := range r.Orphans {
 		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText)}
 	}
+	moderateNetwork(r.Network)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
 		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
 	})
@@ -110,6 +111,34 @@ func moderateReport(r *writ.Report) *writ.Report {
 	return r
 }
 
+// maxListed bounds each list about the networks of a node.
+const maxListed = 64
+
+// moderateNetwork cuts down what a node says of its networks, in place.
+func moderateNetwork(n *writ.NodeNetwork) {
+	if n == nil {
+		return
+	}
+	n.Ports = n.Ports[:min(len(n.Ports), maxListed)]
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		p.Owner, p.Network = clip(p.Owner, maxText), clip(p.Network, maxWord)
+	}
+	o := n.Overlay
+	if o == nil {
+		return
+	}
+	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address, maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
+	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
+	for i := range o.Peers {
+		p := &o.Peers[i]
+		p.Endpoint, p.Type, p.State = clip(p.Endpoint, maxText), clip(p.Type, maxWord), clip(p.State, maxWord)
+	}
+	for i := range o.Routes {
+		o.Routes[i].Subnet, o.Routes[i].NextHop = clip(o.Routes[i].Subnet, maxWord), clip(o.Routes[i].NextHop, maxText)
+	}
+}
+
 // report takes over what a node says of things that no resource has, and reports whether the report is newer than the last.
 func (f *fleet) report(r *writ.Report) bool {
 	f.mu.Lock()
@@ -119,7 +148,7 @@ func (f *fleet) report(r *writ.Report) bool {
 		return false
 	}
 	m.reported = writ.Told{Incarnation: r.Incarnation, Round: r.Round}
-	m.Orphans = r.Orphans
+	m.Orphans, m.Network = r.Orphans, r.Network
 	return true
 }
 

@@ -45,6 +45,7 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 			from.send(seal.Report, writ.Report{
 				Node: from.id, Incarnation: 1, Round: round, Drifts: []writ.ResourceDrift{{ResourceID: resource.ResourceID, UID: resource.UID, Lasts: lasts}},
 				Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}},
+				Network: &writ.NodeNetwork{Denied: 7, Overlay: &writ.Overlay{Connected: true, Peers: make([]writ.OverlayPeer, 1000), PeerCount: 1000}},
 			})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
@@ -78,6 +79,8 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		nodes := s.eventsOf("node")
 		if last := nodes[len(nodes)-1].Node; len(last.Orphans) != 1 {
 			t.Errorf("orphans of the node: %+v", last.Orphans)
+		} else if last.Network == nil || last.Network.Denied != 7 || !last.Network.Overlay.Connected || len(last.Network.Overlay.Peers) > 100 {
+			t.Errorf("networks of the node: %+v", last.Network)
 		}
 	})
 }

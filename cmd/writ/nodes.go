@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,7 +103,59 @@ func nodeText(n writ.Node) string {
 	for _, d := range n.Drivers {
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
 	}
+	if n.Network != nil {
+		networkText(&b, n.Network)
+	}
 	return b.String()
+}
+
+// networkText shows how the networks of a node do.
+func networkText(b *strings.Builder, n *writ.NodeNetwork) {
+	if o := n.Overlay; o != nil {
+		fmt.Fprintf(b, "  overlay: %s in %s; %s\n", terminal.Clean(o.Address), terminal.Clean(o.Subnet), terminal.Clean(o.Detail))
+		if o.Running {
+			fmt.Fprintf(b, "    mycelium %s, process %d, for %s; %s sent to peers, %s received\n",
+				cmp.Or(terminal.Clean(o.Version), "of unknown version"), o.PID, age(o.Since), bytesText(o.Sent), bytesText(o.Received))
+		}
+		for _, p := range o.Peers {
+			fmt.Fprintf(b, "    peer %s, %s, %s; %s sent, %s received\n", terminal.Clean(p.Endpoint), terminal.Clean(p.Type), terminal.Clean(p.State), bytesText(p.Sent), bytesText(p.Received))
+		}
+		more(b, o.PeerCount-len(o.Peers), "peer")
+		for _, r := range o.Routes {
+			metric := fmt.Sprintf("metric %d", r.Metric)
+			if r.Metric < 0 {
+				metric = "no way any more"
+			}
+			fmt.Fprintf(b, "    route %s via %s, %s\n", terminal.Clean(r.Subnet), terminal.Clean(r.NextHop), metric)
+		}
+		more(b, o.Selected-len(o.Routes), "route")
+	}
+	if n.Denied+n.Spoofed > 0 {
+		fmt.Fprintf(b, "  dropped at its ports: %s not allowed in, %s under a false address\n", count(int(n.Denied), "packet"), count(int(n.Spoofed), "packet"))
+	}
+	for _, p := range n.Ports {
+		fmt.Fprintf(b, "    %s on %s: %d not allowed in, %d under a false address\n", terminal.Clean(p.Owner), terminal.Clean(p.Network), p.Denied, p.Spoofed)
+	}
+}
+
+// more says how many there are that are not shown.
+func more(b *strings.Builder, n int, what string) {
+	if n > 0 {
+		fmt.Fprintf(b, "    and %d more %ss\n", n, what)
+	}
+}
+
+// bytesText is an amount of bytes in a unit that suits it.
+func bytesText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB"}
+	amount, i := float64(n), 0
+	for ; amount >= 1024 && i < len(units)-1; i++ {
+		amount /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", amount, units[i])
 }
 
 func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) terminal.View {

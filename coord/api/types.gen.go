@@ -256,6 +256,9 @@ type Node = writ.Node
 // NodeDriver defines model for NodeDriver.
 type NodeDriver = writ.NodeDriver
 
+// NodeNetwork how the networks of a node do, as of its last look; absent if it makes none
+type NodeNetwork = writ.NodeNetwork
+
 // NodePage defines model for NodePage.
 type NodePage struct {
 	Items      []Node `json:"items"`
@@ -267,6 +270,18 @@ type NodeVerdict = writ.NodeVerdict
 
 // Orphan defines model for Orphan.
 type Orphan = writ.Orphan
+
+// Overlay a node's place in the network that leads from node to node
+type Overlay = writ.Overlay
+
+// OverlayPeer defines model for OverlayPeer.
+type OverlayPeer = writ.OverlayPeer
+
+// OverlayRoute defines model for OverlayRoute.
+type OverlayRoute = writ.OverlayRoute
+
+// PortDrops defines model for PortDrops.
+type PortDrops = writ.PortDrops
 
 // Preview defines model for Preview.
 type Preview = writ.Preview

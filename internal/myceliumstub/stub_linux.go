@@ -29,6 +29,9 @@ import (
 // Warning is what the stub says of itself wherever it can.
 const Warning = "THIS IS A STUB OF MYCELIUM FOR TESTS: IT ENCRYPTS NOTHING AND BELIEVES EVERYBODY"
 
+// version is whose behaviour the stub has.
+const version = "0.7.10"
+
 // mtu is that of the daemon's interface.
 const mtu = 1400
 
@@ -106,6 +109,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	for _, a := range args {
 		if a == "--help" || a == "-h" {
 			fmt.Fprint(stdout, help)
+			return 0
+		}
+		if a == "--version" || a == "-V" {
+			fmt.Fprintln(stdout, "mycelium", version)
 			return 0
 		}
 	}

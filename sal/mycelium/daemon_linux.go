@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -282,4 +283,64 @@ func wait(ctx context.Context, pause time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	}
+}
+
+// about says what is known of the process of the daemon; nothing if there is none.
+func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version string) {
+	p, err := n.find()
+	if err != nil || p == nil {
+		return 0, time.Time{}, ""
+	}
+	defer p.close()
+	since, _ = startOf(p.pid)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asked != p.pid {
+		n.asked, n.version = p.pid, versionOf(ctx, p)
+	}
+	return int64(p.pid), since, n.version
+}
+
+// versionOf asks the program that a process runs, which may not be on PATH any more, for its version; "" if it does not say.
+func versionOf(ctx context.Context, p *process) string {
+	if len(p.args) == 0 {
+		return ""
+	}
+	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/%d/exe", p.pid))
+	cmd.Args = []string{p.args[0], "--version"}
+	said, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	words := strings.Fields(string(said)) // "mycelium 0.7.10"
+	if len(words) < 2 || len(words[1]) > 40 {
+		return ""
+	}
+	return strings.TrimPrefix(words[1], "v")
+}
+
+// ticks is the unit of times in /proc/PID/stat, a fraction of a second that Linux never changed for programs.
+const ticks = 100
+
+// startOf is when a process began.
+func startOf(pid int) (time.Time, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return time.Time{}, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name in front may hold anything
+	const start = 19
+	if len(fields) <= start {
+		return time.Time{}, fmt.Errorf("process %d has no start", pid)
+	}
+	began, err := strconv.ParseInt(fields[start], 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return time.Time{}, err
+	}
+	up := time.Duration(info.Uptime) * time.Second // to the second
+	return time.Now().Add(time.Duration(began)*time.Second/ticks - up).Truncate(time.Second), nil
 }

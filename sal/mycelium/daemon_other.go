@@ -2,7 +2,10 @@
 
 package mycelium
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Run waits until ctx ends: daemons are run on Linux only.
 func (n *Node) Run(ctx context.Context) error {
@@ -13,3 +16,5 @@ func (n *Node) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
+
+func (n *Node) about(context.Context) (pid int64, since time.Time, version string) { return }

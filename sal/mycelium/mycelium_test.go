@@ -319,6 +319,11 @@ func TestTwoHostsReachEachOther(t *testing.T) {
 			if len(s.Peers) != 1 || s.Peers[0].Endpoint != a.Peers[0] || !strings.Contains(s.Detail, "1 of 1 peers alive") {
 				t.Errorf("%+v", s)
 			}
+			told, err := a.Standing(t.Context())
+			if err != nil || !told.Connected || told.PeerCount != 1 || told.Alive != 1 || told.Selected != len(s.Routes) || told.Peers[0].Endpoint != a.Peers[0] ||
+				told.PID == 0 || !strings.HasPrefix(told.Version, "0.") || time.Since(told.Since).Abs() > time.Minute || told.Subnet != s.Subnet.String() {
+				t.Errorf("%+v, %v", told, err)
+			}
 			there, err := b.Address(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -438,5 +443,8 @@ func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
 	}
 	if s, err := n.Status(t.Context()); err != nil || !s.Running {
 		t.Errorf("another node stopped it: %+v, %v", s, err)
+	}
+	if told, err := other.Standing(t.Context()); err != nil || told.Running || told.PID != 0 || told.Detail == "" || told.Address == "" {
+		t.Errorf("of a node without a daemon it is told: %+v, %v", told, err)
 	}
 }

@@ -46,6 +46,9 @@ type Node struct {
 
 	mu    sync.Mutex // guards what is below
 	fault string     // why no daemon runs
+	// version is that of the daemon with the number asked.
+	version string
+	asked   int
 }
 
 // What the daemon itself takes when nothing else is said.

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -195,4 +196,44 @@ func (d *Driver) Dropped(ctx context.Context, owner sal.Owner) (Dropped, error) 
 		all.Denied, all.Spoofed = all.Denied+denied, all.Spoofed+spoofed
 	}
 	return all, nil
+}
+
+// maxPorts is how many ports are told of that dropped packets.
+const maxPorts = 50
+
+// Network tells how the overlay does, and what was dropped at the ports of all owners.
+func (d *Driver) Network(ctx context.Context) (told writ.NodeNetwork, err error) {
+	if o, ok := d.Overlay.(interface {
+		Standing(ctx context.Context) (writ.Overlay, error)
+	}); ok {
+		overlay, err := o.Standing(ctx)
+		if err != nil {
+			return told, err
+		}
+		told.Overlay = &overlay
+	}
+	h, leave, err := d.enter(ctx)
+	if err != nil {
+		return told, err
+	}
+	defer leave()
+	all, err := h.holdings().List()
+	if err != nil {
+		return told, err
+	}
+	for _, r := range all {
+		for _, p := range r.Own.Ports {
+			denied, spoofed, err := h.packets(device(r.UID, p))
+			if err != nil {
+				return told, failed("read the counters of "+r.Own.Owner.String(), err)
+			}
+			told.Denied, told.Spoofed = told.Denied+denied, told.Spoofed+spoofed
+			if denied+spoofed > 0 {
+				told.Ports = append(told.Ports, writ.PortDrops{Owner: r.Own.Owner.String(), Network: p.Network.Name, Denied: denied, Spoofed: spoofed})
+			}
+		}
+	}
+	slices.SortStableFunc(told.Ports, func(a, b writ.PortDrops) int { return cmp.Compare(b.Denied+b.Spoofed, a.Denied+a.Spoofed) })
+	told.Ports = told.Ports[:min(len(told.Ports), maxPorts)]
+	return told, nil
 }

@@ -152,6 +152,13 @@ func TestWhatIsOnTwoNodesReachesEachOtherOverTheOverlay(t *testing.T) {
 	if after := web.dropped().Spoofed; after <= spoofed {
 		t.Errorf("what was sent under a false address was not counted: %d, then %d", spoofed, after)
 	}
+	told, err := a.Network(t.Context())
+	if err != nil || told.Overlay == nil || !told.Overlay.Connected || told.Overlay.Selected == 0 {
+		t.Errorf("it is told of the overlay: %+v, %v", told, err)
+	}
+	if len(told.Ports) != 1 || told.Ports[0].Owner != web.owner.Resource.String() || told.Ports[0].Network != "front" || told.Ports[0].Spoofed != told.Spoofed || told.Spoofed <= spoofed {
+		t.Errorf("it is told of packets: %+v", told)
+	}
 
 	// A closed network answers what it has asked for, and nothing else.
 	b.must("network.allow", "front", map[string]any{"rules": []any{}})
