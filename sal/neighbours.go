@@ -48,20 +48,47 @@ type Volume struct {
 
 // Users can say who uses a volume. Whoever would take a volume away or change what is in it under their feet asks all of them first.
 type Users interface {
-	// Users are all that have a volume now, whether they run or not, sorted by UID.
-	Users(ctx context.Context, volume writ.UID) ([]Owner, error)
+	// Users are all that have a volume now, sorted by UID.
+	Users(ctx context.Context, volume writ.UID) ([]User, error)
 }
 
-// Unused returns an error unless nobody has a volume: RESOURCE_CONFLICT, which names who has.
+// User has a volume.
+type User struct {
+	Owner
+	// Running says that it may have files of the volume open, or that it comes back by itself: it was not stopped.
+	Running bool
+}
+
+// Unused returns an error if anybody has a volume, whether it runs or not: RESOURCE_CONFLICT, which names who has.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
+	return without(ctx, volume, all, func(u User) error {
+		return writ.Errorf(writ.CodeResourceConflict, "%s has the %s", u.Resource, volume.Resource).
+			WithHint("detach it there, or delete the %s first", u.Resource)
+	})
+}
+
+// Idle returns an error if anybody that runs has a volume: RESOURCE_CONFLICT, which names who has.
+func Idle(ctx context.Context, volume Owner, all []Users) error {
+	return without(ctx, volume, all, func(u User) error {
+		if !u.Running {
+			return nil
+		}
+		return writ.Errorf(writ.CodeResourceConflict, "%s has the %s, and it was not stopped", u.Resource, volume.Resource).
+			WithHint("%s.stop it, and start it when the volume is back", u.Resource.Kind)
+	})
+}
+
+// without returns the first objection to a user of a volume.
+func without(ctx context.Context, volume Owner, all []Users, object func(User) error) error {
 	for _, some := range all {
 		users, err := some.Users(ctx, volume.UID)
 		if err != nil {
 			return err
 		}
-		if len(users) > 0 {
-			return writ.Errorf(writ.CodeResourceConflict, "%s has the %s", users[0].Resource, volume.Resource).
-				WithHint("detach it there, or delete the %s first", users[0].Resource)
+		for _, u := range users {
+			if err := object(u); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -24,18 +24,18 @@ func serialOf(r *sal.Record[own], v disk) string {
 }
 
 // Users are the machines that have a volume.
-func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.Owner, error) {
+func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, err := d.records().List()
 	if err != nil {
 		return nil, err
 	}
-	var all []sal.Owner
+	var all []sal.User
 	for _, r := range records {
 		if has(r, volume) {
-			all = append(all, owner(r))
+			all = append(all, sal.User{Owner: owner(r), Running: r.Own.Power != stopped || r.Own.Process != nil})
 		}
 	}
-	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(all, func(a, b sal.User) int { return cmp.Compare(a.UID, b.UID) })
 	return all, ctx.Err()
 }
 

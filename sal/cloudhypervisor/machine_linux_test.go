@@ -537,8 +537,14 @@ func TestVolumeIsForOneMachineAtATime(t *testing.T) {
 	b.refuses("machine.attach", "other", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "machine web")
 	b.refuses("machine.detach", "web", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "boots from")
 	users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID)
-	if diff := cmp.Diff([]sal.Owner{{Resource: machine("web"), UID: "uid-web"}}, users); diff != "" || err != nil {
+	if diff := cmp.Diff([]sal.User{{Owner: sal.Owner{Resource: machine("web"), UID: "uid-web"}}}, users); diff != "" || err != nil {
 		t.Errorf("users: %v\n%s", err, diff)
+	}
+	for _, verb := range []string{"start", "pause"} {
+		b.must("machine."+verb, "web", nil)
+		if users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID); err != nil || len(users) != 1 || !users[0].Running {
+			t.Errorf("after %s the users are %+v, %v", verb, users, err)
+		}
 	}
 	b.must("machine.delete", "web", nil)
 	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
@@ -550,11 +556,11 @@ func TestVolumeIsForOneMachineAtATime(t *testing.T) {
 // user has one volume.
 type user struct{ volume writ.UID }
 
-func (u user) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	if volume != u.volume {
 		return nil, nil
 	}
-	return []sal.Owner{{Resource: saltest.Resource(writ.KindContainer, "box"), UID: "uid-box"}}, nil
+	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindContainer, "box"), UID: "uid-box"}}}, nil
 }
 
 // Whoever writes in a volume could lead a machine to any file of the host, by a link in the place of its disk.

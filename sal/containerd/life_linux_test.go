@@ -241,11 +241,11 @@ func mount(volume, path string) map[string]any {
 // vm is a machine with a volume that nobody else may have.
 type vm struct{ volume writ.UID }
 
-func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	if volume != m.volume {
 		return nil, nil
 	}
-	return []sal.Owner{{Resource: saltest.Resource(writ.KindMachine, "vm"), UID: "vm"}}, nil
+	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindMachine, "vm"), UID: "vm"}}}, nil
 }
 
 func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
@@ -254,10 +254,14 @@ func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 	b.must("container.create", "web", map[string]any{
 		"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": []any{"sh", "-c", "echo ran >>/data/ran; sleep 1000"},
 	})
-	users, err := b.driver.Users(t.Context(), "data")
-	if diff := cmp.Diff([]sal.Owner{{Resource: web, UID: "uid-of-web"}}, users); diff != "" || err != nil {
-		t.Errorf("who has the volume: %v\n%s", err, diff)
+	has := func(running bool) {
+		t.Helper()
+		users, err := b.driver.Users(t.Context(), "data")
+		if diff := cmp.Diff([]sal.User{{Owner: sal.Owner{Resource: web, UID: "uid-of-web"}, Running: running}}, users); diff != "" || err != nil {
+			t.Errorf("who has the volume: %v\n%s", err, diff)
+		}
 	}
+	has(true)
 	if users, err := b.driver.Users(t.Context(), "more"); len(users) > 0 || err != nil {
 		t.Errorf("another volume: %v, %v", users, err)
 	}
@@ -274,6 +278,7 @@ func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 		return string(text)
 	}
 	b.must("container.stop", "web", map[string]any{"grace_seconds": int64(0)})
+	has(false)
 	ctx := b.driver.in(t.Context())
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
 	if err := j.discard(ctx, web.HostName()+"-1", 0); err != nil {

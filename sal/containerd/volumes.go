@@ -17,23 +17,48 @@ import (
 var _ sal.Users = (*Driver)(nil)
 
 // Users are the containers that have a volume, finished or not.
-func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.Owner, error) {
+func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, err := d.records().List()
 	if err != nil {
 		return nil, err
 	}
-	var all []sal.Owner
+	var all []sal.User
 	for _, r := range records {
 		args, err := argsOf(r)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(args.Volumes, func(m catalog.Mount) bool { return m.Volume.UID == volume }) {
-			all = append(all, sal.Owner{Resource: r.Resource, UID: r.UID})
+		if !slices.ContainsFunc(args.Volumes, func(m catalog.Mount) bool { return m.Volume.UID == volume }) {
+			continue
+		}
+		running, err := d.runs(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sal.User{Owner: sal.Owner{Resource: r.Resource, UID: r.UID}, Running: running})
+	}
+	slices.SortFunc(all, func(a, b sal.User) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}
+
+// runs reports whether a container runs, or would by itself. One that was stopped may not have ended yet.
+func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
+	if !r.Own.Stopped {
+		return true, nil
+	}
+	daemon, err := d.reach(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range []string{r.Own.Container, r.Own.Other} {
+		if id == "" {
+			continue
+		}
+		if now, err := look(d.in(ctx), daemon, id); err != nil || now.running() {
+			return true, err
 		}
 	}
-	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
-	return all, ctx.Err()
+	return false, nil
 }
 
 // argsOf are the arguments that a container was made with, secrets by name.

@@ -216,6 +216,9 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	if err := j.hasSnapshot(ctx, j.Resource, name); err != nil {
 		return sal.Outcome{}, err
 	}
+	if err := sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
+		return sal.Outcome{}, err
+	}
 	r.Generation++
 	if err := j.records().Put(r); err != nil {
 		return sal.Outcome{}, err

@@ -498,23 +498,39 @@ func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
 // user has one volume.
 type user struct {
 	volume writ.UID
-	owner  sal.Owner
+	sal.User
 }
 
-func (u user) Users(_ context.Context, volume writ.UID) ([]sal.Owner, error) {
+func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	if volume != u.volume {
 		return nil, nil
 	}
-	return []sal.Owner{u.owner}, nil
+	return []sal.User{u.User}, nil
 }
 
-func TestVolumeThatSomebodyHasIsNotDeleted(t *testing.T) {
+func TestVolumeThatSomebodyHasIsNotTakenAway(t *testing.T) {
 	b := plain(t)
-	b.must("volume.create", "root", spec)
-	b.Users = []sal.Users{user{}, user{"u1", sal.Owner{Resource: saltest.Resource(writ.KindMachine, "web")}}}
-	if _, err := b.do("volume.delete", "root", nil); writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), "machine web") {
-		t.Errorf("it was deleted: %v", err)
+	dir := b.must("volume.create", "root", spec)["path"].(string)
+	b.must("volume.snapshot", "root", before)
+	writeFile(t, filepath.Join(dir, "file"), "since then")
+	web := user{"u1", sal.User{Owner: sal.Owner{Resource: saltest.Resource(writ.KindMachine, "web")}, Running: true}}
+	b.Users = []sal.Users{user{}, web}
+	refuses := func(operation string, args map[string]any) {
+		t.Helper()
+		_, err := b.do(operation, "root", args)
+		if writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), "machine web") || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v", operation, err)
+		}
 	}
+	refuses("volume.delete", nil)
+	refuses("volume.restore", before)
+	if text, err := os.ReadFile(filepath.Join(dir, "file")); string(text) != "since then" {
+		t.Errorf("what was refused was done: %q, %v", text, err)
+	}
+	web.Running = false
+	b.Users = []sal.Users{web}
+	refuses("volume.delete", nil)
+	b.must("volume.restore", "root", before)
 	b.Users = nil
 	b.must("volume.delete", "root", nil)
 }
