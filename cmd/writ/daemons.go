@@ -218,7 +218,8 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware")
+	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "GiB that volumes and databases of a project may occupy together on the node, which needs btrfs; unbounded if 0")
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 

@@ -190,7 +190,7 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 		return nil, sal.HostError("look at the tree "+name, err)
 	}
 	if is, err := groupLimit(p.Dir, group(0, id)); err == nil && is == want && had.Bytes == bound.Bytes {
-		return nil, nil
+		return nil, sal.HostError("look at the quota of a project", p.keepShare(had.Project))
 	}
 	if _, err := p.Make(ctx, name, bound); err != nil {
 		return nil, err

@@ -117,14 +117,34 @@ func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 	if err := makeGroup(p.Dir, parent); err != nil {
 		return err
 	}
-	bytes := int64(0)
-	if p.ProjectBytes != nil {
-		bytes = p.ProjectBytes(project)
-	}
-	if err := limitGroup(p.Dir, parent, bytes); err != nil {
+	if err := limitGroup(p.Dir, parent, p.share(project)); err != nil {
 		return err
 	}
 	return joinGroup(p.Dir, group(0, id), parent)
+}
+
+// share is how much a project may occupy; 0 is unbounded.
+func (p *Pool) share(project writ.ProjectID) int64 {
+	if p.ProjectBytes == nil {
+		return 0
+	}
+	return p.ProjectBytes(project)
+}
+
+// keepShare sets the bound of a project that has one, if it is to be another than it was when the last tree of it was made.
+func (p *Pool) keepShare(project writ.ProjectID) error {
+	if project == "" {
+		return nil
+	}
+	is, err := groupLimit(p.Dir, projectGroup(project))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && is == p.share(project) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.step("bound the project")
+	return limitGroup(p.Dir, projectGroup(project), p.share(project))
 }
 
 // group is the id of a quota group: of a subvolume on level 0, of what counts together on level 1.

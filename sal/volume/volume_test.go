@@ -583,6 +583,26 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 	})
 }
 
+func TestAProjectThatHoldsItsShareIsToldSo(t *testing.T) {
+	t.Parallel()
+	b := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
+	prepare(t, b.host)
+	b.restart(nil)
+	b.Trees.(*btrfs.Pool).ProjectBytes = func(writ.ProjectID) int64 { return 100 << 20 }
+	data := b.must("volume.create", "root", map[string]any{"size_gib": int64(1)})["path"].(string)
+	writeFile(t, filepath.Join(data, "file"), strings.Repeat("writ", 60<<18))
+	b.must("volume.send", "root", backup)
+	_, err := b.do("volume.receive", "copy", with(backup, "size_gib", int64(1)))
+	if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(writ.AsError(err).Hint, "project") {
+		t.Errorf("a second one of 60 MiB: %v", err)
+	}
+	if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("it left %v, %v", all, err)
+	}
+	b.Trees.(*btrfs.Pool).ProjectBytes = nil
+	b.must("volume.receive", "copy", with(backup, "size_gib", int64(1)))
+}
+
 func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
 		b := fresh(t)

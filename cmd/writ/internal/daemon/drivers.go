@@ -61,10 +61,13 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, sal.HostError("make the directory of the drivers", err)
 	}
+	if err := shares(c, dir); err != nil {
+		return nil, err
+	}
 	d := &drivers{close: func() error { return nil }}
 	switch c.Choice {
 	case DriversAuto:
-		d.all = openStorage(dir).drivers()
+		d.all = openStorage(dir, c.Host.ProjectGiB).drivers()
 		err = d.simulate(c, dir, "auto takes nothing that changes the host; --drivers host does")
 	case DriversSimulated:
 		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
@@ -106,12 +109,29 @@ type storage struct {
 	volumes *volume.Driver
 }
 
+// shares returns an error if projects were to have shares of a disk that nothing can bound.
+func shares(c driverConfig, dir string) error {
+	if c.Host.ProjectGiB == 0 {
+		return nil
+	}
+	if c.Host.ProjectGiB < 0 {
+		return writ.Errorf(writ.CodeUsage, "a project cannot have %d GiB of the disk", c.Host.ProjectGiB)
+	}
+	_, bounded := openStorage(dir, 0).trees.(*btrfs.Pool)
+	if c.Choice != DriversSimulated && bounded {
+		return nil
+	}
+	return writ.Errorf(writ.CodeUsage, "nothing would keep projects to %d GiB of the disk: only volumes on btrfs are bounded", c.Host.ProjectGiB).
+		WithHint("put the data directory of the node on btrfs before its first volume, or leave --project-disk away; writ doctor says what is missing")
+}
+
 // openStorage chooses between btrfs and plain directories. A node keeps the kind that it has volumes of.
-func openStorage(dir string) storage {
+func openStorage(dir string, projectGiB int64) storage {
 	pool, records := filepath.Join(dir, "pool"), filepath.Join(dir, "volumes")
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
-		trees, records = &btrfs.Pool{Dir: pool, Step: failpoint.Step("volume")}, bounded
+		share := func(writ.ProjectID) int64 { return projectGiB << 30 }
+		trees, records = &btrfs.Pool{Dir: pool, ProjectBytes: share, Step: failpoint.Step("volume")}, bounded
 	}
 	images := &image.Driver{Dir: filepath.Join(dir, "image"), Trees: trees, Step: failpoint.Step("image")}
 	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}

@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/sal/btrfs"
 	"writ/sal/needs"
 )
 
@@ -119,5 +120,34 @@ func TestOneNodeChangesAHost(t *testing.T) {
 	}
 	if err := next.close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
+	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128).Dir
+	for name, c := range map[string]struct {
+		driverConfig
+		code writ.Code
+	}{
+		"on btrfs":     {driverConfig{Choice: DriversAuto, Dir: disk, Host: HostConfig{ProjectGiB: 10}}, ""},
+		"simulated":    {driverConfig{Choice: DriversSimulated, Dir: disk, Host: HostConfig{ProjectGiB: 10}}, writ.CodeUsage},
+		"elsewhere":    {driverConfig{Choice: DriversAuto, Dir: "/dev/shm/" + filepath.Base(t.TempDir()) + "-writ", Host: HostConfig{ProjectGiB: 10}}, writ.CodeUsage},
+		"less than no": {driverConfig{Choice: DriversAuto, Dir: disk, Host: HostConfig{ProjectGiB: -1}}, writ.CodeUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "elsewhere" {
+				t.Cleanup(func() { _ = os.RemoveAll(c.Dir) })
+			}
+			opened, err := openDrivers(t.Context(), c.driverConfig)
+			if writ.CodeOf(err) != c.code || c.code == "" && err != nil {
+				t.Fatalf("it says %v, want %s", err, c.code)
+			}
+			if err == nil {
+				_ = opened.close()
+			}
+		})
+	}
+	if share := openStorage(disk, 10).trees.(*btrfs.Pool).ProjectBytes("p"); share != 10<<30 {
+		t.Errorf("a project may have %d bytes", share)
 	}
 }

@@ -29,6 +29,7 @@ type HostConfig struct {
 	OverlayPeers []string // of mycelium: where its daemon connects to
 	Containerd   string   // socket of the daemon, its usual place if empty
 	Firmware     string   // with which machines boot that have no kernel
+	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
 }
 
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
@@ -44,7 +45,7 @@ type hostDrivers struct {
 
 // newHost returns the drivers. None of them has done anything yet.
 func newHost(c driverConfig, dir string) *hostDrivers {
-	h := &hostDrivers{storage: openStorage(dir)}
+	h := &hostDrivers{storage: openStorage(dir, c.Host.ProjectGiB)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}
