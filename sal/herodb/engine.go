@@ -31,7 +31,8 @@ type engine struct {
 	// weak says what speaks against the engine; such a one serves only where Driver.Weak allows it.
 	weak string
 	ipv4 bool // it listens on IPv4 only, and on every address of that
-	// arguments starts it. One of them leads into the directory of the instance, which is how its process is known.
+	// arguments starts it. One of them leads into the directory of the instance, which is how its process is known. What is made up may begin
+	// with a hyphen, so it shares an argument with its name.
 	arguments func(in instance) []string
 	// configure returns the files that it reads at its start; they are written anew before each. It may be nil.
 	configure func(in instance) map[string]string
@@ -55,7 +56,7 @@ var engines = []engine{
 		weak:        "it shows its secret among the arguments of its process and listens on every IPv4 address",
 		ipv4:        true, ends: syscall.SIGINT,
 		arguments: func(in instance) []string {
-			return []string{"--dir", in.path("data"), "--port", strconv.FormatInt(in.own.Port, 10), "--admin-secret", in.access.Secret}
+			return []string{"--dir", in.path("data"), "--port", strconv.FormatInt(in.own.Port, 10), "--admin-secret=" + in.access.Secret}
 		},
 	},
 	{
@@ -64,7 +65,7 @@ var engines = []engine{
 		ipv4: true, ends: syscall.SIGINT,
 		arguments: func(in instance) []string {
 			return []string{"--data-dir", in.path("data"), "--socket", in.path("socket"), "--port", strconv.FormatInt(in.own.Port, 10),
-				"--encryption-key", in.access.Driver, "--admin-secret", in.access.Secret}
+				"--encryption-key=" + in.access.Driver, "--admin-secret=" + in.access.Secret}
 		},
 		login: func(a access) []string { return []string{a.Secret} },
 	},

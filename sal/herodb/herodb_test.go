@@ -420,6 +420,17 @@ func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
 	b.refuse("herodb.create", with(herodb, "password", map[string]any{"secret": "db@1"}), writ.CodeArgumentsInvalid)
 }
 
+// TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn: programs take it for the name of another one.
+func TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn(t *testing.T) {
+	for _, e := range engines {
+		for _, a := range e.arguments(instance{access: access{Secret: "-secret", Driver: "-driver"}}) {
+			if a == "-secret" || a == "-driver" {
+				t.Errorf("%s is started with %q", e.name, a)
+			}
+		}
+	}
+}
+
 // TestAForeignProcessOnThePortIsNotOurs at the choice of a port, and when a process starts again.
 func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	b := newBench(t)
@@ -627,6 +638,27 @@ func TestALogIsCutOff(t *testing.T) {
 	}
 	if old := must(os.ReadFile(path + ".old")); len(old) != keptLog || !bytes.HasSuffix(old, []byte("the end")) {
 		t.Errorf("%d bytes of it were kept", len(old))
+	}
+}
+
+// TestAProcessWithoutArgumentsYetIsNotTakenForDead: those of a process are there a moment after it is.
+func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	cat := &exec.Cmd{Path: must(exec.LookPath("cat")), Args: []string{""}}
+	in := must(cat.StdinPipe())
+	if err := cat.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := must(look(cat.Process.Pid))
+	if !p.starting || !b.jobOn(store).lives(p.pid, b.own()) {
+		t.Errorf("it is %+v", p)
+	}
+	if err := errors.Join(in.Close(), cat.Wait()); err != nil {
+		t.Error(err)
+	}
+	if b.jobOn(store).lives(p.pid, b.own()) {
+		t.Error("it has ended, and lives")
 	}
 }
 

@@ -50,7 +50,9 @@ func lookAt(number int, boot string) (process, error) {
 		return p, nil
 	}
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", number))
-	p.args = strings.Split(strings.TrimRight(string(args), "\x00"), "\x00")
+	text := strings.TrimRight(string(args), "\x00")
+	p.starting = text == "" // whoever started it goes on a moment before the kernel has its arguments
+	p.args = strings.Split(text, "\x00")
 	return p, err
 }
 

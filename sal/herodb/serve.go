@@ -335,7 +335,7 @@ func (j *job) lives(p pid, o own) bool {
 	if err == nil && now.pid == p && now.dead {
 		j.bury(p)
 	}
-	return err == nil && now.pid == p && (now.ending || j.ours(now, o))
+	return err == nil && now.pid == p && (now.ending || now.starting || j.ours(now, o))
 }
 
 // bury lets a process go that has ended, if this driver started it: nobody else does while the runner lives.
@@ -357,9 +357,10 @@ func (j *job) ours(p process, o own) bool {
 // process is what the kernel says of one.
 type process struct {
 	pid
-	dead   bool     // it has ended, and nobody has asked how
-	ending bool     // it has begun to end: it does nothing any more and still has its port
-	args   []string // nil if it is one of the two
+	dead     bool     // it has ended, and nobody has asked how
+	ending   bool     // it has begun to end: it does nothing any more and still has its port
+	starting bool     // it has no arguments yet
+	args     []string // nil if it has ended or begun to
 }
 
 // end ends every process that serves a database: politely if there is time for that.
