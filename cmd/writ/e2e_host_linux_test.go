@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +103,23 @@ func sha256Of(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, path))))
 }
 
+// endBelow ends the processes that have a path below a directory among their arguments.
+func endBelow(t *testing.T, dir string) {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if args, err := os.ReadFile(path); err == nil && bytes.Contains(args, []byte("\x00"+dir+"/")) {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+}
+
 // TestAScriptWorksOnRealDrivers makes one of each with a script, tries whether they work together, and removes them with another one.
 func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "ping", "redis-server", "busybox"} {
@@ -128,6 +147,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	if err := dev.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { endBelow(t, data) }) // a real mycelium outlives the runner
 	stopped := false
 	stop := func() {
 		if !stopped {

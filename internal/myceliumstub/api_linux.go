@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,7 +23,9 @@ func (d *daemon) api() http.Handler {
 			defer d.asked.Unlock()
 			status, said := answer(r)
 			if text, ok := said.(string); ok {
-				http.Error(w, text, status)
+				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, text)
 				return
 			}
 			if said == nil {
@@ -43,12 +46,17 @@ func (d *daemon) api() http.Handler {
 	handle("GET /api/v1/admin/routes/fallback", nothing)
 	handle("GET /api/v1/admin/routes/queried", nothing)
 	handle("GET /api/v1/messages", d.awaitMessage)
+	handle("/api/v1/", func(*http.Request) (int, any) { return http.StatusNotFound, nil })
+	for _, path := range []string{"admin", "admin/peers", "admin/routes/selected", "admin/routes/fallback", "admin/routes/queried", "messages"} {
+		handle("/api/v1/"+path, func(*http.Request) (int, any) { return http.StatusMethodNotAllowed, nil })
+	}
 	return mux
 }
 
 func (d *daemon) info(*http.Request) (int, any) {
 	return http.StatusOK, map[string]any{
 		"nodeSubnet": subnetOf(d.address).String() + "/64", "nodeIp": d.address, "nodePubkey": fmt.Sprintf("%x", d.public),
+		"nodeStartTime": d.began.Unix(),
 	}
 }
 
@@ -69,12 +77,15 @@ func (d *daemon) addPeer(r *http.Request) (int, any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var asked struct {
-		Endpoint string `json:"endpoint"`
+		Endpoint *string `json:"endpoint"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		return http.StatusBadRequest, err.Error()
+		return http.StatusBadRequest, "Failed to parse the request body as JSON: " + err.Error()
 	}
-	at, err := endpoint(asked.Endpoint)
+	if asked.Endpoint == nil {
+		return http.StatusUnprocessableEntity, "Failed to deserialize the JSON body into the target type: missing field `endpoint`"
+	}
+	at, err := endpoint(*asked.Endpoint)
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"lukechampine.com/blake3"
@@ -46,21 +47,21 @@ usage: mycelium [flags]            carry packets
       --api-addr ADDR         of the REST API (default 127.0.0.1:8989)
       --tun-name NAME         of the interface (default mycelium)
       --no-tun                make no interface
-taken and ignored: --quic-listen-port, --disable-quic, --peer-discovery-port, --disable-peer-discovery, --jsonrpc-addr, --log-format,
-      --silent, -d
+      --jsonrpc-addr ADDR     of the JSON-RPC API, which answers nothing here (default 127.0.0.1:8990)
+taken and ignored: --quic-listen-port, --disable-quic, --peer-discovery-port, --disable-peer-discovery, --log-format, --silent, -d
 `
 
 // options are what the command line says.
 type options struct {
 	inspect, json, noTun bool
-	key, api, tun        string
+	key, api, rpc, tun   string
 	port                 int
 	peers                []string
 }
 
 // parse reads a command line as the daemon does.
 func parse(args []string) (o options, err error) {
-	o = options{api: "127.0.0.1:8989", tun: "mycelium", port: 9651}
+	o = options{api: "127.0.0.1:8989", rpc: "127.0.0.1:8990", tun: "mycelium", port: 9651}
 	for i := 0; i < len(args); i++ {
 		value := func() string {
 			if i+1 == len(args) {
@@ -81,6 +82,8 @@ func parse(args []string) (o options, err error) {
 			o.key = value()
 		case "--api-addr":
 			o.api = value()
+		case "--jsonrpc-addr":
+			o.rpc = value()
 		case "--tun-name":
 			o.tun = value()
 		case "-t", "--tcp-listen-port":
@@ -91,7 +94,7 @@ func parse(args []string) (o options, err error) {
 			for i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 				o.peers = append(o.peers, value())
 			}
-		case "--quic-listen-port", "--peer-discovery-port", "--jsonrpc-addr", "--log-format":
+		case "--quic-listen-port", "--peer-discovery-port", "--log-format":
 			value()
 		case "--disable-quic", "--disable-peer-discovery", "--silent", "-d":
 		default:
@@ -123,15 +126,22 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err := run(ctx, o, stdout, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
 		fmt.Fprintln(stderr, "error:", err)
+		if errors.As(err, new(panicked)) {
+			return 101
+		}
 		return 1
 	}
 	return 0
 }
 
+// panicked is an error over which the daemon does not end in order.
+type panicked struct{ error }
+
 // daemon is a running stub.
 type daemon struct {
 	options
 	log     *slog.Logger
+	began   time.Time
 	public  []byte
 	address netip.Addr
 	tun     *os.File // nil without an interface
@@ -144,11 +154,11 @@ type daemon struct {
 }
 
 func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) error {
-	key, err := loadKey(o.key)
+	key, err := loadKey(o.key, !o.inspect)
 	if err != nil {
 		return err
 	}
-	d := &daemon{options: o, log: log, public: key.PublicKey().Bytes(), peers: map[netip.AddrPort]*peer{}, routes: map[netip.Addr]route{}}
+	d := &daemon{options: o, log: log, began: time.Now(), public: key.PublicKey().Bytes(), peers: map[netip.AddrPort]*peer{}, routes: map[netip.Addr]route{}}
 	d.address = addressOf(d.public)
 	if o.inspect {
 		if o.json {
@@ -170,6 +180,11 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 		return err
 	}
 	defer d.wire.Close()
+	rpc, err := net.Listen("tcp", o.rpc)
+	if err != nil {
+		return panicked{fmt.Errorf("Failed to build JSON-RPC server: %w", err)}
+	}
+	defer rpc.Close()
 	if !o.noTun {
 		if d.tun, err = makeTun(o.tun, d.address); err != nil {
 			return err
@@ -206,10 +221,10 @@ func (d *daemon) serve(ctx context.Context) error {
 	return nil
 }
 
-// loadKey reads a key, or makes one.
-func loadKey(path string) (*ecdh.PrivateKey, error) {
+// loadKey reads a key, or makes one if it may.
+func loadKey(path string, make bool) (*ecdh.PrivateKey, error) {
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && make {
 		key, err := ecdh.X25519().GenerateKey(rand.Reader)
 		if err != nil {
 			return nil, err
@@ -238,10 +253,17 @@ func subnetOf(a netip.Addr) netip.Addr { return netip.PrefixFrom(a, 64).Masked()
 // endpoint reads "tcp://192.0.2.1:9651".
 func endpoint(text string) (netip.AddrPort, error) {
 	proto, at, found := strings.Cut(text, "://")
-	if !found || proto != "tcp" && proto != "quic" {
-		return netip.AddrPort{}, fmt.Errorf("invalid endpoint %q", text)
+	switch {
+	case !found:
+		return netip.AddrPort{}, errors.New("missing leading protocol identifier")
+	case proto != "tcp" && proto != "quic":
+		return netip.AddrPort{}, errors.New("protocol for endpoint is not supported")
 	}
-	return netip.ParseAddrPort(at)
+	address, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return netip.AddrPort{}, errors.New("failed to parse address: invalid socket address syntax")
+	}
+	return address, nil
 }
 
 // makeTun makes the interface, which ends with its file.

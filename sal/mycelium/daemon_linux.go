@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ"
 	"writ/internal/netns"
 	"writ/sal"
 )
@@ -25,6 +28,9 @@ import (
 // each time when that happens again and again. Where there is no daemon to run, it waits.
 func (n *Node) Run(ctx context.Context) error {
 	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // the key must be there before the daemon, which would make another one
+		return err
+	}
+	if err := n.checkPeers(); err != nil {
 		return err
 	}
 	if _, err := n.binary(); err != nil {
@@ -42,8 +48,12 @@ func (n *Node) Run(ctx context.Context) error {
 		if time.Since(began) > longPause {
 			pause = firstPause
 		}
-		n.setFault(fmt.Sprintf("the daemon has ended (%v) and is started again; %s has its last words", err, n.logPath()))
-		n.Log.WarnContext(ctx, "mycelium has ended", "err", err, "again_in", pause)
+		if writ.CodeOf(err) == writ.CodeListenRefused {
+			n.setFault(fmt.Sprintf("%v; the daemon is started when that has changed", err))
+		} else {
+			n.setFault(fmt.Sprintf("the daemon has ended (%v) and is started again; %s has its last words", err, n.logPath()))
+		}
+		n.Log.WarnContext(ctx, "mycelium does not run", "err", err, "again_in", pause)
 		wait(ctx, pause)
 		pause = min(2*pause, longPause)
 	}
@@ -142,6 +152,9 @@ func (n *Node) start(args []string) (*process, error) {
 		}
 		defer leave()
 	}
+	if err := n.canListen(); err != nil {
+		return nil, err
+	}
 	n.step("start the daemon")
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -152,6 +165,40 @@ func (n *Node) start(args []string) (*process, error) {
 		return nil, errors.Join(err, cmd.Wait())
 	}
 	return &process{pid: cmd.Process.Pid, args: args, handle: os.NewFile(uintptr(handle), "pidfd"), child: cmd}, nil
+}
+
+// canListen makes sure that nobody else is where the daemon is to listen: without its port it goes on and no peer reaches it, without its
+// API it goes on and cannot be asked, and only its log says so.
+func (n *Node) canListen() error {
+	peers := ":" + strconv.Itoa(cmp.Or(n.Port, DefaultPort))
+	var open []io.Closer
+	for _, at := range []struct{ what, address string }{{"peers", peers}, {"its API", cmp.Or(n.API, DefaultAPI)}, {"its other API", cmp.Or(n.RPC, DefaultRPC)}} {
+		l, err := net.Listen("tcp", at.address)
+		if err != nil {
+			return errors.Join(cannotListen(at.what, "TCP", at.address, err), closeAll(open))
+		}
+		open = append(open, l)
+	}
+	if !n.NoQUIC {
+		c, err := net.ListenPacket("udp", peers)
+		if err != nil {
+			return errors.Join(cannotListen("peers", "UDP", peers, err), closeAll(open))
+		}
+		open = append(open, c)
+	}
+	return closeAll(open)
+}
+
+func cannotListen(what, protocol, address string, err error) error {
+	return writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen for %s on %s, %s: %w", what, address, protocol, errors.Unwrap(err)).
+		WithHint("`ss -lntup` shows who does")
+}
+
+func closeAll(open []io.Closer) (err error) {
+	for _, c := range open {
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 // maxLog is when the daemon's log becomes the old one, in bytes.

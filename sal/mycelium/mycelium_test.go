@@ -8,7 +8,10 @@ import (
 	"crypto/ecdh"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"log/slog"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -57,6 +60,19 @@ func stub(t testing.TB) string {
 	return path
 }
 
+// both calls a test with the stub, and with the daemon that it plays where that is on PATH: what holds for one holds for the other.
+func both(t *testing.T, test func(t *testing.T, binary string)) {
+	for name, binary := range map[string]func(testing.TB) string{
+		"stub": stub,
+		"real": func(t testing.TB) string { return testenv.Need(t, "mycelium") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, binary(t))
+		})
+	}
+}
+
 func public(t testing.TB, text string) *ecdh.PublicKey {
 	t.Helper()
 	b, err := hex.DecodeString(text)
@@ -88,20 +104,30 @@ func TestAddressIsWhatTheDaemonDerives(t *testing.T) {
 	}
 }
 
-func TestTheStubDerivesTheSameAddress(t *testing.T) {
-	n := &Node{Dir: t.TempDir()}
-	want, err := n.Address(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := exec.Command(stub(t), "--key-file", n.keyPath(), "inspect", "--json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said struct{ Address netip.Addr }
-	if err := json.Unmarshal(text, &said); err != nil || said.Address != want {
-		t.Errorf("the stub says %s, want %s (%v)", text, want, err)
-	}
+func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		n := &Node{Dir: t.TempDir()}
+		inspect := func() ([]byte, error) {
+			cmd := exec.Command(binary, "--key-file", n.keyPath(), "inspect", "--json")
+			cmd.Env = []string{"HOME=" + n.Dir, "XDG_CONFIG_HOME=" + n.Dir}
+			return cmd.Output()
+		}
+		if text, err := inspect(); err == nil {
+			t.Errorf("without a key it says %s", text)
+		}
+		want, err := n.Address(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := inspect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct{ Address netip.Addr }
+		if err := json.Unmarshal(text, &said); err != nil || said.Address != want {
+			t.Errorf("it says %s, want %s (%v)", text, want, err)
+		}
+	})
 }
 
 func TestTheStubSaysThatItEncryptsNothing(t *testing.T) {
@@ -197,6 +223,71 @@ func TestBothFormsOfEndpointsAreRead(t *testing.T) {
 	if _, err := answering(t, map[string]string{"GET /api/v1/admin/peers": `[{"endpoint":{"proto":"carrier pigeon"}}]`}).Peers(t.Context()); err == nil {
 		t.Error("a form that nobody knows is taken for a peer")
 	}
+}
+
+// What the driver reads of an answer, and what people see of it, is the same from both.
+func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		n := newNode(t, binary)
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		run(t, n)
+		until(t, n, "a daemon", func(s Status) bool { return s.Running })
+		c := n.Client()
+		for _, tt := range []struct {
+			ask, body string
+			status    int
+			answer    string // as it begins; the names of its fields if it is an object
+		}{
+			{"GET /admin", "", 200, "nodeIp nodePubkey nodeStartTime nodeSubnet"},
+			{"GET /admin/peers", "", 200, "[]"},
+			{"GET /admin/routes/selected", "", 200, "["},
+			{"GET /admin/routes/fallback", "", 200, "[]"},
+			{"GET /admin/routes/queried", "", 200, "[]"},
+			{"POST /admin/peers", `{"endpoint":"tcp://192.0.2.7:9651"}`, 204, ""},
+			{"POST /admin/peers", `{"endpoint":"tcp://192.0.2.7:9651"}`, 409, "A peer identified by that endpoint already exists"},
+			{"POST /admin/peers", `{"endpoint":"192.0.2.7:9651"}`, 400, "missing leading protocol identifier"},
+			{"POST /admin/peers", `{"endpoint":"dove://192.0.2.7:9651"}`, 400, "protocol for endpoint is not supported"},
+			{"POST /admin/peers", `{"endpoint":"tcp://example.org:9651"}`, 400, "failed to parse address: invalid socket address syntax"},
+			{"POST /admin/peers", `{"endpoint":`, 400, "Failed to parse the request body as JSON"},
+			{"POST /admin/peers", `{}`, 422, "Failed to deserialize the JSON body into the target type"},
+			{"GET /admin/peers", "", 200, "[connectionState discovered endpoint lastConnected rxBytes txBytes type"},
+			{"DELETE /admin/peers/tcp%3A%2F%2F192.0.2.7%3A9651", "", 204, ""},
+			{"DELETE /admin/peers/tcp%3A%2F%2F192.0.2.7%3A9651", "", 404, "A peer identified by that endpoint does not exist"},
+			{"DELETE /admin/peers/nobody", "", 400, "missing leading protocol identifier"},
+			{"GET /messages?timeout=0", "", 204, ""},
+			{"GET /nothing", "", 404, ""},
+			{"PUT /admin", "", 405, ""},
+		} {
+			method, path, _ := strings.Cut(tt.ask, " ")
+			request, err := http.NewRequestWithContext(t.Context(), method, c.URL+"/api/v1"+path, strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			response, err := c.HTTP.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if got := fields(text); response.StatusCode != tt.status || !strings.HasPrefix(got, tt.answer) || tt.answer == "" && got != "" || err != nil {
+				t.Errorf("%s %s = %d %s, want %d %s (%v)", tt.ask, tt.body, response.StatusCode, text, tt.status, tt.answer, err)
+			}
+		}
+	})
+}
+
+// fields are the names in an object, or in the first one of a list; any other text is itself.
+func fields(text []byte) string {
+	var object map[string]any
+	var list []map[string]any
+	switch {
+	case json.Unmarshal(text, &object) == nil:
+		return strings.Join(slices.Sorted(maps.Keys(object)), " ")
+	case json.Unmarshal(text, &list) == nil && len(list) > 0:
+		return "[" + strings.Join(slices.Sorted(maps.Keys(list[0])), " ")
+	}
+	return string(text)
 }
 
 func TestPeersAreAddedAndRemovedMoreThanOnce(t *testing.T) {
@@ -299,96 +390,94 @@ func until(t testing.TB, n *Node, what string, right func(Status) bool) (s Statu
 }
 
 func TestTwoHostsReachEachOther(t *testing.T) {
-	for name, binary := range map[string]func(testing.TB) string{
-		"stub":     stub,
-		"mycelium": func(t testing.TB) string { return testenv.Need(t, "mycelium") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ping := testenv.Need(t, "ping")
-			a, b := pair(t, binary(t))
-			stopA := run(t, a)
-			run(t, b)
-			subnet, err := b.Subnet(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := until(t, a, "a route to the other", func(s Status) bool {
-				return s.Connected && slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Subnet == subnet })
-			})
-			if len(s.Peers) != 1 || s.Peers[0].Endpoint != a.Peers[0] || !strings.Contains(s.Detail, "1 of 1 peers alive") {
-				t.Errorf("%+v", s)
-			}
-			told, err := a.Standing(t.Context())
-			if err != nil || !told.Connected || told.PeerCount != 1 || told.Alive != 1 || told.Selected != len(s.Routes) || told.Peers[0].Endpoint != a.Peers[0] ||
-				told.PID == 0 || !strings.HasPrefix(told.Version, "0.") || time.Since(told.Since).Abs() > time.Minute || told.Subnet != s.Subnet.String() {
-				t.Errorf("%+v, %v", told, err)
-			}
-			there, err := b.Address(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			in(t, a, ping, "-n", "-c", "3", "-i", "0.1", "-w", "20", there.String())
-			stopA()
-			if said := in(t, a, testenv.Need(t, "ip"), "-brief", "link"); strings.Contains(said, "mycelium") {
-				t.Errorf("the interface is still there: %s", said)
-			}
-		})
-	}
-}
-
-func TestADaemonThatDiesIsStartedAgain(t *testing.T) {
-	n := newNode(t, stub(t))
-	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
-	run(t, n)
-	until(t, n, "a daemon", func(s Status) bool { return s.Running })
-	first, err := n.find()
-	if err != nil || first == nil {
-		t.Fatal("no daemon is found", err)
-	}
-	defer first.close()
-	first.signal(syscall.SIGKILL)
-	until(t, n, "another daemon", func(s Status) bool {
-		p, err := n.find()
-		if err != nil || p == nil {
-			return false
+	both(t, func(t *testing.T, binary string) {
+		ping := testenv.Need(t, "ping")
+		a, b := pair(t, binary)
+		stopA := run(t, a)
+		run(t, b)
+		subnet, err := b.Subnet(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		defer p.close()
-		return s.Running && p.pid != first.pid
+		s := until(t, a, "a route to the other", func(s Status) bool {
+			return s.Connected && slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Subnet == subnet })
+		})
+		if len(s.Peers) != 1 || s.Peers[0].Endpoint != a.Peers[0] || !strings.Contains(s.Detail, "1 of 1 peers alive") {
+			t.Errorf("%+v", s)
+		}
+		told, err := a.Standing(t.Context())
+		if err != nil || !told.Connected || told.PeerCount != 1 || told.Alive != 1 || told.Selected != len(s.Routes) || told.Peers[0].Endpoint != a.Peers[0] ||
+			told.PID == 0 || !strings.HasPrefix(told.Version, "0.") || time.Since(told.Since).Abs() > time.Minute || told.Subnet != s.Subnet.String() {
+			t.Errorf("%+v, %v", told, err)
+		}
+		there, err := b.Address(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		in(t, a, ping, "-n", "-c", "3", "-i", "0.1", "-w", "20", there.String())
+		stopA()
+		if said := in(t, a, testenv.Need(t, "ip"), "-brief", "link"); strings.Contains(said, "mycelium") {
+			t.Errorf("the interface is still there: %s", said)
+		}
 	})
 }
 
-func TestADaemonIsTakenOverUnlessItsSettingsAreOthers(t *testing.T) {
-	n := newNode(t, stub(t))
-	n.Outlive = true
-	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
-	pids := map[string]int{}
-	for _, when := range []string{"first", "again", "with another peer"} {
-		if when == "with another peer" {
-			n.Peers = []string{"tcp://192.0.2.7:9651"}
+func TestADaemonThatDiesIsStartedAgain(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		n := newNode(t, binary)
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		run(t, n)
+		until(t, n, "a daemon", func(s Status) bool { return s.Running })
+		first, err := n.find()
+		if err != nil || first == nil {
+			t.Fatal("no daemon is found", err)
 		}
-		stop := run(t, n)
-		until(t, n, "a daemon "+when, func(s Status) bool {
+		defer first.close()
+		first.signal(syscall.SIGKILL)
+		until(t, n, "another daemon", func(s Status) bool {
 			p, err := n.find()
 			if err != nil || p == nil {
 				return false
 			}
 			defer p.close()
-			pids[when] = p.pid
-			args, err := n.args()
-			return s.Running && err == nil && slices.Equal(p.args, args)
+			return s.Running && p.pid != first.pid
 		})
-		stop()
-	}
-	if pids["first"] != pids["again"] || pids["again"] == pids["with another peer"] {
-		t.Errorf("the daemons are %v", pids)
-	}
-	if err := n.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if p, err := n.find(); p != nil || err != nil {
-		t.Errorf("after it was stopped there is %+v, %v", p, err)
-	}
+	})
+}
+
+func TestADaemonIsTakenOverUnlessItsSettingsAreOthers(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		n := newNode(t, binary)
+		n.Outlive = true
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		pids := map[string]int{}
+		for _, when := range []string{"first", "again", "with another peer"} {
+			if when == "with another peer" {
+				n.Peers = []string{"tcp://192.0.2.7:9651"}
+			}
+			stop := run(t, n)
+			until(t, n, "a daemon "+when, func(s Status) bool {
+				p, err := n.find()
+				if err != nil || p == nil {
+					return false
+				}
+				defer p.close()
+				pids[when] = p.pid
+				args, err := n.args()
+				return s.Running && err == nil && slices.Equal(p.args, args)
+			})
+			stop()
+		}
+		if pids["first"] != pids["again"] || pids["again"] == pids["with another peer"] {
+			t.Errorf("the daemons are %v", pids)
+		}
+		if err := n.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if p, err := n.find(); p != nil || err != nil {
+			t.Errorf("after it was stopped there is %+v, %v", p, err)
+		}
+	})
 }
 
 func TestADaemonThatCannotStartIsNamed(t *testing.T) {
@@ -402,49 +491,95 @@ func TestADaemonThatCannotStartIsNamed(t *testing.T) {
 	})
 }
 
+// The daemon itself goes on without its port, and only its log knows.
+func TestAPortThatSomebodyElseHasIsNamed(t *testing.T) {
+	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI, "udp": ":9651"} {
+		n := newNode(t, stub(t))
+		n.NoQUIC = false
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		var other io.Closer
+		testenv.InNetns(t, n.Netns, func() (err error) {
+			if network == "udp" {
+				other, err = net.ListenPacket(network, address)
+			} else {
+				other, err = net.Listen(network, address)
+			}
+			return err
+		})
+		run(t, n)
+		for n.why() == "" && t.Context().Err() == nil {
+			wait(t.Context(), time.Millisecond)
+		}
+		if why := n.why(); !strings.Contains(why, "on "+address) || !strings.Contains(why, "address already in use") {
+			t.Errorf("it says %q", why)
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
+	for peer, ok := range map[string]bool{
+		"tcp://192.0.2.7:9651": true, "quic://[2001:db8::1]:9651": true, "vsock://2:9651": true,
+		"tcp://example.org:9651": false, "192.0.2.7:9651": false, "tcp://192.0.2.7": false, "dove://192.0.2.7:9651": false, "vsock://2": false, "": false,
+	} {
+		n := &Node{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Peers: []string{peer}}
+		ended, stop := context.WithCancel(t.Context())
+		stop()
+		if err := n.Run(ended); (writ.CodeOf(err) != writ.CodeUsage) != ok || ok && err != nil {
+			t.Errorf("%q: %v", peer, err)
+		}
+	}
+}
+
 // Somebody who waits for a message holds everybody else up. That is no reason to take the daemon for dead.
 func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
-	n := newNode(t, stub(t))
-	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
-	run(t, n)
-	until(t, n, "a daemon", func(s Status) bool { return s.Running })
-	ctx, stop := context.WithCancel(t.Context())
-	held := make(chan error, 1)
-	go func() { held <- n.Client().call(ctx, http.MethodGet, "/messages?timeout=2", nil, nil) }()
-	if s, err := n.Status(t.Context()); err != nil || !s.Running {
-		t.Errorf("%+v, %v", s, err)
-	}
-	stop()
-	<-held
+	both(t, func(t *testing.T, binary string) {
+		n := newNode(t, binary)
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		run(t, n)
+		until(t, n, "a daemon", func(s Status) bool { return s.Running })
+		ctx, stop := context.WithCancel(t.Context())
+		held := make(chan error, 1)
+		go func() { held <- n.Client().call(ctx, http.MethodGet, "/messages?timeout=2", nil, nil) }()
+		if s, err := n.Status(t.Context()); err != nil || !s.Running {
+			t.Errorf("%+v, %v", s, err)
+		}
+		stop()
+		<-held
+	})
 }
 
 func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
-	n := newNode(t, stub(t))
-	in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
-	run(t, n)
-	until(t, n, "a daemon", func(s Status) bool { return s.Running })
-	other := &Node{Dir: t.TempDir(), Binary: n.Binary, Netns: n.Netns}
-	for who, want := range map[*Node]needs.State{n: needs.OK, other: needs.Degraded} {
-		for _, f := range needs.Examine(t.Context(), "overlay", who.Needs()) {
-			if f.Need == "the daemon's port" && f.State != want || f.Need == "tunnels" && f.State != needs.OK {
-				t.Errorf("%+v", f)
+	both(t, func(t *testing.T, binary string) {
+		n := newNode(t, binary)
+		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
+		run(t, n)
+		until(t, n, "a daemon", func(s Status) bool { return s.Running })
+		other := &Node{Dir: t.TempDir(), Binary: n.Binary, Netns: n.Netns}
+		for who, want := range map[*Node]needs.State{n: needs.OK, other: needs.Degraded} {
+			for _, f := range needs.Examine(t.Context(), "overlay", who.Needs()) {
+				if f.Need == "the daemon's port" && f.State != want || f.Need == "tunnels" && f.State != needs.OK {
+					t.Errorf("%+v", f)
+				}
 			}
 		}
-	}
-	if left, err := os.ReadDir(other.Dir); err != nil || len(left) > 0 {
-		t.Errorf("looking left %v, %v", left, err)
-	}
-	s, err := other.Status(t.Context())
-	if err != nil || s.Running || !strings.Contains(s.Detail, "somebody else") {
-		t.Errorf("%+v, %v", s, err)
-	}
-	if err := other.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if s, err := n.Status(t.Context()); err != nil || !s.Running {
-		t.Errorf("another node stopped it: %+v, %v", s, err)
-	}
-	if told, err := other.Standing(t.Context()); err != nil || told.Running || told.PID != 0 || told.Detail == "" || told.Address == "" {
-		t.Errorf("of a node without a daemon it is told: %+v, %v", told, err)
-	}
+		if left, err := os.ReadDir(other.Dir); err != nil || len(left) > 0 {
+			t.Errorf("looking left %v, %v", left, err)
+		}
+		s, err := other.Status(t.Context())
+		if err != nil || s.Running || !strings.Contains(s.Detail, "somebody else") {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := other.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s, err := n.Status(t.Context()); err != nil || !s.Running {
+			t.Errorf("another node stopped it: %+v, %v", s, err)
+		}
+		if told, err := other.Standing(t.Context()); err != nil || told.Running || told.PID != 0 || told.Detail == "" || told.Address == "" {
+			t.Errorf("of a node without a daemon it is told: %+v, %v", told, err)
+		}
+	})
 }

@@ -17,9 +17,12 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"writ"
 	"writ/sal"
 )
 
@@ -28,8 +31,8 @@ type Node struct {
 	Dir    string       // required: an absolute path
 	Log    *slog.Logger // required by Run
 	Binary string       // of the daemon; "mycelium", as it is on PATH, if empty
-	// Peers are where the daemon connects to, "tcp://192.0.2.7:9651" or "quic://…". Without any it waits for others and looks around on its
-	// wire.
+	// Peers are where the daemon connects to, "tcp://192.0.2.7:9651" or "quic://…"; it takes no names of hosts. Without any it waits for
+	// others and looks around on its wire.
 	Peers       []string
 	Port        int    // that it listens on for peers, DefaultPort if 0
 	API         string // "address:port" of its REST API, on loopback because it asks for no password; DefaultAPI if empty
@@ -82,6 +85,22 @@ func (n *Node) Subnet(ctx context.Context) (netip.Prefix, error) {
 }
 
 var _ sal.Overlay = (*Node)(nil)
+
+// checkPeers finds what the daemon would not take: it ends with such a peer, each time it is started.
+func (n *Node) checkPeers() error {
+	for _, peer := range n.Peers {
+		proto, at, _ := strings.Cut(peer, "://")
+		_, err := netip.ParseAddrPort(at)
+		if proto == "vsock" { // CID:PORT
+			_, err = fmt.Sscanf(at+" ", "%d:%d ", new(uint32), new(uint32))
+		}
+		if err != nil || !slices.Contains([]string{"tcp", "quic", "tls", "vsock"}, proto) {
+			return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).
+				WithHint("say where it is as tcp://192.0.2.7:9651, quic://192.0.2.7:9651 or tcp://[2001:db8::7]:9651; a name of a host is not taken")
+		}
+	}
+	return nil
+}
 
 // Client returns a client of the daemon, whether it runs or not.
 func (n *Node) Client() *Client { return clientIn(n.Netns, cmp.Or(n.API, DefaultAPI)) }

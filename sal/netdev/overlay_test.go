@@ -39,8 +39,8 @@ type joined struct {
 	node *mycelium.Node
 }
 
-// join makes two hosts on one wire, with a daemon on each.
-func join(t *testing.T) (a, b joined) {
+// stub is this program under the name of mycelium.
+func stub(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -50,6 +50,12 @@ func join(t *testing.T) (a, b joined) {
 	if err := os.Symlink(self, binary); err != nil {
 		t.Fatal(err)
 	}
+	return binary
+}
+
+// join makes two hosts on one wire, with a daemon on each.
+func join(t *testing.T, binary string) (a, b joined) {
+	t.Helper()
 	host := func() joined {
 		s := &sites{netns: map[string]string{}}
 		dir := t.TempDir()
@@ -91,9 +97,14 @@ func join(t *testing.T) (a, b joined) {
 }
 
 func TestWhatIsOnTwoNodesReachesEachOtherOverTheOverlay(t *testing.T) {
+	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })
+	t.Run("real", func(t *testing.T) { reachEachOther(t, testenv.Need(t, "mycelium")) })
+}
+
+func reachEachOther(t *testing.T, binary string) {
 	t.Parallel()
 	testenv.Need(t, "ping")
-	a, b := join(t)
+	a, b := join(t, binary)
 	open := map[string]any{"rules": []any{map[string]any{"protocol": "icmp", "from": []any{"400::/7"}}, map[string]any{"ports": []any{int64(80)}}}}
 	for _, x := range []joined{a, b} {
 		x.must("network.create", "front", nil)
