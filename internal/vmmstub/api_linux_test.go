@@ -3,6 +3,7 @@ package vmmstub_test
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +12,13 @@ import (
 
 // Each line asks a new program, after what comes before has succeeded.
 func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
+	both(t, requestsAreAnswered)
+}
+
+// noMemory is in the error of a snapshot where KVM runs machines and cannot say in which state their processors are, as kvm_pvm.
+const noMemory = "GetNestedState"
+
+func requestsAreAnswered(t *testing.T, program program) {
 	create, boot, pause := "PUT vm.create CONFIG", "PUT vm.boot", "PUT vm.pause"
 	for _, tt := range []struct {
 		name   string
@@ -30,7 +38,7 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 		{"an action that takes a body needs it", nil, "PUT vm.resize", 400, `["Bad Request"]`},
 		{"create without a body gets no reason", nil, "PUT vm.create", 400, ``},
 		{"what is no JSON is refused", nil, "PUT vm.create {", 400, `["Failed to deserialize JSON",`},
-		{"a key is written as it is", nil, `PUT vm.create {"cpus":{"Boot_vcpus":1,"max_vcpus":1}}`, 400, "[\"Failed to deserialize JSON\",\"missing field `boot_vcpus`\"]"},
+		{"a key is written as it is", nil, `PUT vm.create {"cpus":{"Boot_vcpus":1,"max_vcpus":1}}`, 400, "[\"Failed to deserialize JSON\",\"missing field `boot_vcpus`"},
 		{"a number is not null", nil, `PUT vm.create {"cpus":{"boot_vcpus":null,"max_vcpus":1}}`, 400, `["Failed to deserialize JSON",`},
 		{"a word is one of those there are", nil, `PUT vm.create {"serial":{"mode":"Loud"}}`, 400, "[\"Failed to deserialize JSON\",\"unknown variant `Loud`"},
 		{"keys that it does not know are nothing", nil, `PUT vm.create {"payload":{"kernel":"/none"},"of_tomorrow":1,"console":{"mode":"Off"}}`, 204, ``},
@@ -81,7 +89,7 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 		{"a name that there is", []string{create, boot, `PUT vm.add-disk {"id":"a","path":"DISK"}`}, `PUT vm.add-disk {"id":"a","path":"OTHER"}`, 500,
 			`["Error from API","The disk could not be added to the VM","Failed to validate config","Identifier a is not unique"]`},
 		{"a disk that there is", []string{create, boot, `PUT vm.add-disk {"id":"a","path":"DISK"}`}, `PUT vm.add-disk {"id":"b","path":"DISK"}`, 500,
-			`["Error from API","The disk could not be added to the VM","Error locking disk images: Another instance likely holds a lock",`},
+			`["Error from API","The disk could not be added to the VM","Error from device manager","Cannot lock images of all block devices","Failed to get Write lock for disk image: `},
 		{"a disk that there is not", []string{create, boot}, `PUT vm.add-disk {"id":"b","path":"/none"}`, 500, `["Error from API","The disk could not be added to the VM","Error from device manager","Cannot open disk path",`},
 		{"a device that there is not", []string{create, boot}, `PUT vm.remove-device {"id":"z"}`, 500, `["Error from API","The device could not be removed from the VM",`},
 		{"remove", []string{create, boot, `PUT vm.add-disk {"id":"a","path":"DISK"}`}, `PUT vm.remove-device {"id":"a"}`, 204, ``},
@@ -102,13 +110,12 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 		{"restore over another", []string{create}, `PUT vm.restore {"source_url":"file://DIR"}`, 500, `["Error from API","The VM could not be restored","VM is already created"]`},
 		{"restore of nothing", nil, `PUT vm.restore {"source_url":"file://DIR"}`, 500, `["Error from API","The VM could not be restored","Cannot restore VM",`},
 
-		{"what is not played is said", nil, `PUT vm.add-fs {}`, 500, `["Error from API","vmmstub does not play`},
 		{"a body that is too big", nil, "PUT vm.create " + strings.Repeat(" ", 51201), 400, "{ \"error\": \"Request payload with size 51201 is larger than the limit of 51200 allowed by server."},
 		{"a body that is just not", nil, "PUT vm.create " + strings.Repeat(" ", 51200-2) + "{}", 204, ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := play(t)
+			p := start(t, program)
 			ask := func(line string) (int, string) {
 				method, rest, _ := strings.Cut(line, " ")
 				action, body, _ := strings.Cut(rest, " ")
@@ -116,7 +123,11 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 					body = p.config(more)
 				}
 				body = strings.NewReplacer("DISK", p.disk("disk"), "OTHER", p.disk("other"), "DIR", p.dir).Replace(body)
-				return p.do(method, action, body)
+				status, text := p.do(method, action, body)
+				if p.genuine && strings.Contains(text, noMemory) {
+					t.Skipf("the KVM of this machine does not tell what a machine's memory is to be kept with: %s", text)
+				}
+				return status, text
 			}
 			for _, line := range tt.before {
 				if status, body := ask(line); status/100 != 2 {
@@ -128,6 +139,12 @@ func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 				t.Errorf("%.80s = %d %s, want %d %s", tt.ask, status, body, tt.status, tt.body)
 			}
 		})
+	}
+}
+
+func TestWhatTheStubDoesNotPlayItSays(t *testing.T) {
+	if status, body := play(t).do("PUT", "vm.add-fs", "{}"); status != 500 || !strings.HasPrefix(body, `["Error from API","vmmstub does not play`) {
+		t.Errorf("vm.add-fs = %d %s", status, body)
 	}
 }
 
@@ -146,48 +163,57 @@ func (p *process) disk(name string) string {
 }
 
 func TestPingAnswersBeforeThereIsAMachine(t *testing.T) {
-	p := play(t)
-	status, body := p.do("GET", "vmm.ping", "")
-	want := fmt.Sprintf(`{"build_version":"v53.0","features":["kvm","io_uring"],"pid":%d,"version":"53.0.0"}`, p.cmd.Process.Pid)
-	if status != 200 || body != want {
-		t.Errorf("vmm.ping = %d %s, want %s", status, body, want)
-	}
+	both(t, func(t *testing.T, program program) {
+		p := start(t, program)
+		status, body := p.do("GET", "vmm.ping", "")
+		want := fmt.Sprintf(`{"build_version":"v53.0","version":"53.0.0","pid":%d,"features":["io_uring","kvm"]}`, p.cmd.Process.Pid)
+		if p.genuine { // of whatever version
+			body = regexp.MustCompile(`("build_version":)"v[0-9.]+[^"]*",("version":)"[0-9.]+"`).ReplaceAllString(body, `$1"v53.0",$2"53.0.0"`)
+		}
+		if status != 200 || body != want {
+			t.Errorf("vmm.ping = %d %s, want %s", status, body, want)
+		}
+	})
 }
 
 // What a driver has to know: the error of create does not mean that there is nothing.
 func TestACreateThatFailedLeavesItsConfiguration(t *testing.T) {
-	p := play(t)
-	if status, body := p.do("PUT", "vm.create", `{"serial":{"mode":"File","file":"/none/serial"},"console":{"mode":"Off"}}`); status != 500 {
-		t.Fatalf("vm.create = %d %s", status, body)
-	}
-	if status, body := p.do("PUT", "vm.create", p.config("")); status != 500 || !strings.Contains(body, "VM is already created") {
-		t.Errorf("a second vm.create = %d %s", status, body)
-	}
-	p.must("vm.delete", "")
-	p.must("vm.create", p.config(""))
+	both(t, func(t *testing.T, program program) {
+		p := start(t, program)
+		if status, body := p.do("PUT", "vm.create", `{"serial":{"mode":"File","file":"/none/serial"},"console":{"mode":"Off"}}`); status != 500 {
+			t.Fatalf("vm.create = %d %s", status, body)
+		}
+		if status, body := p.do("PUT", "vm.create", p.config("")); status != 500 || !strings.Contains(body, "VM is already created") {
+			t.Errorf("a second vm.create = %d %s", status, body)
+		}
+		p.must("vm.delete", "")
+		p.must("vm.create", p.config(""))
+	})
 }
 
 func TestInfoShowsStateDefaultsAndNames(t *testing.T) {
-	p := play(t)
-	p.must("vm.create", p.config(`,"disks":[{"path":"`+p.disk("disk")+`"},{"path":"`+p.disk("other")+`","readonly":true}]`))
-	if in := p.info(); in.State != "Created" || in.Memory != 128<<20 || in.Config.Disks[0]["id"] != nil {
-		t.Errorf("created: %s", in.raw)
-	}
-	p.must("vm.boot", "")
-	in := p.info()
-	got := []any{in.State, in.Config.Disks[0]["id"], in.Config.Disks[1]["id"], in.Config.Disks[0]["queue_size"], in.Config.CPUs["nested"]}
-	if diff := cmp.Diff([]any{"Running", "_disk0", "_disk1", 128.0, true}, got); diff != "" {
-		t.Error(diff)
-	}
-	if strings.Contains(in.raw, "null") {
-		t.Errorf("fields without a value are not left out: %s", in.raw)
-	}
-	p.must("vm.pause", "")
-	if got := p.info().State; got != "Paused" {
-		t.Errorf("paused: %s", got)
-	}
-	p.must("vm.shutdown", "")
-	if got := p.info().State; got != "Created" {
-		t.Errorf("after shutdown: %s", got)
-	}
+	both(t, func(t *testing.T, program program) {
+		p := start(t, program)
+		p.must("vm.create", p.config(`,"disks":[{"path":"`+p.disk("disk")+`"},{"path":"`+p.disk("other")+`","readonly":true}]`))
+		if in := p.info(); in.State != "Created" || in.Memory != 128<<20 || in.Config.Disks[0]["id"] != nil {
+			t.Errorf("created: %s", in.raw)
+		}
+		p.must("vm.boot", "")
+		in := p.info()
+		got := []any{in.State, in.Config.Disks[0]["id"], in.Config.Disks[1]["id"], in.Config.Disks[0]["queue_size"], in.Config.CPUs["nested"]}
+		if diff := cmp.Diff([]any{"Running", "_disk0", "_disk1", 128.0, true}, got); diff != "" {
+			t.Error(diff)
+		}
+		if strings.Contains(in.raw, "null") {
+			t.Errorf("fields without a value are not left out: %s", in.raw)
+		}
+		p.must("vm.pause", "")
+		if got := p.info().State; got != "Paused" {
+			t.Errorf("paused: %s", got)
+		}
+		p.must("vm.shutdown", "")
+		if got := p.info().State; got != "Created" {
+			t.Errorf("after shutdown: %s", got)
+		}
+	})
 }

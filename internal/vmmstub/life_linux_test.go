@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
 )
 
 func TestItSaysWhatItIs(t *testing.T) {
@@ -42,30 +44,34 @@ func TestItSaysWhatItIs(t *testing.T) {
 }
 
 func TestEveryEndHasItsCodeAndItsEvents(t *testing.T) {
+	both(t, everyEnd)
+}
+
+func everyEnd(t *testing.T, program program) {
 	before := []string{"vmm/starting", "vm/booting", "vm/booted"}
 	down := []string{"vm/shutdown", "vm/deleted", "vmm/shutdown"}
 	for _, tt := range []struct {
 		name   string
 		args   []string
+		guest  guest.Act // what that of the real program does; nobody has to tell it
 		end    func(p *process)
 		code   int
 		events []string
 		socket bool // stays
 	}{
-		{"the button", nil, func(p *process) { p.must("vm.power-button", "") }, 0, down, false},
-		{"the guest by itself", nil, func(p *process) { p.signal(vmmstub.GuestPowersOff) }, 0, down, false},
-		{"it is told so", nil, func(p *process) { p.must("vmm.shutdown", "") }, 0, down, false},
-		{"SIGTERM", nil, func(p *process) { p.signal(syscall.SIGTERM) }, 0, down, false},
-		{"SIGINT", nil, func(p *process) { p.signal(syscall.SIGINT) }, 0, down, false},
-		{"SIGHUP", nil, func(p *process) { p.signal(syscall.SIGHUP) }, -1, nil, true},
-		{"SIGKILL", nil, func(p *process) { p.signal(syscall.SIGKILL) }, -1, nil, true},
-		{"after a reboot", nil, func(p *process) {
-			p.signal(vmmstub.GuestReboots)
+		{"the guest by itself", nil, guest.PowerOff, func(p *process) { p.act(vmmstub.GuestPowersOff) }, 0, down, false},
+		{"it is told so", nil, guest.Wait, func(p *process) { p.must("vmm.shutdown", "") }, 0, down, false},
+		{"SIGTERM", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGTERM) }, 0, down, false},
+		{"SIGINT", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGINT) }, 0, down, false},
+		{"SIGHUP", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGHUP) }, -1, nil, true},
+		{"SIGKILL", nil, guest.Wait, func(p *process) { p.signal(syscall.SIGKILL) }, -1, nil, true},
+		{"after a reboot", nil, guest.Reboot, func(p *process) {
+			p.act(vmmstub.GuestReboots)
 			p.event("vm", "rebooted")
 			p.signal(syscall.SIGTERM)
 		}, 0, append([]string{"vm/rebooting", "vm/rebooted"}, down...), false},
-		{"it goes on after the guest", []string{"--no-shutdown"}, func(p *process) {
-			p.must("vm.power-button", "")
+		{"it goes on after the guest", []string{"--no-shutdown"}, guest.PowerOff, func(p *process) {
+			p.act(vmmstub.GuestPowersOff)
 			p.event("vm", "shutdown")
 			if got := p.info().State; got != "Created" {
 				p.t.Errorf("after the guest: %s", got)
@@ -75,20 +81,41 @@ func TestEveryEndHasItsCodeAndItsEvents(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := newProcess(t)
+			p := prepare(t, program)
+			p.kernel = guest.Tiny(t, tt.guest)
 			p.start(tt.args...)
 			p.boot("")
 			tt.end(p)
 			if code := p.code(); code != tt.code {
 				t.Errorf("code %d, want %d\n%s", code, tt.code, p.stderr)
 			}
-			if diff := cmp.Diff(append(append([]string{}, before...), tt.events...), p.names()); diff != "" {
+			told := p.names()
+			for i := len(before) + 2; i+1 < len(told) && tt.guest == guest.Reboot && told[i] == "vm/rebooting"; { // it does it again and again
+				told = slices.Delete(told, i, i+2)
+			}
+			if diff := cmp.Diff(slices.Concat(before, tt.events), told); diff != "" {
 				t.Errorf("events: %s", diff)
 			}
 			if _, err := os.Stat(p.socket); (err == nil) != tt.socket {
 				t.Errorf("the socket: %v", err)
 			}
 		})
+	}
+}
+
+func TestTheButtonEndsTheProgram(t *testing.T) {
+	p := play(t)
+	p.boot("")
+	p.must("vm.power-button", "")
+	if code := p.code(); code != 0 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// act lets the stub's guest do what one of the real program does by itself.
+func (p *process) act(what syscall.Signal) {
+	if !p.genuine {
+		p.signal(what)
 	}
 }
 
@@ -100,102 +127,108 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 func TestASocketOfTheDeadIsTakenAndOneOfTheLivingIsNot(t *testing.T) {
-	p := play(t)
-	other := *p
-	other.spawn("--api-socket", "path="+p.socket)
-	if code := other.code(); code != 1 || !strings.Contains(other.stderr.String(), "API socket is in use by another instance") {
-		t.Errorf("a second one: code %d, %s", code, other.stderr)
-	}
-	if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
-		t.Errorf("the first one answers %d", status)
-	}
-	p.kill()
-	if _, err := os.Stat(p.socket); err != nil {
-		t.Fatal(err)
-	}
-	p.start()
-	if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
-		t.Errorf("after SIGKILL: %d", status)
-	}
-	if _, err := os.Stat(p.socket + ".lock"); err != nil {
-		t.Error(err)
-	}
+	both(t, func(t *testing.T, program program) {
+		p := start(t, program)
+		other := *p
+		other.spawn("--api-socket", "path="+p.socket)
+		if code := other.code(); code != 1 || !strings.Contains(other.stderr.String(), "is already in use by another running instance") {
+			t.Errorf("a second one: code %d, %s", code, other.stderr)
+		}
+		if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
+			t.Errorf("the first one answers %d", status)
+		}
+		p.kill()
+		if _, err := os.Stat(p.socket); err != nil {
+			t.Fatal(err)
+		}
+		p.start()
+		if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
+			t.Errorf("after SIGKILL: %d", status)
+		}
+		if _, err := os.Stat(p.socket + ".lock"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestASocketIsInherited(t *testing.T) {
-	p := newProcess(t)
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.SetUnlinkOnClose(false)
-	file, err := listener.File()
-	if err = errors.Join(err, listener.Close()); err != nil {
-		t.Fatal(err)
-	}
-	events, err := os.Create(p.events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd = exec.Command(p.path, "--api-socket", "fd=3", "--event-monitor", "fd=4")
-	p.cmd.ExtraFiles = []*os.File{file, events}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(file.Close(), events.Close()); err != nil {
-		t.Fatal(err)
-	}
-	// Nobody had to wait for it to listen.
-	if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
-		t.Errorf("vmm.ping = %d", status)
-	}
-	p.must("vmm.shutdown", "")
-	if code := p.code(); code != 0 {
-		t.Errorf("code %d", code)
-	}
-	if _, err := os.Stat(p.socket); err != nil {
-		t.Errorf("a socket that it did not make: %v", err)
-	}
-	if diff := cmp.Diff([]string{"vmm/starting", "vmm/shutdown"}, p.names()); diff != "" {
-		t.Errorf("events: %s", diff)
-	}
+	both(t, func(t *testing.T, program program) {
+		p := prepare(t, program)
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: p.socket, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		file, err := listener.File()
+		if err = errors.Join(err, listener.Close()); err != nil {
+			t.Fatal(err)
+		}
+		events, err := os.Create(p.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.cmd = exec.Command(p.path, "--api-socket", "fd=3", "--event-monitor", "fd=4")
+		p.cmd.ExtraFiles = []*os.File{file, events}
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(file.Close(), events.Close()); err != nil {
+			t.Fatal(err)
+		}
+		// Nobody had to wait for it to listen.
+		if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
+			t.Errorf("vmm.ping = %d", status)
+		}
+		p.must("vmm.shutdown", "")
+		if code := p.code(); code != 0 {
+			t.Errorf("code %d", code)
+		}
+		if _, err := os.Stat(p.socket); err != nil {
+			t.Errorf("a socket that it did not make: %v", err)
+		}
+		if diff := cmp.Diff([]string{"vmm/starting", "vmm/shutdown"}, p.names()); diff != "" {
+			t.Errorf("events: %s", diff)
+		}
+	})
 }
 
 func TestTenConnectionsAreServedAndTheEleventhIsNot(t *testing.T) {
-	p := play(t)
-	dial := func() net.Conn {
-		conn, err := net.Dial("unix", p.socket)
-		if err != nil {
-			t.Fatal(err)
+	both(t, func(t *testing.T, program program) {
+		p := start(t, program)
+		dial := func() net.Conn {
+			conn, err := net.Dial("unix", p.socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			return conn
 		}
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	ping := func(conn net.Conn) *http.Response {
-		if _, err := io.WriteString(conn, "GET /api/v1/vmm.ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
+		ping := func(conn net.Conn) *http.Response {
+			if _, err := io.WriteString(conn, "GET /api/v1/vmm.ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer
 		}
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
+		var open []net.Conn
+		for range 10 {
+			conn := dial()
+			if answer := ping(conn); answer.StatusCode != 200 || answer.Header.Get("Server") != "Cloud Hypervisor API" {
+				t.Fatalf("%d of %q", answer.StatusCode, answer.Header.Get("Server"))
+			}
+			open = append(open, conn)
 		}
-		return answer
-	}
-	var open []net.Conn
-	for range 10 {
-		conn := dial()
-		if answer := ping(conn); answer.StatusCode != 200 || answer.Header.Get("Server") != "Cloud Hypervisor API" {
-			t.Fatalf("%d of %q", answer.StatusCode, answer.Header.Get("Server"))
+		text, err := io.ReadAll(dial())
+		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503\r\n") {
+			t.Errorf("the eleventh is told %q, %v", text, err)
 		}
-		open = append(open, conn)
-	}
-	text, err := io.ReadAll(dial())
-	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503\r\n") {
-		t.Errorf("the eleventh is told %q, %v", text, err)
-	}
-	if answer := ping(open[0]); answer.StatusCode != 200 {
-		t.Errorf("the first is told %d", answer.StatusCode)
-	}
+		if answer := ping(open[0]); answer.StatusCode != 200 {
+			t.Errorf("the first is told %d", answer.StatusCode)
+		}
+	})
 }
 
 func TestASlowActionKeepsEverybodyWaiting(t *testing.T) {
@@ -239,30 +272,38 @@ func TestASlowActionKeepsEverybodyWaiting(t *testing.T) {
 }
 
 func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
-	p, other := play(t), play(t)
-	disks := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `"}]`
-	p.boot(disks)
-	if !p.locked(p.disk("disk")) {
-		t.Error("nobody has a lock")
-	}
-	other.must("vm.create", other.config(disks))
-	if status, body := other.do("PUT", "vm.boot", ""); status != 500 || !strings.Contains(body, "Error locking disk images: Another instance likely holds a lock") {
-		t.Errorf("a second machine with the disk = %d %s", status, body)
-	}
-	p.must("vm.shutdown", "")
-	if p.locked(p.disk("disk")) {
-		t.Error("the lock is there after shutdown")
-	}
-	other.must("vm.boot", "")
-	other.kill()
-	if p.locked(p.disk("disk")) {
-		t.Error("the lock is there after SIGKILL")
-	}
-	read := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `","readonly":true}]`
-	p.must("vm.delete", "")
-	p.boot(read)
-	other = play(t)
-	other.boot(read)
+	both(t, func(t *testing.T, program program) {
+		p, other := start(t, program), start(t, program)
+		disks := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `"}]`
+		p.boot(disks)
+		if !p.locked(p.disk("disk")) {
+			t.Error("nobody has a lock")
+		}
+		other.must("vm.create", other.config(disks))
+		locked := `["Error from API","The VM could not boot","Error locking disk images: Another instance likely holds a lock","Cannot lock images of all block devices",`
+		if status, body := other.do("PUT", "vm.boot", ""); status != 500 || !strings.HasPrefix(body, locked) {
+			t.Errorf("a second machine with the disk = %d %s", status, body)
+		}
+		p.must("vm.shutdown", "")
+		if p.locked(p.disk("disk")) {
+			t.Error("the lock is there after shutdown")
+		}
+		// It was built, and waits to be taken down.
+		if status, body := other.do("PUT", "vm.boot", ""); status != 500 || !strings.Contains(body, "VM is already created") || other.info().State != "Created" {
+			t.Errorf("once more = %d %s", status, body)
+		}
+		other.must("vm.shutdown", "")
+		other.must("vm.boot", "")
+		other.kill()
+		if p.locked(p.disk("disk")) {
+			t.Error("the lock is there after SIGKILL")
+		}
+		read := `,"disks":[{"id":"a","path":"` + p.disk("disk") + `","readonly":true}]`
+		p.must("vm.delete", "")
+		p.boot(read)
+		other = start(t, program)
+		other.boot(read)
+	})
 }
 
 func TestARemovedDeviceIsGoneWhenTheGuestSaysSo(t *testing.T) {

@@ -17,33 +17,48 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/internal/testenv"
 	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
 )
 
 // guard ends a wait that would not end by itself; all of them take milliseconds.
 const guard = 30 * time.Second
 
-// process is a running stub of a test.
+// program is what is to be run.
+type program struct {
+	path    string
+	genuine bool // and no stub
+}
+
+// process is a running program of a test.
 type process struct {
-	t      *testing.T
-	path   string // of the program
+	t *testing.T
+	program
 	dir    string // for sockets and files; its path is short enough for a socket
 	socket string
 	events string
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
 	ended  bool
+	kernel string // of its machines; made if it is not given
 	disks  map[string]bool
 }
 
 // newProcess prepares a stub in a directory of its own; nothing runs yet.
 func newProcess(t *testing.T) *process {
 	t.Helper()
+	return prepare(t, program{path: vmmstub.Build(t)})
+}
+
+// prepare prepares a program in a directory of its own.
+func prepare(t *testing.T, program program) *process {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "vmm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, path: vmmstub.Build(t), dir: dir, socket: filepath.Join(dir, "api"), events: filepath.Join(dir, "events")}
+	p := &process{t: t, program: program, dir: dir, socket: filepath.Join(dir, "api"), events: filepath.Join(dir, "events")}
 	t.Cleanup(func() {
 		p.kill()
 		if err := os.RemoveAll(dir); err != nil {
@@ -56,7 +71,13 @@ func newProcess(t *testing.T) *process {
 // play starts a stub that listens on its socket.
 func play(t *testing.T) *process {
 	t.Helper()
-	p := newProcess(t)
+	return start(t, program{path: vmmstub.Build(t)})
+}
+
+// start starts a program that listens on its socket.
+func start(t *testing.T, program program) *process {
+	t.Helper()
+	p := prepare(t, program)
 	p.start()
 	return p
 }
@@ -176,11 +197,13 @@ func (p *process) info() info {
 	return in
 }
 
-// config is the body of vm.create: one CPU, a kernel that is only a file, and what is added.
+// config is the body of vm.create: one CPU, a kernel that waits, and what is added.
 func (p *process) config(more string) string {
 	p.t.Helper()
-	kernel := p.file("kernel", 1)
-	return `{"cpus":{"boot_vcpus":1,"max_vcpus":4},"memory":{"size":134217728,"hotplug_size":268435456},"payload":{"kernel":"` + kernel +
+	if p.kernel == "" {
+		p.kernel = guest.Tiny(p.t, guest.Wait)
+	}
+	return `{"cpus":{"boot_vcpus":1,"max_vcpus":4},"memory":{"size":134217728,"hotplug_size":268435456},"payload":{"kernel":"` + p.kernel +
 		`"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
 }
 
@@ -276,4 +299,19 @@ func (p *process) gone(what string) error {
 		}
 	}
 	return nil
+}
+
+// both calls a test with the stub, and with the program that it plays where that is on PATH: what holds for one holds for the other. Guests
+// of the real one are tiny, and need no more of this machine than /dev/kvm.
+func both(t *testing.T, test func(t *testing.T, program program)) {
+	t.Run("stub", func(t *testing.T) { test(t, program{path: vmmstub.Build(t)}) })
+	t.Run("real", func(t *testing.T) {
+		path := testenv.Need(t, "cloud-hypervisor")
+		f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+		if err != nil {
+			t.Skipf("cloud-hypervisor is there, and nothing runs its machines: %v", err)
+		}
+		f.Close()
+		test(t, program{path, true})
+	})
 }

@@ -58,6 +58,7 @@ func TestExam(t *testing.T) {
 	stages(t, func(t *testing.T, on stage) {
 		for name, exam := range exams {
 			t.Run(name, func(t *testing.T) {
+				exam.Steps = on.able(exam.Steps)
 				exam.Prepare, exam.Clear, exam.Traces = on.prepare, clear, traces
 				exam.Handed = []string{"machine/machines/*/" + seedName}
 				exam.Sparse = true
@@ -72,4 +73,18 @@ func TestExam(t *testing.T) {
 			})
 		}
 	})
+}
+
+// able leaves out what the guests of a stage cannot do.
+func (s stage) able(steps []saltest.Step) (able []saltest.Step) {
+	for _, step := range steps {
+		switch operation := step.Operation; {
+		case s.lame && operation == "machine.detach", s.forgets && (operation == "machine.snapshot" || operation == "machine.restore"):
+			continue
+		case s.lame && operation == "machine.stop":
+			step.Args = atOnce
+		}
+		able = append(able, step)
+	}
+	return able
 }

@@ -31,10 +31,21 @@ type bench struct {
 	testing.TB
 	*Driver
 	host string
+	stage
 	time time.Time // as the driver sees it
 }
 
 func newBench(t testing.TB) *bench {
+	t.Helper()
+	return newBenchOn(t, stage{program: vmmstub.Build(t), prepare: prepare})
+}
+
+// benches calls a test with a driver on the stub, and with one on the real cloud-hypervisor where that is on PATH.
+func benches(t *testing.T, test func(t *testing.T, b *bench)) {
+	stages(t, func(t *testing.T, s stage) { test(t, newBenchOn(t, s)) })
+}
+
+func newBenchOn(t testing.TB, s stage) *bench {
 	t.Helper()
 	host, err := os.MkdirTemp("", "w") // paths of sockets must be short
 	if err != nil {
@@ -46,9 +57,9 @@ func newBench(t testing.TB) *bench {
 			t.Error(err)
 		}
 	})
-	prepare(t, host)
-	b := &bench{TB: t, host: host, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	b.reopen(vmmstub.Build(t))
+	s.prepare(t, host)
+	b := &bench{TB: t, host: host, stage: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b.reopen(s.program)
 	return b
 }
 
@@ -60,12 +71,18 @@ func (b *bench) reopen(program string) {
 
 func machine(name string) writ.ResourceID { return saltest.Resource(writ.KindMachine, name) }
 
+// atOnce stops a machine whose guest does not mind its power button.
+var atOnce = map[string]any{"grace_seconds": int64(0)}
+
 // do carries out an operation on a machine, with a UID that follows from its name.
 func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
 		b.Fatalf("there is no %s", operation)
+	}
+	if b.lame && operation == "machine.stop" && args == nil {
+		args = atOnce
 	}
 	decoded, err := o.Decode(args)
 	if err != nil {
@@ -173,56 +190,58 @@ func (b *bench) empty() {
 }
 
 func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
-	b := newBench(t)
-	dir := b.dirOf(machine("web"))
-	if err := sal.MakeDir(dir); err != nil {
-		t.Fatal(err)
-	}
-	foreign := exec.Command(b.Program, "--api-socket", "path="+filepath.Join(dir, socketName))
-	if err := foreign.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = foreign.Wait() }()
-	for pid := 0; pid == 0; time.Sleep(time.Millisecond) { // until it listens
-		pid, _ = listener(filepath.Join(dir, socketName))
-	}
-	pid := strconv.Itoa(foreign.Process.Pid)
-	b.refuses("machine.create", "web", machineSpec, writ.CodeResourceConflict, "process "+pid, "--api-socket")
-	b.must("machine.delete", "web", nil)
-	if got, err := listener(filepath.Join(dir, socketName)); err != nil || strconv.Itoa(got) != pid {
-		t.Errorf("it is %d that listens now, %v", got, err)
-	}
-	orphans, err := b.Orphans(t.Context())
-	want := []sal.Orphan{{Kind: "process", Name: pid}, {Kind: "directory", Name: dir}}
-	if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
-		t.Errorf("orphans: %v\n%s", err, diff)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		dir := b.dirOf(machine("web"))
+		if err := sal.MakeDir(dir); err != nil {
+			t.Fatal(err)
+		}
+		foreign := exec.Command(b.Program, "--api-socket", "path="+filepath.Join(dir, socketName))
+		if err := foreign.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = foreign.Wait() }()
+		for pid := 0; pid == 0; time.Sleep(time.Millisecond) { // until it listens
+			pid, _ = listener(filepath.Join(dir, socketName))
+		}
+		pid := strconv.Itoa(foreign.Process.Pid)
+		b.refuses("machine.create", "web", machineSpec, writ.CodeResourceConflict, "process "+pid, "--api-socket")
+		b.must("machine.delete", "web", nil)
+		if got, err := listener(filepath.Join(dir, socketName)); err != nil || strconv.Itoa(got) != pid {
+			t.Errorf("it is %d that listens now, %v", got, err)
+		}
+		orphans, err := b.Orphans(t.Context())
+		want := []sal.Orphan{{Kind: "process", Name: pid}, {Kind: "directory", Name: dir}}
+		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
+			t.Errorf("orphans: %v\n%s", err, diff)
+		}
+	})
 }
 
 func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	b.signal("web", unix.SIGKILL, true)
-	other := exec.Command("sleep", "60")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan struct{})
-	go func() { _ = other.Wait(); close(gone) }()
-	defer func() { _ = other.Process.Kill(); <-gone }()
-	b.change("web", func(o *own) { o.Process.PID = other.Process.Pid })
-	if got := b.state("web"); got != string(stopped) {
-		t.Errorf("it is %s", got)
-	}
-	b.must("machine.stop", "web", nil)
-	b.change("web", func(o *own) { o.Process = &process{Boot: b.boot(), PID: other.Process.Pid, Started: 1} })
-	b.must("machine.delete", "web", nil)
-	if h, err := hold(other.Process.Pid); h == nil || err != nil {
-		t.Errorf("the other process was ended: %v", err)
-	} else {
-		h.release()
-	}
-	b.empty()
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.signal("web", unix.SIGKILL, true)
+		other := exec.Command("sleep", "60")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		gone := make(chan struct{})
+		go func() { _ = other.Wait(); close(gone) }()
+		defer func() { _ = other.Process.Kill(); <-gone }()
+		b.change("web", func(o *own) { o.Process.PID = other.Process.Pid })
+		if got := b.state("web"); got != string(stopped) {
+			t.Errorf("it is %s", got)
+		}
+		b.must("machine.stop", "web", nil)
+		b.change("web", func(o *own) { o.Process = &process{Boot: b.boot(), PID: other.Process.Pid, Started: 1} })
+		b.must("machine.delete", "web", nil)
+		if h, err := hold(other.Process.Pid); h == nil || err != nil {
+			t.Errorf("the other process was ended: %v", err)
+		} else {
+			h.release()
+		}
+		b.empty()
+	})
 }
 
 func (b *bench) boot() string {
@@ -235,63 +254,66 @@ func (b *bench) boot() string {
 }
 
 func TestStaleSocketIsReplaced(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	b.signal("web", unix.SIGKILL, true)
-	socket := filepath.Join(b.dirOf(machine("web")), socketName)
-	if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != os.ModeSocket {
-		t.Fatalf("a killed process leaves its socket: %v", err)
-	}
-	b.must("machine.start", "web", nil)
-	if got := b.state("web"); got != string(running) {
-		t.Errorf("it is %s", got)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.signal("web", unix.SIGKILL, true)
+		socket := filepath.Join(b.dirOf(machine("web")), socketName)
+		if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != os.ModeSocket {
+			t.Fatalf("a killed process leaves its socket: %v", err)
+		}
+		b.must("machine.start", "web", nil)
+		if got := b.state("web"); got != string(running) {
+			t.Errorf("it is %s", got)
+		}
+	})
 }
 
 func TestTapThatIsTakenIsSaid(t *testing.T) {
-	b := newBench(t)
-	nets := networks(t)
-	if nets == nil {
-		t.Skip("only root makes taps")
-	}
-	name := "wvt" + strconv.Itoa(os.Getpid())
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	ifreq, err := unix.NewIfreq(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ifreq.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifreq); err != nil {
-		t.Skipf("no tap can be made here: %v", err)
-	}
-	b.Networks.(*others).busy = name
-	b.refuses("machine.create", "web", with(machineSpec, "networks", nets), writ.CodeDriverFailed, "boot the machine", "busy")
-	b.empty()
+	benches(t, func(t *testing.T, b *bench) {
+		nets := networks(t)
+		if nets == nil {
+			t.Skip("only root makes taps")
+		}
+		name := "wvt" + strconv.Itoa(os.Getpid())
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		ifreq, err := unix.NewIfreq(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ifreq.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifreq); err != nil {
+			t.Skipf("no tap can be made here: %v", err)
+		}
+		b.Networks.(*others).busy = name
+		b.refuses("machine.create", "web", with(machineSpec, "networks", nets), writ.CodeDriverFailed, "boot the machine", "busy")
+		b.empty()
+	})
 }
 
 func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
-	b := newBench(t)
-	nets := networks(t)
-	if nets == nil {
-		t.Skip("only root makes taps")
-	}
-	made := b.must("machine.create", "web", with(machineSpec, "networks", nets))
-	if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" {
-		t.Errorf("it has %v", made)
-	}
-	used, err := b.Usage(t.Context(), machine("web"))
-	if err != nil || used.CPUs != 1 || used.MemoryMiB != 256 {
-		t.Errorf("it uses %+v, %v", used, err)
-	}
-	b.must("machine.delete", "web", nil)
-	b.empty()
-	if used, err := b.Usage(t.Context(), machine("web")); err != nil || used != (sal.Usage{}) {
-		t.Errorf("deleted it uses %+v, %v", used, err)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		nets := networks(t)
+		if nets == nil {
+			t.Skip("only root makes taps")
+		}
+		made := b.must("machine.create", "web", with(machineSpec, "networks", nets))
+		if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" {
+			t.Errorf("it has %v", made)
+		}
+		used, err := b.Usage(t.Context(), machine("web"))
+		if err != nil || used.CPUs != 1 || used.MemoryMiB != 256 {
+			t.Errorf("it uses %+v, %v", used, err)
+		}
+		b.must("machine.delete", "web", nil)
+		b.empty()
+		if used, err := b.Usage(t.Context(), machine("web")); err != nil || used != (sal.Usage{}) {
+			t.Errorf("deleted it uses %+v, %v", used, err)
+		}
+	})
 }
 
 func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
@@ -353,35 +375,37 @@ func TestOnlyVersionsWhoseAnswersCanBeToldApartAreTaken(t *testing.T) {
 }
 
 func TestMachineSurvivesItsRunner(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	pid := b.record("web").Own.Process.PID
-	b.reopen(b.Program)
-	b.keeps("web", "", false)
-	b.must("machine.pause", "web", nil)
-	b.must("machine.resume", "web", nil)
-	if got := b.record("web").Own.Process.PID; got != pid || b.state("web") != string(running) {
-		t.Errorf("its process is %d, not %d, and it is %s", got, pid, b.state("web"))
-	}
-	session, err := unix.Getsid(pid)
-	if err != nil || session != pid {
-		t.Errorf("its session is %d, %v", session, err)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		pid := b.record("web").Own.Process.PID
+		b.reopen(b.Program)
+		b.keeps("web", "", false)
+		b.must("machine.pause", "web", nil)
+		b.must("machine.resume", "web", nil)
+		if got := b.record("web").Own.Process.PID; got != pid || b.state("web") != string(running) {
+			t.Errorf("its process is %d, not %d, and it is %s", got, pid, b.state("web"))
+		}
+		session, err := unix.Getsid(pid)
+		if err != nil || session != pid {
+			t.Errorf("its session is %d, %v", session, err)
+		}
+	})
 }
 
 func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	pid := b.record("web").Own.Process.PID
-	b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 }) // a crash came between
-	if b.state("web") != string(running) {
-		t.Error("it is not found")
-	}
-	b.must("machine.delete", "web", nil)
-	if h, err := hold(pid); h != nil || err != nil {
-		t.Errorf("it lives: %v", err)
-	}
-	b.empty()
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		pid := b.record("web").Own.Process.PID
+		b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 }) // a crash came between
+		if b.state("web") != string(running) {
+			t.Error("it is not found")
+		}
+		b.must("machine.delete", "web", nil)
+		if h, err := hold(pid); h != nil || err != nil {
+			t.Errorf("it lives: %v", err)
+		}
+		b.empty()
+	})
 }
 
 func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
@@ -414,26 +438,27 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 }
 
 func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	b.must("machine.create", "off", machineSpec)
-	b.must("machine.stop", "off", nil)
-	b.must("machine.create", "paused", machineSpec)
-	b.must("machine.pause", "paused", nil)
-	for _, name := range []string{"web", "paused"} {
-		b.signal(name, unix.SIGKILL, true)
-		b.change(name, func(o *own) { o.Process.Boot = "another boot" })
-	}
-	b.keeps("web", "the host was started anew", true)
-	b.keeps("off", "", false)
-	b.keeps("paused", "memory of the paused machine is lost", false)
-	b.must("machine.start", "paused", nil)
-	b.keeps("paused", "", false)
-	for name, want := range map[string]power{"web": running, "off": stopped, "paused": running} {
-		if got := b.state(name); got != string(want) {
-			t.Errorf("%s is %s", name, got)
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.must("machine.create", "off", machineSpec)
+		b.must("machine.stop", "off", nil)
+		b.must("machine.create", "paused", machineSpec)
+		b.must("machine.pause", "paused", nil)
+		for _, name := range []string{"web", "paused"} {
+			b.signal(name, unix.SIGKILL, true)
+			b.change(name, func(o *own) { o.Process.Boot = "another boot" })
 		}
-	}
+		b.keeps("web", "the host was started anew", true)
+		b.keeps("off", "", false)
+		b.keeps("paused", "memory of the paused machine is lost", false)
+		b.must("machine.start", "paused", nil)
+		b.keeps("paused", "", false)
+		for name, want := range map[string]power{"web": running, "off": stopped, "paused": running} {
+			if got := b.state(name); got != string(want) {
+				t.Errorf("%s is %s", name, got)
+			}
+		}
+	})
 }
 
 func TestGuestThatTurnsItselfOffStaysOff(t *testing.T) {
@@ -528,29 +553,30 @@ func TestProcessThatHearsNothingIsKilled(t *testing.T) {
 }
 
 func TestVolumeIsForOneMachineAtATime(t *testing.T) {
-	b := newBench(t)
-	root := []any{saltest.RefTo(writ.KindVolume, "root")}
-	b.must("machine.create", "web", with(machineSpec, "disks", root))
-	b.must("machine.stop", "web", nil)
-	b.refuses("machine.create", "other", with(machineSpec, "disks", root), writ.CodeResourceConflict, "machine web")
-	b.must("machine.create", "other", machineSpec)
-	b.refuses("machine.attach", "other", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "machine web")
-	b.refuses("machine.detach", "web", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "boots from")
-	users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID)
-	if diff := cmp.Diff([]sal.User{{Owner: sal.Owner{Resource: machine("web"), UID: "uid-web"}}}, users); diff != "" || err != nil {
-		t.Errorf("users: %v\n%s", err, diff)
-	}
-	for _, verb := range []string{"start", "pause"} {
-		b.must("machine."+verb, "web", nil)
-		if users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID); err != nil || len(users) != 1 || !users[0].Running {
-			t.Errorf("after %s the users are %+v, %v", verb, users, err)
+	benches(t, func(t *testing.T, b *bench) {
+		root := []any{saltest.RefTo(writ.KindVolume, "root")}
+		b.must("machine.create", "web", with(machineSpec, "disks", root))
+		b.must("machine.stop", "web", nil)
+		b.refuses("machine.create", "other", with(machineSpec, "disks", root), writ.CodeResourceConflict, "machine web")
+		b.must("machine.create", "other", machineSpec)
+		b.refuses("machine.attach", "other", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "machine web")
+		b.refuses("machine.detach", "web", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "boots from")
+		users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID)
+		if diff := cmp.Diff([]sal.User{{Owner: sal.Owner{Resource: machine("web"), UID: "uid-web"}}}, users); diff != "" || err != nil {
+			t.Errorf("users: %v\n%s", err, diff)
 		}
-	}
-	b.must("machine.delete", "web", nil)
-	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
-	if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 1<<30 || occupied(info) > 1<<20 {
-		t.Errorf("the disk is %+v, %v", info, err)
-	}
+		for _, verb := range []string{"start", "pause"} {
+			b.must("machine."+verb, "web", nil)
+			if users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID); err != nil || len(users) != 1 || !users[0].Running {
+				t.Errorf("after %s the users are %+v, %v", verb, users, err)
+			}
+		}
+		b.must("machine.delete", "web", nil)
+		b.must("machine.attach", "other", map[string]any{"volume": root[0]})
+		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 1<<30 || occupied(info) > 1<<20 {
+			t.Errorf("the disk is %+v, %v", info, err)
+		}
+	})
 }
 
 // user has one volume.
@@ -586,79 +612,84 @@ func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 }
 
 func TestDisksGrowWithTheirVolumes(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
-	b.keeps("web", "", false)
-	if err := os.WriteFile(filepath.Join(b.host, "volumes/root/grown"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.keeps("web", "had grown", true)
-	b.keeps("web", "", false)
-	disk := filepath.Join(b.host, "volumes/root", sal.DiskName)
-	if err := os.Truncate(disk, 3<<30); err != nil { // as drivers of volumes do that let disks grow themselves
-		t.Fatal(err)
-	}
-	b.keeps("web", "had grown", true)
-	b.keeps("web", "", false)
-	if err := os.Truncate(disk, 2<<30); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 2<<30 {
-		t.Errorf("the disk is %+v, %v", info, err)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+		b.keeps("web", "", false)
+		if err := os.WriteFile(filepath.Join(b.host, "volumes/root/grown"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.keeps("web", "had grown", true)
+		b.keeps("web", "", false)
+		disk := filepath.Join(b.host, "volumes/root", sal.DiskName)
+		if err := os.Truncate(disk, 3<<30); err != nil { // as drivers of volumes do that let disks grow themselves
+			t.Fatal(err)
+		}
+		b.keeps("web", "had grown", true)
+		b.keeps("web", "", false)
+		if err := os.Truncate(disk, 2<<30); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 2<<30 {
+			t.Errorf("the disk is %+v, %v", info, err)
+		}
+	})
 }
 
 func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
-	b := newBench(t)
-	path := filepath.Join(b.host, "volumes/root", sal.DiskName)
-	write := func(text string) {
-		t.Helper()
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err == nil {
-			_, err = f.WriteAt([]byte(text), 4096)
-			err = errors.Join(err, f.Close())
+	benches(t, func(t *testing.T, b *bench) {
+		if b.forgets {
+			t.Skip("memory of machines cannot be kept here")
 		}
-		if err != nil {
-			t.Fatal(err)
+		path := filepath.Join(b.host, "volumes/root", sal.DiskName)
+		write := func(text string) {
+			t.Helper()
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte(text), 4096)
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	read := func() string {
-		t.Helper()
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
+		read := func() string {
+			t.Helper()
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			text := make([]byte, 3)
+			if _, err := f.ReadAt(text, 4096); err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
 		}
-		defer f.Close()
-		text := make([]byte, 3)
-		if _, err := f.ReadAt(text, 4096); err != nil {
-			t.Fatal(err)
+		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+		write("old")
+		b.must("machine.snapshot", "web", before)
+		b.must("machine.stop", "web", nil)
+		write("off")
+		b.must("machine.snapshot", "web", map[string]any{"snapshot": "off"})
+		write("new")
+		for name, want := range map[string]struct {
+			power power
+			text  string
+		}{"before": {running, "old"}, "off": {stopped, "off"}} {
+			got := b.must("machine.restore", "web", map[string]any{"snapshot": name})
+			if got["state"] != string(want.power) || read() != want.text {
+				t.Errorf("%s: it is %v and has %q", name, got["state"], read())
+			}
+			b.keeps("web", "", false)
 		}
-		return string(text)
-	}
-	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
-	write("old")
-	b.must("machine.snapshot", "web", before)
-	b.must("machine.stop", "web", nil)
-	write("off")
-	b.must("machine.snapshot", "web", map[string]any{"snapshot": "off"})
-	write("new")
-	for name, want := range map[string]struct {
-		power power
-		text  string
-	}{"before": {running, "old"}, "off": {stopped, "off"}} {
-		got := b.must("machine.restore", "web", map[string]any{"snapshot": name})
-		if got["state"] != string(want.power) || read() != want.text {
-			t.Errorf("%s: it is %v and has %q", name, got["state"], read())
-		}
-		b.keeps("web", "", false)
-	}
-	b.refuses("machine.restore", "web", map[string]any{"snapshot": "none"}, writ.CodeResourceUnknown)
-	b.change("web", func(o *own) {
-		k := o.Kept["before"]
-		k.Version = "v99.0"
-		o.Kept["before"] = k
+		b.refuses("machine.restore", "web", map[string]any{"snapshot": "none"}, writ.CodeResourceUnknown)
+		b.change("web", func(o *own) {
+			k := o.Kept["before"]
+			k.Version = "v99.0"
+			o.Kept["before"] = k
+		})
+		b.refuses("machine.restore", "web", before, writ.CodeResourceConflict, "v99.0")
 	})
-	b.refuses("machine.restore", "web", before, writ.CodeResourceConflict, "v99.0")
 }
 
 func TestMemoryThatCannotBePutBackLeavesAMachineThatCanBeStarted(t *testing.T) {
@@ -688,19 +719,20 @@ func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
 }
 
 func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
-		b.refuses("machine.resize", "web", size, writ.CodeResourceConflict)
-	}
-	b.must("machine.resize", "web", map[string]any{"cpus": int64(8), "memory_mib": int64(512)})
-	b.must("machine.stop", "web", nil)
-	got := b.must("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(300)})
-	if got["cpus"] != int64(3) || got["memory_mib"] != int64(300) {
-		t.Errorf("it has %v", got)
-	}
-	b.must("machine.start", "web", nil)
-	b.keeps("web", "", false)
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
+			b.refuses("machine.resize", "web", size, writ.CodeResourceConflict)
+		}
+		b.must("machine.resize", "web", map[string]any{"cpus": int64(8), "memory_mib": int64(512)})
+		b.must("machine.stop", "web", nil)
+		got := b.must("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(300)})
+		if got["cpus"] != int64(3) || got["memory_mib"] != int64(300) {
+			t.Errorf("it has %v", got)
+		}
+		b.must("machine.start", "web", nil)
+		b.keeps("web", "", false)
+	})
 }
 
 func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
@@ -761,26 +793,27 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 
 // What cloud-hypervisor does with what is left out changes from version to version.
 func TestNothingIsLeftToDefaults(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
-	v, err := b.attend(b.record("web"))
-	if err != nil || v == nil {
-		t.Fatal(err)
-	}
-	defer v.release()
-	info, err := v.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := info.Config
-	for _, d := range c.Disks {
-		if d.ID == "" || d.ImageType != "Raw" || d.Readonly != (d.ID == seedID) {
-			t.Errorf("it has the disk %+v", d)
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+		v, err := b.attend(b.record("web"))
+		if err != nil || v == nil {
+			t.Fatal(err)
 		}
-	}
-	if len(c.Disks) != 2 || c.CPUs.Nested || c.Console.Mode != "Off" || c.Serial.Mode != "File" || c.Payload.Cmdline != "console=ttyS0 reboot=k panic=1 root=/dev/vda rw" {
-		t.Errorf("it is %+v", c)
-	}
+		defer v.release()
+		info, err := v.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := info.Config
+		for _, d := range c.Disks {
+			if d.ID == "" || d.ImageType != "Raw" || d.Readonly != (d.ID == seedID) {
+				t.Errorf("it has the disk %+v", d)
+			}
+		}
+		if len(c.Disks) != 2 || c.CPUs.Nested || c.Console.Mode != "Off" || c.Serial.Mode != "File" || c.Payload.Cmdline != "console=ttyS0 reboot=k panic=1 root=/dev/vda rw" {
+			t.Errorf("it is %+v", c)
+		}
+	})
 }
 
 func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
@@ -829,25 +862,26 @@ func TestTailIsBoundedAndForgivesMissingFiles(t *testing.T) {
 }
 
 func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
-	b := newBench(t)
-	b.must("machine.create", "web", machineSpec)
-	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {
-		t.Errorf("orphans: %v, %v", orphans, err)
-	}
-	r := b.record("web")
-	if err := b.records().Remove(r.Resource); err != nil {
-		t.Fatal(err)
-	}
-	reader := exec.Command("tail", "-f", filepath.Join(b.dirOf(machine("web")), eventsName(r.Own.Process.Launch)))
-	if err := reader.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = reader.Process.Kill(), reader.Wait() }()
-	orphans, err := b.Orphans(t.Context())
-	want := []sal.Orphan{{Kind: "process", Name: strconv.Itoa(r.Own.Process.PID)}, {Kind: "directory", Name: b.dirOf(machine("web"))}}
-	if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
-		t.Errorf("orphans: %v\n%s", err, diff)
-	}
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+			t.Errorf("orphans: %v, %v", orphans, err)
+		}
+		r := b.record("web")
+		if err := b.records().Remove(r.Resource); err != nil {
+			t.Fatal(err)
+		}
+		reader := exec.Command("tail", "-f", filepath.Join(b.dirOf(machine("web")), eventsName(r.Own.Process.Launch)))
+		if err := reader.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = reader.Process.Kill(), reader.Wait() }()
+		orphans, err := b.Orphans(t.Context())
+		want := []sal.Orphan{{Kind: "process", Name: strconv.Itoa(r.Own.Process.PID)}, {Kind: "directory", Name: b.dirOf(machine("web"))}}
+		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
+			t.Errorf("orphans: %v\n%s", err, diff)
+		}
+	})
 }
 
 // A socket that nobody listens at is what a crash leaves; one that somebody listens at is not ours to take.

@@ -192,27 +192,66 @@ func networks(t testing.TB) []any {
 type stage struct {
 	program string
 	prepare func(t testing.TB, host string)
+	lame    bool // guests hear nothing: they neither let go of disks nor mind their power button
+	forgets bool // memory of machines cannot be kept
 }
 
-// stages calls a test with the stub, and with the real cloud-hypervisor and a real guest where a machine can run one.
+// stages calls a test with the stub, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
+// one, else with one of some bytes that hears nothing.
 func stages(t *testing.T, test func(t *testing.T, s stage)) {
-	t.Run("stub", func(t *testing.T) { test(t, stage{vmmstub.Build(t), prepare}) })
+	t.Run("stub", func(t *testing.T) { test(t, stage{program: vmmstub.Build(t), prepare: prepare}) })
 	t.Run("real", func(t *testing.T) {
-		program := testenv.Need(t, "cloud-hypervisor")
-		if !virtualises() {
-			t.Skip("this machine has no hardware that virtualises: kvm_intel or kvm_amd is not loaded")
+		s := stage{program: testenv.Need(t, "cloud-hypervisor")}
+		var g guest.Guest
+		if s.lame = !virtualises(); s.lame {
+			needKVM(t)
+			t.Log("kvm_intel or kvm_amd is not loaded: no distribution's guest runs here, and what one does is not tried")
+			g = guest.Guest{Kernel: guest.Tiny(t, guest.Wait)}
+		} else {
+			g = guest.Build(t)
 		}
-		g := guest.Build(t)
-		test(t, stage{program, func(t testing.TB, host string) {
+		s.prepare = func(t testing.TB, host string) {
 			prepare(t, host)
 			for name, path := range map[string]string{"linux": g.Kernel, "initramfs": g.Initramfs} {
+				if path == "" {
+					continue
+				}
 				place := filepath.Join(host, "images", name)
 				if err := errors.Join(os.Remove(place), os.Symlink(path, place)); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}})
+		}
+		s.forgets = s.lame && forgets(t, s)
+		test(t, s)
 	})
+}
+
+// forgets reports whether memory of machines cannot be kept here: there are modules of KVM that run them and do not say in which state their
+// processors are.
+func forgets(t *testing.T, s stage) bool {
+	t.Helper()
+	b := newBenchOn(t, s)
+	b.must("machine.create", "web", machineSpec)
+	_, err := b.do("machine.snapshot", "web", before)
+	if err == nil {
+		return false
+	}
+	if !strings.Contains(err.Error(), "GetNestedState") {
+		t.Fatal(err)
+	}
+	t.Logf("snapshots of running machines are not tried: %v", err)
+	return true
+}
+
+// needKVM skips a test where no machine of any kind can run.
+func needKVM(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("cloud-hypervisor is there, and nothing runs its machines: %v", err)
+	}
+	f.Close()
 }
 
 // virtualises reports whether stock guests run under /dev/kvm here. There are modules behind it that run others only.

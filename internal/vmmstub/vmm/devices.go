@@ -17,6 +17,7 @@ type machine struct {
 	cpus    uint32
 	dimms   int
 	plugged uint64 // bytes of memory
+	fault   error  // why it was built and does not run; it stays until it is taken down
 }
 
 // device is one on the machine's PCI bus.
@@ -80,8 +81,41 @@ func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 	if err != nil {
 		return vm, err
 	}
+	if err := vm.lock(); err != nil {
+		vm.guest, vm.fault = newMakeBelieve(v, nil, true), because("Error locking disk images: Another instance likely holds a lock", err)
+		return vm, nil
+	}
 	vm.guest, err = v.newGuest(vm, memory)
 	return vm, err
+}
+
+// lock locks all disks, or leaves some locked.
+func (vm *machine) lock() error {
+	for _, d := range vm.devices {
+		if err := d.lock(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock locks a disk, to write or to read; any other device needs none.
+func (d *device) lock() error {
+	if d.disk == nil {
+		return nil
+	}
+	kind := "Write"
+	if d.disk.ReadOnly {
+		kind = "Read"
+	}
+	err := lockDisk(d.file, d.disk.ReadOnly)
+	if errors.Is(err, errLocked) {
+		err = errors.New("The file is already locked") // sic
+	}
+	if err != nil {
+		return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, err.Error()}
+	}
+	return nil
 }
 
 // open looks whether the files of the payload can be read.
@@ -143,10 +177,7 @@ func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 		return nil, chain{"Error from device manager", "vmmstub plays raw disks only"}
 	}
 	file, err := openDisk(*disk.Path, disk.ReadOnly)
-	switch {
-	case errors.Is(err, errLocked):
-		return nil, chain{"Error locking disk images: Another instance likely holds a lock", "Error from device manager", "Failed to lock disk " + *disk.Path}
-	case err != nil:
+	if err != nil {
 		return nil, chain{"Error from device manager", "Cannot open disk path", cause(err).Error()}
 	}
 	d, err := vm.add(vm.name("_disk", &disk.pciCommon))
@@ -251,7 +282,17 @@ func (v *vmm) addDisk(body []byte) (any, error) {
 	if f := decodeBody(body, disk); f != nil {
 		return nil, f
 	}
-	return v.attach(func(c *vmConfig) { c.Disks = append(c.Disks, disk) }, func(vm *machine) (*device, error) { return vm.addDisk(disk) })
+	return v.attach(func(c *vmConfig) { c.Disks = append(c.Disks, disk) }, func(vm *machine) (*device, error) {
+		d, err := vm.addDisk(disk)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.lock(); err != nil {
+			vm.drop(d)
+			return nil, because("Error from device manager", err)
+		}
+		return d, nil
+	})
 }
 
 func (v *vmm) addNet(body []byte) (any, error) {

@@ -16,21 +16,20 @@ import (
 // errLocked says that somebody else has a lock.
 var errLocked = errors.New("locked by somebody else")
 
-// openDisk opens a disk and locks all of it, to write or to read, by its open file and not by this process.
+// openDisk opens a disk, to write or to read.
 func openDisk(path string, readOnly bool) (*os.File, error) {
-	flags, kind := os.O_RDWR, int16(unix.F_WRLCK)
 	if readOnly {
-		flags, kind = os.O_RDONLY, unix.F_RDLCK
+		return os.OpenFile(path, os.O_RDONLY, 0)
 	}
-	f, err := os.OpenFile(path, flags, 0)
-	if err != nil {
-		return nil, err
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+// lockDisk locks all of a disk, to write or to read, by its open file and not by this process.
+func lockDisk(f *os.File, readOnly bool) error {
+	if readOnly {
+		return lock(f, unix.F_RDLCK)
 	}
-	if err := lock(f, kind); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
+	return lock(f, unix.F_WRLCK)
 }
 
 func unlockDisk(f *os.File) { _ = lock(f, unix.F_UNLCK) }

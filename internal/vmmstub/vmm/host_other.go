@@ -17,6 +17,8 @@ var errLinux = errors.New("vmmstub plays on Linux only")
 
 func openDisk(string, bool) (*os.File, error) { return nil, errLinux }
 
+func lockDisk(*os.File, bool) error { return errLinux }
+
 func unlockDisk(*os.File) {}
 
 func lockSocket(string) (*os.File, error) { return nil, errLinux }

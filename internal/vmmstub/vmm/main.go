@@ -232,15 +232,15 @@ func listen(where string) (net.Listener, func(), error) {
 	held, err := lockSocket(path)
 	switch {
 	case errors.Is(err, errLocked):
-		return nil, nil, said("API socket is in use by another instance: %q", path)
+		return nil, nil, said("API socket %q is already in use by another running instance", path)
 	case err != nil:
-		return nil, nil, because("Error creating API server's socket", cause(err))
+		return nil, nil, because("Error creation API server's socket", cause(err))
 	}
 	_ = os.Remove(path) // nobody has the lock, so nobody listens
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		_ = held.Close()
-		return nil, nil, because("Error creating API server's socket", cause(err))
+		return nil, nil, because("Error creation API server's socket", cause(err))
 	}
 	listener.SetUnlinkOnClose(false)
 	return listener, func() {

@@ -48,7 +48,12 @@ type vmm struct {
 
 // ping answers before there is any machine.
 func (v *vmm) ping([]byte) (any, error) {
-	return map[string]any{"build_version": buildVersion, "version": version, "pid": os.Getpid(), "features": []string{"kvm", "io_uring"}}, nil
+	return struct {
+		BuildVersion string   `json:"build_version"`
+		Version      string   `json:"version"`
+		PID          int      `json:"pid"`
+		Features     []string `json:"features"`
+	}{buildVersion, version, os.Getpid(), []string{"io_uring", "kvm"}}, nil
 }
 
 // create keeps a configuration, and opens its consoles; nothing else of it is looked at. If a console cannot be opened the configuration
@@ -115,7 +120,7 @@ func (v *vmm) start(memory string) error {
 		return err
 	}
 	v.vm = vm
-	return nil
+	return vm.fault
 }
 
 // afterBoot lets a make-believe guest do what the settings say, once.
