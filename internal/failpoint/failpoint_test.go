@@ -194,6 +194,7 @@ var passedOn = map[string]string{
 	"sal/simulated.repair":           "it cuts off what a crash left, at every start",
 	"cmd/writ/internal/daemon.serve": "the log of redis-server",
 	"sal/mycelium.openLog":           "the log of mycelium",
+	"sal/mycelium.trimLog":           "the log of mycelium",
 	"sal.cloneTo":                    "the caller named it",
 	"sal/btrfs.RemoveSnapshot":       "a directory that has become empty",
 	"sal/btrfs.removeSnapshots":      "a directory that has become empty",

@@ -167,7 +167,8 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 		return fmt.Errorf("ask mycelium: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		return &StatusError{response.StatusCode, string(said)}
+		const most = 300 // bytes of what is no answer; it becomes part of sentences
+		return &StatusError{response.StatusCode, strings.ToValidUTF8(string(said[:min(len(said), most)]), "?")}
 	}
 	if answer == nil {
 		return nil

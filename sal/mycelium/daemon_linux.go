@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -84,10 +85,28 @@ func (n *Node) live(ctx context.Context) error {
 	}
 	defer p.close()
 	n.setFault("")
-	err = p.wait(ctx)
+	err = n.attend(ctx, p)
 	if ctx.Err() != nil && !n.Outlive {
 		p.stop(context.WithoutCancel(ctx))
 	}
+	return err
+}
+
+// attend waits until the daemon has ended or ctx has, and keeps its log small meanwhile.
+func (n *Node) attend(ctx context.Context, p *process) error {
+	trimming, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; trimming.Err() == nil; wait(trimming, trimEvery) {
+			if err := n.trimLog(); err != nil {
+				n.Log.WarnContext(ctx, "the log of mycelium cannot be cut off", "err", err)
+			}
+		}
+	}()
+	err := p.wait(ctx)
+	stop()
+	<-done
 	return err
 }
 
@@ -201,18 +220,41 @@ func closeAll(open []io.Closer) (err error) {
 	return err
 }
 
-// maxLog is when the daemon's log becomes the old one, in bytes.
-const maxLog = 4 << 20
+// maxLog is how big the daemon's log may become, in bytes, and trimEvery how often that is looked at. What was in it is kept once, as .old.
+const (
+	maxLog    = 4 << 20
+	trimEvery = time.Minute
+)
 
 func (n *Node) logPath() string { return filepath.Join(n.Dir, "mycelium.log") }
 
 func (n *Node) openLog() (*os.File, error) {
-	if info, err := os.Stat(n.logPath()); err == nil && info.Size() > maxLog {
-		if err := os.Rename(n.logPath(), n.logPath()+".old"); err != nil {
-			return nil, err
-		}
-	}
 	return os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// trimLog copies the end of a log that has grown and empties it. The daemon, which has it open, appends and goes on at the beginning.
+func (n *Node) trimLog() error {
+	f, err := os.OpenFile(n.logPath(), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() <= maxLog {
+		return err
+	}
+	n.step("cut the log off")
+	end, err := io.ReadAll(io.NewSectionReader(f, info.Size()-maxLog, maxLog))
+	if err == nil {
+		err = os.WriteFile(n.logPath()+".old", end, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Truncate(0)
 }
 
 // process is a daemon that runs or ran. The handle means this process and no other one that gets its number later.

@@ -8,6 +8,7 @@ import (
 	"crypto/ecdh"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -24,6 +25,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -549,6 +551,50 @@ func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
 		stop()
 		<-held
 	})
+}
+
+// A daemon runs for months, and has its log open all the time.
+func TestTheLogOfADaemonIsBounded(t *testing.T) {
+	n := &Node{Dir: t.TempDir()}
+	if err := n.trimLog(); err != nil {
+		t.Errorf("without a log: %v", err)
+	}
+	log, err := n.openLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	say := func(text string) {
+		t.Helper()
+		if _, err := log.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(strings.Repeat("x", maxLog) + "the end")
+	if err := n.trimLog(); err != nil {
+		t.Fatal(err)
+	}
+	say("more")
+	if err := n.trimLog(); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(n.logPath())
+	old, errOld := os.ReadFile(n.logPath() + ".old")
+	if string(now) != "more" || len(old) != maxLog || !strings.HasSuffix(string(old), "the end") || err != nil || errOld != nil {
+		t.Errorf("it has %d bytes, %v, and had %d, %v", len(now), err, len(old), errOld)
+	}
+}
+
+func TestWhatIsNoAnswerIsQuotedInShort(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+		_, _ = w.Write(bytes.Repeat([]byte("\xff<p>"), 1<<18))
+	}))
+	defer s.Close()
+	c := &Client{URL: s.URL, HTTP: s.Client()}
+	if _, err := c.Info(t.Context()); err == nil || len(err.Error()) > 1000 || !utf8.ValidString(err.Error()) {
+		t.Errorf("it says %d bytes", len(fmt.Sprint(err)))
+	}
 }
 
 func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
