@@ -60,13 +60,44 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return j.makeAgain(ctx, r)
 	case r.Own.Stopped && now.running():
 		return mended("it ran although it was stopped", j.end(ctx, r.Own.Container, j.grace()))
-	case r.Own.Stopped || now.running():
+	case r.Own.Stopped:
 		return nil, nil
+	case now.running():
+		return j.keepNetwork(ctx, r)
 	case now.status == client.Created:
 		return mended("its start was interrupted", j.bring(ctx, r))
 	default:
 		return j.revive(ctx, r, now)
 	}
+}
+
+// keepNetwork starts a container again whose process is in another network namespace than its file leads to: somebody removed that, and it was
+// made anew. Nobody would reach it any more.
+func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
+	if r.Own.Namespace == "" {
+		return nil, nil
+	}
+	task, err := j.task(ctx, r.Own.Container)
+	if gone(err) {
+		return nil, nil // it has just ended, which the next look finds
+	}
+	if err != nil {
+		return nil, err
+	}
+	has, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", task.Pid()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // likewise
+	}
+	if err != nil {
+		return nil, sal.HostError("look at the network namespace of "+r.Resource.String(), err)
+	}
+	if there, err := os.Stat(r.Own.Namespace); err == nil && os.SameFile(has, there) {
+		return nil, nil
+	}
+	if err := j.end(ctx, r.Own.Container, j.grace()); err != nil {
+		return nil, err
+	}
+	return mended("its process was in another network namespace, and it was started again", j.run(ctx, r))
 }
 
 func mended(what string, err error) ([]sal.Drift, error) {

@@ -75,6 +75,16 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	b.mends(resource, "its process was gone and was started again")
 	reaches("db", web)
 
+	// Somebody takes the namespace away, in which the process stays.
+	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := networks.Keep(t.Context(), r.Resource); err != nil {
+		t.Fatal(err)
+	}
+	b.mends(resource, "its process was in another network namespace, and it was started again")
+	reaches("db", web)
+
 	for _, name := range []string{"web", "db"} {
 		b.must("container.delete", name, nil)
 	}
