@@ -33,10 +33,10 @@ type attempt struct {
 // act calls the driver and records what came of it. A driver that ignores the end of its context does not hold the node up: its job has no
 // answer until it is done, only its resource waits, and the supervisor gives the call up meanwhile.
 func (n *incarnation) act(w *work) *writ.Result {
-	ctx, stop := n.until(w.ctx, w.job.EndBy, errEndBy)
+	started := n.now()
+	ctx, stop := n.until(w.ctx, endBy(w.job, started), errEndBy)
 	defer stop()
 	n.counts.acted.Add(1)
-	started := n.now()
 	done := make(chan attempt, 1)
 	go func() { done <- n.do(ctx, w) }()
 
@@ -54,6 +54,15 @@ func (n *incarnation) act(w *work) *writ.Result {
 		n.letGo(ctx, w, started, done)
 		return nil
 	}
+}
+
+// endBy is when a job that begins now has to be done, in unix milliseconds: as long from now as one has that begins in the last moment. Where
+// the run's deadline comes before, nobody knows how long that is.
+func endBy(j *writ.Job, now time.Time) int64 {
+	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
+		return min(j.EndBy, now.UnixMilli()+most)
+	}
+	return j.EndBy
 }
 
 // conclude records what came of a job, nil if the next incarnation is to go on with it.
