@@ -59,21 +59,22 @@ type User struct {
 	Running bool
 }
 
-// Unused returns an error if anybody has a volume, whether it runs or not: RESOURCE_CONFLICT, which names who has.
+// Unused returns an error if anybody has a volume, whether it runs or not: RESOURCE_BUSY, which names who has and who may be
+// about to go.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
 	return without(ctx, volume, all, func(u User) error {
-		return writ.Errorf(writ.CodeResourceConflict, "%s has the %s", u.Resource, volume.Resource).
+		return writ.Errorf(writ.CodeResourceBusy, "%s has the %s", u.Resource, volume.Resource).
 			WithHint("detach it there, or delete the %s first", u.Resource)
 	})
 }
 
-// Idle returns an error if anybody that runs has a volume: RESOURCE_CONFLICT, which names who has.
+// Idle returns an error if anybody that runs has a volume: RESOURCE_BUSY, which names who has.
 func Idle(ctx context.Context, volume Owner, all []Users) error {
 	return without(ctx, volume, all, func(u User) error {
 		if !u.Running {
 			return nil
 		}
-		return writ.Errorf(writ.CodeResourceConflict, "%s has the %s, and it was not stopped", u.Resource, volume.Resource).
+		return writ.Errorf(writ.CodeResourceBusy, "%s has the %s, and it was not stopped", u.Resource, volume.Resource).
 			WithHint("%s.stop it, and start it when the volume is back", u.Resource.Kind)
 	})
 }

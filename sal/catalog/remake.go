@@ -15,7 +15,7 @@ func (o *Operation) Remake(resource writ.ResourceID, made string, old, new map[s
 	}
 	mutable, immutable := o.Args.Changed(old, new)
 	if len(immutable) > 0 {
-		return nil, writ.Errorf(writ.CodeImmutableField, "%s exists with another %s, which cannot be changed", resource, strings.Join(immutable, " and ")).
+		return nil, writ.Errorf(writ.CodeImmutableField, "%s exists, and what it has as %s cannot be changed", resource, strings.Join(immutable, " and ")).
 			WithHint("delete it first, or use another name")
 	}
 	return mutable, nil

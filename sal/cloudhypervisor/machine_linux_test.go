@@ -594,10 +594,10 @@ func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 	b := newBench(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
 	b.Others = []sal.Users{user{data.UID}}
-	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{data}), writ.CodeResourceConflict, "container box")
+	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{data}), writ.CodeResourceBusy, "container box")
 	b.empty()
 	b.must("machine.create", "web", machineSpec)
-	b.refuses("machine.attach", "web", map[string]any{"volume": data}, writ.CodeResourceConflict, "container box")
+	b.refuses("machine.attach", "web", map[string]any{"volume": data}, writ.CodeResourceBusy, "container box")
 	if users, err := b.Users(t.Context(), data.UID); err != nil || len(users) > 0 {
 		t.Errorf("it was refused, and %v have it, %v", users, err)
 	}

@@ -320,7 +320,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 		"broken image": {map[string]any{"image": "broken"}, writ.CodeDriverFailed},
 		"kernel files": {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/proc/self")}}, writ.CodeArgumentsInvalid},
 		"one place":    {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data"), mount("more", "/data")}}, writ.CodeArgumentsInvalid},
-		"a machine's":  {map[string]any{"image": "busybox", "volumes": []any{mount("alone", "/data")}}, writ.CodeResourceConflict},
+		"a machine's":  {map[string]any{"image": "busybox", "volumes": []any{mount("alone", "/data")}}, writ.CodeResourceBusy},
 	} {
 		if _, err := b.do("container.create", "web", tt.args); writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: %s %v, want %s", name, writ.CodeOf(err), err, tt.want)

@@ -398,7 +398,7 @@ func TestWhatTheNodeLacksIsSaid(t *testing.T) {
 	}
 	b.Look = nil
 	b.Overlay = overlay(netip.MustParsePrefix("400:cafe:1:2::/64"))
-	e = b.refuse("herodb.create", spec, writ.CodeDriverFailed)
+	e = b.refuse("herodb.create", spec, writ.CodeDriverMissing)
 	if !strings.Contains(e.Message, "400:cafe:1:2") || !strings.Contains(e.Hint, "mycelium") {
 		t.Errorf("an overlay that does not run: %v (%s)", e, e.Hint)
 	}

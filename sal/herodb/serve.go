@@ -208,7 +208,7 @@ func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64,
 		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: another process listens on %s", database, address).
 			WithHint("`ss -ltnp 'sport = :%d'` shows which; when it has ended, the database starts", port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: this node has no address %s, because its overlay does not run", database, host).
+		return writ.Errorf(writ.CodeDriverMissing, "cannot start %s: this node has no address %s, because its overlay does not run", database, host).
 			WithHint("give the database a network, or start mycelium on the node; `writ node show` says what it lacks")
 	}
 	return sal.HostError("listen on "+address, err)

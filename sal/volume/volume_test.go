@@ -518,7 +518,7 @@ func TestVolumeThatSomebodyHasIsNotTakenAway(t *testing.T) {
 	refuses := func(operation string, args map[string]any) {
 		t.Helper()
 		_, err := b.do(operation, "root", args)
-		if writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), "machine web") || writ.AsError(err).Hint == "" {
+		if writ.CodeOf(err) != writ.CodeResourceBusy || !strings.Contains(err.Error(), "machine web") || writ.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", operation, err)
 		}
 	}
