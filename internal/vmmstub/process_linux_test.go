@@ -107,6 +107,11 @@ func (p *process) spawn(args ...string) {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	cmd := p.cmd
+	p.t.Cleanup(func() { // also when another one was started after it
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 }
 
 // kill ends it with SIGKILL.
