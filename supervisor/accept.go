@@ -45,6 +45,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		}
 		return writ.Run{}, full
 	}
+	var accepted writ.Run // as it is before its first turn, which may come any time after the commit
 	added := false
 	defer func() {
 		if !added {
@@ -70,8 +71,10 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		if err := nextRevision(tx, p); err != nil {
 			return err
 		}
+		accepted = run.Run
 		shown := run.Run
 		tx.AddEvents(writ.Event{Run: &shown})
+		tx.Then(func() { s.begin(run, p) })
 		return nil
 	})
 	if err != nil {
@@ -81,9 +84,15 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	if !added {
 		return s.stored(ctx, run.ID)
 	}
-	s.Log.Info("run accepted", "run", run.ID, "signer", run.Signer, "script", run.Script, "project", run.ProjectName)
-	s.turns.post(run.ID, mail{})
-	return run.Run, nil
+	s.Log.Info("run accepted", "run", accepted.ID, "signer", accepted.Signer, "script", accepted.Script, "project", accepted.ProjectName)
+	return accepted, nil
+}
+
+// begin gives a run that is on disk its first turn, which needs to read nothing again of what was decided on just now.
+func (s *Supervisor) begin(run *journal.Run, p *identity.Payload) {
+	run.Committed()
+	s.programs.put(run.ID, programOf(run, p))
+	s.turns.begin(run.ID, func() { s.recent.put(&recentRun{run: run}) })
 }
 
 // known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.

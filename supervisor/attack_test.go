@@ -132,26 +132,6 @@ volume.create("b", {size_gib: 1}, {node: "n1"})
 	})
 }
 
-func TestAFrameIsKeptOnceForAllItsResults(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		frame := []byte("sealed")
-		err := s.journal.Write(t.Context(), func(tx *journal.Tx) error {
-			for seq := range 2 {
-				if first, err := tx.AddResult(writ.JobKey{Run: "r", Seq: seq, Try: 1}, writ.DigestOf(frame), frame); err != nil || !first {
-					t.Errorf("result %d: first = %t, %v", seq, first, err)
-				}
-			}
-			if first, err := tx.AddResult(writ.JobKey{Run: "r", Seq: 1, Try: 1}, writ.DigestOf(nil), nil); err != nil || first {
-				t.Errorf("another result of the same try: first = %t, %v", first, err)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestLateWordsBringNothingBack lets a node answer, after its run was given up, what it did to a resource that is gone since.
 func TestLateWordsBringNothingBack(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {

@@ -147,6 +147,7 @@ func (t *turn) find(c *journal.Call, have *journal.Resource) error {
 // succeed ends a call that the supervisor answered itself.
 func (t *turn) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
+	t.run.Bytes += sizeOf(c.Values)
 	if c.Driver == "" {
 		c.Driver = "supervisor"
 	}

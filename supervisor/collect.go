@@ -3,12 +3,14 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
 	"writ/runner/queue"
+	"writ/supervisor/journal"
 )
 
 // receiveWait is how long one look at the out streams waits; a node that joins is listened to after this at the latest.
@@ -84,10 +86,15 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 		s.hearBeats(ctx, m.Stream.Node, beats)
 		return false
 	}
-	digest := writ.DigestOf(m.Body)
+	frame := &journal.Frame{Digest: writ.DigestOf(m.Body), Sealed: m.Body}
+	for _, r := range results {
+		if !slices.Contains(frame.Runs, r.Run) {
+			frame.Runs = append(frame.Runs, r.Run)
+		}
+	}
 	stays := false
 	for i, r := range results {
-		a := arrival{result: r, node: m.Stream.Node, sealed: m.Body, digest: digest}
+		a := arrival{result: r, node: m.Stream.Node, frame: frame}
 		if i == len(results)-1 {
 			a.message = m // acknowledged with its last result; the node sends again what gets lost with the others
 		}

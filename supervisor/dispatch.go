@@ -95,6 +95,10 @@ func (d *dispatch) sendAll(ctx context.Context) {
 	var sending errgroup.Group
 	sending.SetLimit(nodesAtOnce)
 	for node, all := range jobs {
+		if len(jobs) == 1 {
+			d.send(ctx, node, all)
+			break
+		}
 		sending.Go(func() error {
 			d.send(ctx, node, all)
 			return nil

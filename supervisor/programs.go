@@ -98,18 +98,27 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 	if err != nil {
 		return nil, fmt.Errorf("read the payload of run %s: %w", run.ID, err)
 	}
+	p := programOf(run, payload)
+	s.programs.put(run.ID, p)
+	return p, nil
+}
+
+// programOf returns the program of a run.
+func programOf(run *journal.Run, payload *identity.Payload) *program {
 	p := &program{
 		bundle: bundleOf(payload),
 		bound:  payload.Plan,
 		inputs: scripts.Inputs{
-			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: s.Datacenter,
+			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
 			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
 			Secrets: payload.Secrets,
 		},
-		size: len(text),
+		size: len(payload.Script.Text),
 	}
-	s.programs.put(run.ID, p)
-	return p, nil
+	for _, m := range payload.Modules {
+		p.size += len(m.Text)
+	}
+	return p
 }
 
 // pass evaluates a run. One that is bound to a plan does what is planned, or fails: before its first call if the plan that was signed is

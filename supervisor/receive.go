@@ -133,7 +133,6 @@ func (t *turn) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.shown(c, r.Values), nil
 	t.run.Bytes += sizeOf(c.Values)
-	t.runDirty = true
 	return t.move(c, writ.CallSucceeded)
 }
 

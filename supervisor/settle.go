@@ -55,11 +55,11 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
 
 // book keeps a result and what it did to its resource.
 func (t *turn) book(tx *journal.Tx, s settlement) error {
-	first, err := tx.AddResult(s.result.JobKey, s.digest, s.sealed)
+	c := s.call
+	first, err := tx.AddResult(c, s.result.Try, s.frame)
 	if err != nil || !first {
 		return err // it was booked when it came first; its acknowledgement got lost
 	}
-	c := s.call
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || !op.Named() || s.result.Error != nil || op.Effect == catalog.Look {
 		return nil
@@ -168,9 +168,10 @@ func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ
 // adopt takes over what a pass found.
 func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 	run := t.run
-	run.Crashes, run.Reopened, t.runDirty = 0, false, true
+	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
+	run.Crashes, run.Reopened = 0, false
 	if run.Reason != "" { // it waited for its turn, or was resumed just now
-		run.Reason, t.runMoved = "", true
+		run.Reason, t.runDirty, t.runMoved = "", true, true
 	}
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
@@ -185,10 +186,13 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 		}
 		t.events = append(t.events, writ.Event{Log: &line})
 	}
+	handled := seen(run.Handled, pass.Handled)
+	completed := pass.Status == scripts.Completed
+	t.runDirty = t.runDirty || len(pass.Logs) > run.Logs || len(handled) > len(run.Handled) || completed != run.Completed
 	run.Logs = max(run.Logs, len(pass.Logs))
 	run.Waiting = pass.Waiting
-	run.Handled = seen(run.Handled, pass.Handled)
-	run.Completed = pass.Status == scripts.Completed
+	run.Handled = handled
+	run.Completed = completed
 	if run.Completed {
 		run.Output = pass.Output
 	}
@@ -341,7 +345,7 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 			t.others = append(t.others, next)
 		}
 	}
-	results, err := tx.ResultsDigest(run.ID)
+	results, err := tx.ResultsDigest(run.ID, t.calls)
 	if err != nil {
 		return err
 	}
@@ -368,7 +372,8 @@ func (t *turn) moveRun(to writ.RunState) error {
 	return t.run.Move(to)
 }
 
-// keep writes the run and the calls that changed, with their events.
+// keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
+// remembered until its next turn: whoever reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
 func (t *turn) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
@@ -393,7 +398,7 @@ func (t *turn) keep(tx *journal.Tx) error {
 		t.run.Idle, t.runDirty = idle, true
 	}
 	t.sayBlocked()
-	if t.runDirty {
+	if t.runDirty || t.run.WaitsAnew() && !t.isOut() {
 		if err := tx.PutRun(t.run); err != nil {
 			return err
 		}

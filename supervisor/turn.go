@@ -112,7 +112,7 @@ func (m *mail) change() failpoint.Point {
 
 // remember keeps the run for its next turn if a result will bring that soon. The turn is on disk.
 func (t *turn) remember() {
-	if !slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() }) {
+	if !t.isOut() {
 		return
 	}
 	t.run.Committed()
@@ -120,6 +120,11 @@ func (t *turn) remember() {
 		c.Committed()
 	}
 	t.s.recent.put(&recentRun{t.run, t.calls})
+}
+
+// isOut reports whether a node has a call of the run, so that a result will bring its next turn.
+func (t *turn) isOut() bool {
+	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
 // load returns a run as the journal has it, nil if it is unknown.
@@ -162,6 +167,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 	if t.calls, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
+	t.weigh()
 	t.rebase()
 	if run.State == writ.RunAccepted {
 		if t.blocked, err = tx.EarlierRun(run); err != nil {
@@ -199,6 +205,14 @@ func (t *turn) rebase() {
 			c.RetryAt = t.now
 			t.touch(c)
 		}
+	}
+}
+
+// weigh counts what the calls have of the run's bytes: a run is not written because they have become more.
+func (t *turn) weigh() {
+	t.run.Bytes = 0
+	for _, c := range t.calls {
+		t.run.Bytes += sizeOf(c.Args) + sizeOf(c.Values)
 	}
 }
 
@@ -271,7 +285,6 @@ func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
 	outcome, err := t.s.pass(ctx, p, t.entries())
 	switch {
 	case err == nil:
-		t.run.Crashes = 0
 		return &outcome, nil
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
 		t.run.Crashes++

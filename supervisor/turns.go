@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"writ"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
@@ -35,9 +33,8 @@ type mail struct {
 // arrival is a result whose seal was verified.
 type arrival struct {
 	result  writ.Result
-	node    writ.NodeID // whose key sealed it
-	sealed  []byte      // the frame, for the proof
-	digest  writ.Digest // of the frame
+	node    writ.NodeID    // whose key sealed it
+	frame   *journal.Frame // for the proof
 	message queue.Message
 }
 
@@ -125,10 +122,26 @@ func (t *turns) postResult(a arrival) bool {
 	return !known
 }
 
+// begin gives a run its first turn. Before that, keep may put the run where the turn finds it; it is not called if somebody else was faster
+// to notice the run: then a turn is under way already that has read it.
+func (t *turns) begin(run writ.RunID, keep func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.boxes[run] == nil {
+		keep()
+	}
+	t.put(run, mail{})
+}
+
 // post gives mail to a run, which gets a turn for it. An empty mail is a plain wake-up.
 func (t *turns) post(run writ.RunID, m mail) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.put(run, m)
+}
+
+// put is post for who holds the lock.
+func (t *turns) put(run writ.RunID, m mail) {
 	b := t.boxes[run]
 	if b == nil {
 		b = new(box)
@@ -172,16 +185,37 @@ func (t *turns) signal() {
 	}
 }
 
-// run hands out turns until ctx ends and the turns under way are over.
+// due is a run that has a turn, with what came in for it.
+type due struct {
+	run   writ.RunID
+	mails []mail
+}
+
+// run hands out turns until ctx ends and the turns under way are over. Who has carried out a turn stays for the next one: the stack that a
+// turn takes grows in steps, each of which copies it.
 func (t *turns) run(ctx context.Context) error {
-	var group errgroup.Group
-	group.SetLimit(maxTurns)
+	var group sync.WaitGroup
 	defer group.Wait()
+	work := make(chan due)
+	defer close(work)
+	workers := 0
 	for {
-		for run, mails, ok := t.next(); ok; run, mails, ok = t.next() {
-			group.Go(func() error {
-				t.turn(ctx, run, mails)
-				return nil
+		for d, ok := t.next(); ok; d, ok = t.next() {
+			select {
+			case work <- d:
+				continue
+			default:
+			}
+			if workers == maxTurns {
+				work <- d
+				continue
+			}
+			workers++
+			group.Go(func() {
+				t.turn(ctx, d.run, d.mails)
+				for d := range work {
+					t.turn(ctx, d.run, d.mails)
+				}
 			})
 		}
 		select {
@@ -192,11 +226,11 @@ func (t *turns) run(ctx context.Context) error {
 	}
 }
 
-func (t *turns) next() (writ.RunID, []mail, bool) {
+func (t *turns) next() (due, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.ready) == 0 {
-		return "", nil, false
+		return due{}, false
 	}
 	run := t.ready[0]
 	t.ready = t.ready[1:]
@@ -204,7 +238,7 @@ func (t *turns) next() (writ.RunID, []mail, bool) {
 	b.busy = true
 	mails := b.mails
 	b.mails = nil
-	return run, mails, true
+	return due{run, mails}, true
 }
 
 // turn takes mails in as few turns as possible: those that somebody waits for get their own, so that an error is theirs.

@@ -1,7 +1,10 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -33,6 +36,8 @@ type Call struct {
 	Late *writ.Result `json:"late,omitempty"`
 	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
 	Sent *Delivery `json:"sent,omitempty"`
+	// Answered is the result that ended the newest try, nil if none did. All others have rows of their own.
+	Answered *Answer `json:"answered,omitempty"`
 
 	stored kept // as the journal has it
 }
@@ -45,6 +50,19 @@ type Delivery struct {
 	Job      writ.Digest `json:"job"`
 	Epoch    int64       `json:"epoch"`
 	At       time.Time   `json:"at"`
+}
+
+// Answer is a result that came.
+type Answer struct {
+	Try   int         `json:"try"`
+	Frame writ.Digest `json:"frame"` // in which it came
+}
+
+// Frame is a sealed message of a node with results.
+type Frame struct {
+	Digest writ.Digest
+	Sealed []byte
+	Runs   []writ.RunID // that the results in it are of
 }
 
 // WasOpen reports whether the call was open when it was read.
@@ -244,22 +262,78 @@ func (c *Call) LastSent(try int, node writ.NodeID, digest writ.Digest) bool {
 	return c.Sent != nil && c.Sent.Try == try && c.Sent.Node == node && c.Sent.Job == digest
 }
 
-// AddResult keeps a result's frame and says which one it is. The first result of a try stays; of another it reports false. A frame is kept
-// once for all results in it.
-func (tx *Tx) AddResult(key writ.JobKey, frame writ.Digest, sealed []byte) (bool, error) {
-	added, err := tx.changed(`INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4) ON CONFLICT (run, seq, try) DO NOTHING`,
-		string(key.Run), key.Seq, key.Try, frame.String())
-	if err != nil || !added {
-		return false, err
+// AddResult keeps the frame of a result of a try of a call, and says in which one it came. The first result of a try stays; of another it
+// reports false. PutCall writes what it says: only a result of an earlier try, or one that came when the call had ended, costs a row. A frame
+// is kept once for all results in it.
+func (tx *Tx) AddResult(c *Call, try int, frame *Frame) (bool, error) {
+	switch {
+	case c.Answered != nil && c.Answered.Try == try:
+		return false, nil
+	case try != c.Try || !c.WasOpen():
+		added, err := tx.changed(insertResult, string(c.Run), c.Seq, try, frame.Digest.String())
+		if err != nil || !added {
+			return false, err
+		}
+	default:
+		if before := c.Answered; before != nil {
+			if err := tx.exec(insertResult, string(c.Run), c.Seq, before.Try, before.Frame.String()); err != nil {
+				return false, err
+			}
+		}
+		c.Answered = &Answer{try, frame.Digest}
 	}
-	if tx.frames[frame] {
-		return true, nil
+	return true, tx.addFrame(frame)
+}
+
+const insertResult = `INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4) ON CONFLICT (run, seq, try) DO NOTHING`
+
+// addFrame keeps a frame that is not there.
+func (tx *Tx) addFrame(frame *Frame) error {
+	if slices.Contains(tx.frames, frame.Digest) || tx.known.has(frame.Digest) {
+		return nil
 	}
-	if tx.frames == nil {
-		tx.frames = make(map[writ.Digest]bool)
+	tx.frames = append(tx.frames, frame.Digest)
+	var runs strings.Builder
+	for i, run := range frame.Runs {
+		if i > 0 {
+			runs.WriteByte(' ')
+		}
+		runs.WriteString(string(run))
 	}
-	tx.frames[frame] = true
-	return true, tx.exec(`INSERT INTO frames (digest, sealed) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, frame.String(), sealed)
+	return tx.exec(`INSERT INTO frames (digest, sealed, runs) VALUES ($1, $2, $3)
+		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Sealed, runs.String())
+}
+
+// ResultsDigest returns SHA-256 over the digests of the frames of a run's results in order of seq and try. calls are all that it has.
+func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
+	type result struct {
+		seq, try int
+		frame    string
+	}
+	var all []result
+	for _, c := range calls {
+		if c.Answered != nil {
+			all = append(all, result{c.Seq, c.Answered.Try, c.Answered.Frame.String()})
+		}
+	}
+	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest FROM results WHERE run = $1`, string(run))
+	if err != nil {
+		return writ.Digest{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r result
+		if err := rows.Scan(&r.seq, &r.try, &r.frame); err != nil {
+			return writ.Digest{}, err
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.try, b.try)) })
+	var text []byte
+	for _, r := range all {
+		text = append(text, r.frame...)
+	}
+	return writ.DigestOf(text), rows.Err()
 }
 
 // OpenCalls returns how many calls of each project are open.

@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -13,10 +16,10 @@ import (
 // any more: whoever reads them soon gets the same.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
-// eventsAtOnce is how many rows one statement adds: a power of two, and the powers below it for what is left.
-const eventsAtOnce = 16
+// eventsTogether is how many bytes of events share a row, if one alone does not have more.
+const eventsTogether = 16 << 10
 
-// settleEvents writes the events of the batch.
+// settleEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last.
 func (tx *Tx) settleEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -27,36 +30,28 @@ func (tx *Tx) settleEvents() error {
 		return err
 	}
 	seq := last - int64(len(tx.events))
-	rest := tx.events
-	for n := eventsAtOnce; n > 0; n /= 2 {
-		for ; len(rest) >= n; rest = rest[n:] {
-			rows := make([]any, 0, 2*n)
-			for _, e := range rest[:n] {
-				seq++
-				e.Seq, e.Time = seq, tx.Now
-				body, err := json.Marshal(e)
-				if err != nil {
-					return fmt.Errorf("encode event: %w", err)
-				}
-				rows = append(rows, seq, body)
-				tx.told = append(tx.told, toldEvent{e, len(body)})
-			}
-			if err := tx.exec(insertEvents(n), rows...); err != nil {
-				return err
-			}
+	var row bytes.Buffer
+	encoder := json.NewEncoder(&row)
+	for i, e := range tx.events {
+		seq++
+		e.Seq, e.Time = seq, tx.Now
+		before := row.Len()
+		row.WriteByte("[,"[min(before, 1)])
+		if err := encoder.Encode(e); err != nil {
+			return fmt.Errorf("encode event: %w", err)
 		}
+		tx.told = append(tx.told, toldEvent{e, row.Len() - before})
+		if i < len(tx.events)-1 && row.Len() < eventsTogether {
+			continue
+		}
+		row.WriteByte(']')
+		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, seq, bytes.Clone(row.Bytes())); err != nil {
+			return err
+		}
+		row.Reset()
 	}
 	tx.events = nil
 	return nil
-}
-
-// insertEvents is the statement that adds n events.
-func insertEvents(n int) string {
-	rows := "($1, $2)"
-	for i := 1; i < n; i++ {
-		rows += fmt.Sprintf(", ($%d, $%d)", 2*i+1, 2*i+2)
-	}
-	return `INSERT INTO events (seq, body) VALUES ` + rows
 }
 
 // Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. They are shared with whoever
@@ -93,25 +88,32 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Even
 	}
 	defer rows.Close()
 	var events []writ.Event
-	for rows.Next() {
+	for len(events) < max && rows.Next() {
 		var body []byte
 		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		e, err := decodeEvent(body)
+		some, err := decodeEvents(body)
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, e)
+		events = append(events, slices.DeleteFunc(some, func(e writ.Event) bool { return e.Seq <= after })...)
 	}
-	return events, rows.Err()
+	return events[:min(len(events), max)], rows.Err()
 }
 
-func decodeEvent(body []byte) (e writ.Event, err error) {
-	if err = json.Unmarshal(body, &e); err != nil {
-		err = fmt.Errorf("decode event: %w", err)
+// decodeEvents decodes a row. In those of earlier versions there is one event, and no list.
+func decodeEvents(body []byte) (events []writ.Event, err error) {
+	if bytes.HasPrefix(body, []byte("{")) {
+		body = slices.Concat([]byte("["), body, []byte("]"))
 	}
-	return e, err
+	if err = json.Unmarshal(body, &events); err == nil && len(events) == 0 {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode events: %w", err)
+	}
+	return events, nil
 }
 
 // Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.

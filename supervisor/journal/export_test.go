@@ -14,10 +14,11 @@ func (j *Journal) ExpireLeaseForTest(ctx context.Context) error {
 	})
 }
 
-// ForgetRowsForTest and EventsKeptForTest are what Forget keeps to.
+// ForgetRowsForTest, ForgetEventsForTest and EventsKeptForTest are what Forget keeps to.
 const (
-	ForgetRowsForTest = forgetRows
-	EventsKeptForTest = eventsKept
+	ForgetRowsForTest   = forgetRows
+	ForgetEventsForTest = forgetEvents
+	EventsKeptForTest   = eventsKept
 )
 
 // ExecForTest changes the journal behind its back.

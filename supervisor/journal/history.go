@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,10 +42,15 @@ func (j *Journal) Agree(ctx context.Context, id string, seq int64, at time.Time)
 // agrees reports whether whoever has the events up to seq, the last of which took place at a time, can be told the rest. Time zero is not
 // compared.
 func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
-	var oldest, last int64
-	err := tx.QueryRowContext(tx.ctx, `SELECT COALESCE((SELECT MIN(seq) FROM events), seq + 1), seq FROM event_counter`).Scan(&oldest, &last)
-	if err != nil {
+	var last int64
+	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&last); err != nil {
 		return false, err
+	}
+	oldest := last + 1
+	if first, err := tx.eventsFrom(0); err != nil {
+		return false, err
+	} else if len(first) > 0 {
+		oldest = first[0].Seq
 	}
 	if seq == 0 { // of all that is not told any more, what stands was told again
 		restated, err := tx.number("history")
@@ -53,16 +59,25 @@ func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
 	if seq > last || seq+1 < oldest {
 		return false, nil
 	}
-	var body []byte
-	err = tx.QueryRowContext(tx.ctx, `SELECT body FROM events WHERE seq = $1`, seq).Scan(&body)
-	if errors.Is(err, sql.ErrNoRows) {
-		return true, nil // forgotten, as the one before the oldest
-	}
+	events, err := tx.eventsFrom(seq)
 	if err != nil {
 		return false, err
 	}
-	e, err := decodeEvent(body)
-	return at.IsZero() || e.Time.Equal(at), err
+	i := slices.IndexFunc(events, func(e writ.Event) bool { return e.Seq == seq })
+	return i < 0 || at.IsZero() || events[i].Time.Equal(at), nil // without it, it is forgotten, as the one before the oldest
+}
+
+// eventsFrom returns the events of the row that has one with this number, or else of the first row after it; none if there is none.
+func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
+	var body []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT body FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1`, seq).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeEvents(body)
 }
 
 // beginHistory gives the journal another id than the given one, and tells what stands.

@@ -17,10 +17,16 @@ func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
 		at    func(e writ.Event) time.Time // when it says that it took place, if it is wrong
 		after int64                        // the journal's last event that is forgotten
 		goOn  bool
+
+		together bool // the events were of one commit
 	}{
 		{name: "nothing", goOn: true},
 		{name: "a part", seq: 2, goOn: true},
 		{name: "all", seq: 4, goOn: true},
+		{name: "a part of a commit", seq: 2, together: true, goOn: true},
+		{name: "all of a commit", seq: 4, together: true, goOn: true},
+		{name: "more than a commit", seq: 5, together: true},
+		{name: "something else in a commit", seq: 2, together: true, at: func(e writ.Event) time.Time { return e.Time.Add(time.Microsecond) }},
 		{name: "more than there was", seq: 5},
 		{name: "something else", seq: 2, at: func(e writ.Event) time.Time { return e.Time.Add(time.Microsecond) }},
 		{name: "just what was forgotten", seq: 2, after: 2, goOn: true},
@@ -35,9 +41,19 @@ func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
 					if _, err := tx.AddRun(run, 1, []byte("signed")); err != nil {
 						return err
 					}
-					tx.AddEvents(make([]writ.Event, 4)...)
+					if tt.together {
+						tx.AddEvents(make([]writ.Event, 4)...)
+					}
 					return nil
 				})
+				for range 4 {
+					write(t, j, func(tx *journal.Tx) error {
+						if !tt.together {
+							tx.AddEvents(writ.Event{})
+						}
+						return nil
+					})
+				}
 				told, err := j.Events(t.Context(), 0, 10)
 				if err != nil {
 					t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type Journal struct {
 	db    *sqldb.DB
 	epoch atomic.Int64 // of BeginEpoch, 0 before
 	tail  *tail
+	known *newest // frames that are on disk
 
 	mu    sync.Mutex
 	fault error // of a write; gone with the next probe that succeeds
@@ -49,7 +51,8 @@ type batch struct {
 	then   []func()
 	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
 	shifts map[writ.NodeID]Load // of loads
-	frames map[writ.Digest]bool // that are there
+	frames []writ.Digest        // that it adds
+	known  *newest              // frames that are there
 }
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
@@ -62,7 +65,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &Journal{db: db, tail: newTail()}
+	j := &Journal{db: db, tail: newTail(), known: new(newest)}
 	err = j.Write(failpoint.At(ctx, failpoint.JournalMade), func(tx *Tx) error {
 		id, err := tx.meta("journal")
 		if err == nil && id == "" {
@@ -145,7 +148,7 @@ func (j *Journal) join(tx *Tx) error {
 	if err := j.mustReign(tx); err != nil {
 		return err
 	}
-	b := new(batch)
+	b := &batch{known: j.known}
 	tx.batch, tx.Batch.Common = b, b
 	tx.Batch.End = func(*sqldb.Tx) error {
 		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), batch: b}
@@ -155,12 +158,28 @@ func (j *Journal) join(tx *Tx) error {
 		return end.settleEvents()
 	}
 	tx.Batch.Done = func() {
+		j.known.add(b.frames)
 		for _, do := range b.then {
 			do()
 		}
 		j.tail.add(b.told)
 	}
 	return nil
+}
+
+// newest remembers the digests that were added last. It belongs to the writer.
+type newest struct {
+	digests [128]writ.Digest
+	next    int
+}
+
+func (n *newest) has(d writ.Digest) bool { return slices.Contains(n.digests[:], d) }
+
+func (n *newest) add(digests []writ.Digest) {
+	for _, d := range digests {
+		n.digests[n.next] = d
+		n.next = (n.next + 1) % len(n.digests)
+	}
 }
 
 // Then has something done when the change is on disk, before anybody is told of its events. It must be quick: the next commit waits.

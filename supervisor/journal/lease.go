@@ -56,6 +56,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
 			return err
 		}
+		*j.known = newest{} // another process may have forgotten some meanwhile
 		return tx.lease(clock.Add(LeaseTime))
 	})
 	if err == nil {

@@ -139,20 +139,46 @@ func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
 }
 
 // answered keeps the first result of a try and says which one stands.
-func answered(insert func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error)) keeper {
+func answered(add func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error)) keeper {
 	return func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
-		key := writ.JobKey{Run: writ.RunID(in.key), Seq: 1, Try: 1}
 		err = j.Write(ctx, func(tx *journal.Tx) error {
-			if out.first, err = insert(tx, key, writ.DigestOf([]byte(in.value))); err != nil {
+			c, err := theCall(tx, writ.RunID(in.key))
+			if err != nil {
 				return err
 			}
-			var digest string
-			err := tx.QueryRowContext(ctx, `SELECT digest FROM results WHERE run = $1`, in.key).Scan(&digest)
-			out.stands = digest
-			return err
+			if out.first, err = add(tx, c, aFrame(in.value)); err != nil {
+				return err
+			}
+			c.State = writ.CallSucceeded
+			if err := tx.PutCall(c); err != nil {
+				return err
+			}
+			if c, err = theCall(tx, c.Run); err != nil {
+				return err
+			}
+			out.stands = c.Answered.Frame.String()
+			return nil
 		})
 		return out, err
 	}
+}
+
+// theCall returns the only call of a run. Until there is one it is made, and sent.
+func theCall(tx *journal.Tx, run writ.RunID) (*journal.Call, error) {
+	calls, err := tx.Calls(run)
+	if err != nil {
+		return nil, err
+	}
+	if len(calls) > 0 {
+		return calls[0], nil
+	}
+	c := aCall(run, 1)
+	c.State = writ.CallQueued
+	if err := tx.PutCall(c); err != nil {
+		return nil, err
+	}
+	c.Committed()
+	return c, nil
 }
 
 // byDigest is firstWins where the digest of a value stands for it.
@@ -168,8 +194,8 @@ var byDigest = linear.Model[string, stored, kept]{
 
 func TestTheFirstResultOfATryWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
-		add := func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error) {
-			return tx.AddResult(key, frame, []byte("sealed"))
+		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {
+			return tx.AddResult(c, 1, frame)
 		}
 		want(t, byDigest, keepAll(t, path, 12, answered(add)), true)
 	})
@@ -177,10 +203,9 @@ func TestTheFirstResultOfATryWins(t *testing.T) {
 
 func TestResultsThatReplaceEachOtherAreFoundOut(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
-		replace := func(tx *journal.Tx, key writ.JobKey, frame writ.Digest) (bool, error) {
-			_, err := tx.ExecContext(context.Background(), `INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4)
-				ON CONFLICT (run, seq, try) DO UPDATE SET digest = excluded.digest`, string(key.Run), key.Seq, key.Try, frame.String())
-			return true, err
+		replace := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {
+			c.Answered = &journal.Answer{Try: 1, Frame: frame.Digest}
+			return true, nil
 		}
 		want(t, byDigest, keepAll(t, path, 0, answered(replace)), false)
 	})

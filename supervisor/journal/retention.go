@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -22,8 +24,9 @@ const (
 // forgetRows is about how many rows one step of Forget deletes, and forgetRuns how many runs it lets go: whoever writes at the same time
 // waits for milliseconds only.
 const (
-	forgetRows = 500
-	forgetRuns = 50
+	forgetRows   = 500
+	forgetRuns   = 50
+	forgetEvents = 50 // rows, each with the events of a commit
 )
 
 // Forget takes one small step of forgetting what is old and reports whether there is more to do. Gone are, with all that belongs to them,
@@ -98,33 +101,70 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 
 // clearRun deletes the first rows of one of a run's tables. It returns 0 if there is nothing left.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
-	frames, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
+	late, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
 		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
 	if err != nil {
 		return 0, err
 	}
-	for _, query := range []string{
-		`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`,
-		`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`,
-		`DELETE FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`,
-		`DELETE FROM logs WHERE run = $1 AND ordinal < (SELECT MIN(ordinal) FROM logs WHERE run = $1) + $2`,
+	calls, err := tx.calls(`SELECT body FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`, string(run), forgetRows)
+	if err != nil {
+		return 0, err
+	}
+	for _, part := range []struct {
+		query  string
+		frames []string // that may go with it
+	}{
+		{`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, late},
+		{`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`, nil},
+		{`DELETE FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`, framesOf(calls)},
+		{`DELETE FROM logs WHERE run = $1 AND ordinal < (SELECT MIN(ordinal) FROM logs WHERE run = $1) + $2`, nil},
 	} {
-		gone, err := tx.deleted(query, string(run), forgetRows)
+		gone, err := tx.deleted(part.query, string(run), forgetRows)
 		if err != nil {
 			return 0, err
 		}
 		if gone == 0 {
 			continue
 		}
-		for _, digest := range frames {
-			err := tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
-			if err != nil {
+		for _, digest := range part.frames {
+			if err := tx.clearFrame(digest); err != nil {
 				return 0, err
 			}
 		}
 		return gone, nil
 	}
 	return 0, nil
+}
+
+// framesOf returns the frames in which the results of calls came, each once.
+func framesOf(calls []*Call) []string {
+	var frames []string
+	for _, c := range calls {
+		if c.Answered != nil {
+			frames = append(frames, c.Answered.Frame.String())
+		}
+	}
+	slices.Sort(frames)
+	return slices.Compact(frames)
+}
+
+// clearFrame deletes a frame if no run is there any more that has a result in it.
+func (tx *Tx) clearFrame(digest string) error {
+	var runs string
+	err := tx.QueryRowContext(tx.ctx, `SELECT runs FROM frames WHERE digest = $1`, digest).Scan(&runs)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, run := range strings.Fields(runs) {
+		var there int
+		if err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run).Scan(&there); err != nil || there > 0 {
+			return err
+		}
+	}
+	return tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
 }
 
 // forgetEvents notes what all coordinators have by now, and deletes the first of the events that they had eventsKept ago.
@@ -155,7 +195,7 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	if err := tx.exec(`DELETE FROM event_marks WHERE seq < $1`, last.Int64); err != nil {
 		return 0, err
 	}
-	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetRows)
+	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetEvents)
 }
 
 func (tx *Tx) forgetStatements() (int64, error) {

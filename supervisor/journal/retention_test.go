@@ -15,7 +15,11 @@ import (
 
 var longAgo = time.Now().Add(-100 * 24 * time.Hour)
 
-// addOld puts a run into the journal that ended at a time, with calls that have two deliveries, a result and a line each.
+// sharers are the runs with results in a frame, if there are several.
+var sharers = map[string][]string{"shared": {"old", "young"}, "f": {"old", "open"}}
+
+// addOld puts a run into the journal that ended at a time, with calls that have two deliveries, a result and a line each. The result of every
+// other call came when the call had ended already.
 func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, expires time.Time, frame string) *journal.Run {
 	t.Helper()
 	payload := writ.DigestOf([]byte(name))
@@ -25,7 +29,7 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 			return err
 		}
 		for seq := 1; seq <= calls; seq++ {
-			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, State: writ.CallSucceeded, Node: "n"}}
+			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, State: writ.CallQueued, Node: "n"}}
 			for c.Delivery = range 2 {
 				if err := tx.AddDelivery(c, writ.DigestOf([]byte("job")), 1); err != nil {
 					return err
@@ -34,7 +38,18 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 			if err := tx.PutCall(c); err != nil {
 				return err
 			}
-			if _, err := tx.AddResult(c.Key(), writ.DigestOf([]byte(frame)), make([]byte, 4000)); err != nil {
+			c.Committed()
+			c.State = writ.CallSucceeded
+			if late := seq%2 == 1; late {
+				if err := tx.PutCall(c); err != nil {
+					return err
+				}
+				c.Committed()
+			}
+			if first, err := tx.AddResult(c, c.Try, aFrame(frame, frameRuns(name, frame)...)); err != nil || !first {
+				t.Errorf("the result of call %d: first = %t, %v", seq, first, err)
+			}
+			if err := tx.PutCall(c); err != nil {
 				return err
 			}
 			if err := tx.AddLog(writ.LogLine{Run: r.ID, Ordinal: seq, Text: "line"}); err != nil {
@@ -52,6 +67,22 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 		t.Fatal(err)
 	}
 	return r
+}
+
+func frameRuns(run, frame string) []string {
+	if runs, ok := sharers[frame]; ok {
+		return runs
+	}
+	return []string{run}
+}
+
+// aFrame is a message of a node with results of runs.
+func aFrame(name string, runs ...string) *journal.Frame {
+	f := &journal.Frame{Digest: writ.DigestOf([]byte(name)), Sealed: make([]byte, 4000)}
+	for _, run := range runs {
+		f.Runs = append(f.Runs, aRun(run).ID)
+	}
+	return f
 }
 
 // counts returns how many rows each table has that Forget deletes from.
@@ -120,7 +151,7 @@ func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 			}
 		}
 		defer j.Close()
-		want := map[string]int{"runs": 3, "payloads": 3, "calls": 6, "deliveries": 6, "results": 6, "logs": 6, "frames": 3}
+		want := map[string]int{"runs": 3, "payloads": 3, "calls": 6, "deliveries": 6, "results": 3, "logs": 6, "frames": 3}
 		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
 			t.Errorf("what is left (-want +got):\n%s", diff)
 		}
@@ -165,16 +196,17 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
-			tx.AddEvents(make([]writ.Event, journal.ForgetRowsForTest+10)...)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
+		const together, commits = 5, journal.ForgetEventsForTest + 10
+		for range commits {
+			write(t, j, func(tx *journal.Tx) error {
+				tx.AddEvents(make([]writ.Event, together)...)
+				return nil
+			})
 		}
 		left := func(want int, why string) {
 			t.Helper()
 			forgetAll(t, j, longAgo, "a", "b")
-			if got := counts(t, j)["events"]; got != want {
+			if got := together * counts(t, j)["events"]; got != want {
 				t.Errorf("%s: %d events are left, want %d", why, got, want)
 			}
 		}
@@ -191,12 +223,12 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all := journal.ForgetRowsForTest + 10
+		all := together * commits
 		acknowledge("a", int64(all))
 		left(all, "one coordinator has nothing yet")
 		weekAgo()
 		left(all, "nor after a week")
-		acknowledge("b", int64(all-5))
+		acknowledge("b", int64(all-2)) // in the middle of a commit
 		left(all, "both have them since now")
 		weekAgo()
 		left(5, "both had them a week ago")
@@ -293,6 +325,37 @@ func TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo(t *testing.T) {
 		want := map[string]int{"runs": 1, "payloads": 1, "calls": 1, "deliveries": 1, "results": 1, "logs": 1, "frames": 1}
 		if diff := cmp.Diff(want, counts(t, j)); diff != "" {
 			t.Errorf("what is left (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Of earlier versions each result has a row, and no frame says for whom it is kept.
+func TestFramesOfAnEarlierVersionGoWithTheirLastResult(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		for _, name := range []string{"old", "young"} {
+			ended := longAgo
+			if name == "young" {
+				ended = time.Now()
+			}
+			run := addOld(t, j, name, 2, ended, longAgo, "its own "+name)
+			for _, query := range []string{
+				`UPDATE results SET digest = 'sha256:shared' WHERE run = $1`,
+				`INSERT INTO frames (digest, sealed) SELECT 'sha256:shared', 'sealed' WHERE $1 <> '' AND NOT EXISTS (SELECT 1 FROM frames WHERE digest = 'sha256:shared')`,
+			} {
+				if err := j.ExecForTest(t.Context(), query, string(run.ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		const shared = `SELECT COUNT(*) FROM frames WHERE digest = 'sha256:shared'`
+		forgetAll(t, j, time.Now().Add(-time.Hour))
+		if n := number(t, j, shared); n != 1 {
+			t.Errorf("%d frames are kept for a run that is there", n)
+		}
+		forgetAll(t, j, time.Now().Add(time.Hour))
+		if n := number(t, j, `SELECT COUNT(*) FROM frames`); n != 0 {
+			t.Errorf("%d frames are left of runs that are gone", n)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 // Run is a run with what only its datacenter needs to know of it.
 type Run struct {
 	writ.Run
-	Waiting   []int         `json:"waiting,omitempty"`   // the last pass waits for one of these
+	Waiting   []int         `json:"waiting,omitempty"`   // the last pass waits for one of these, or an earlier one if nothing else was written since
 	Handled   []int         `json:"handled,omitempty"`   // calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
 	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
@@ -24,7 +24,7 @@ type Run struct {
 	StopBy    time.Time     `json:"stop_by,omitzero"`   // when it ends even if calls did not report
 	Logs      int           `json:"logs,omitempty"`     // lines that are journaled
 	Crashes   int           `json:"crashes,omitempty"`  // of the evaluator, in a row
-	Bytes     int           `json:"bytes,omitempty"`    // of the arguments and values of its calls, encoded
+	Bytes     int           `json:"bytes,omitempty"`    // of the arguments and values of its calls, encoded, when it was written
 	Resumes   int           `json:"resumes,omitempty"`  // how often it was resumed
 	Reopened  bool          `json:"reopened,omitempty"` // by a resume, and no pass has taken place since: nothing is sent until then
 	Idle      bool          `json:"idle,omitempty"`     // a pass would bring nothing new: only what comes in lets the run go on
@@ -39,10 +39,14 @@ type Run struct {
 	Allow       []string  `json:"allow"`
 	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
 
-	stored     writ.RunState // as the journal has it
-	storedDue  time.Time
-	storedIdle bool
+	stored        writ.RunState // as the journal has it
+	storedDue     time.Time
+	storedIdle    bool
+	storedWaiting []int
 }
+
+// WaitsAnew reports whether the run waits for other calls than the journal says.
+func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting) }
 
 // due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
 func (r *Run) due() time.Time {
@@ -107,10 +111,12 @@ func (tx *Tx) PutRun(r *Run) error {
 	if err == nil && !found {
 		err = writ.Errorf(writ.CodeConflict, "run %s is not %s any more", r.ID, r.stored)
 	}
+	r.storedWaiting = r.Waiting
 	return err
 }
 
-// Committed says that the journal has the run as it is now, so that it can be changed and put again without being read.
+// Committed says that the journal has the run as it is now, so that it can be changed and put again without being read. What it waits for
+// may be newer than what the journal has.
 func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.due(), r.Idle }
 
 // Run returns a run, nil if there is none.
@@ -118,6 +124,7 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	r, err := get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
 	if r != nil {
 		r.Committed()
+		r.storedWaiting = r.Waiting
 	}
 	return r, err
 }
@@ -285,24 +292,6 @@ func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision int) error {
 	return tx.exec(`INSERT INTO deployments (project, name, revision) VALUES ($1, $2, $3)
 		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision`, string(project), deployment, revision)
-}
-
-// ResultsDigest returns SHA-256 over the digests of a run's results in order of seq and try.
-func (tx *Tx) ResultsDigest(run writ.RunID) (writ.Digest, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT digest FROM results WHERE run = $1 ORDER BY seq, try`, string(run))
-	if err != nil {
-		return writ.Digest{}, err
-	}
-	defer rows.Close()
-	var all []byte
-	for rows.Next() {
-		var digest string
-		if err := rows.Scan(&digest); err != nil {
-			return writ.Digest{}, err
-		}
-		all = append(all, digest...)
-	}
-	return writ.DigestOf(all), rows.Err()
 }
 
 // AddLog keeps a line that the script wrote. What is no text in it becomes U+FFFD: not every engine keeps all bytes.

@@ -91,3 +91,28 @@ func TestNothingIsSkippedThatAnotherProcessTold(t *testing.T) {
 		}
 	})
 }
+
+// Earlier versions gave each event a row.
+func TestEventsOfAnEarlierVersionAreTold(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		tell(t, j, "of now", 3)
+		if err := j.ExecForTest(t.Context(), `UPDATE event_counter SET seq = seq + 1`); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.ExecForTest(t.Context(), `INSERT INTO events (seq, body) VALUES (4, $1)`, []byte(`{"journal":"","seq":4,"time":"2026-11-21T10:00:00Z"}`)); err != nil {
+			t.Fatal(err)
+		}
+		tell(t, j, "of now, again", 3)
+		for after := range int64(7) {
+			for i, e := range eventsAfter(t, open(t, path), after, 10) {
+				if e.Seq != after+1+int64(i) {
+					t.Errorf("event %d after %d is %d", i+1, after, e.Seq)
+				}
+			}
+		}
+		if err := open(t, path).Agree(t.Context(), j.ID(), 4, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)); err != nil {
+			t.Error(err)
+		}
+	})
+}

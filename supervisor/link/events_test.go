@@ -177,6 +177,8 @@ func TestUnacknowledgedEventsStayWithinTheWindow(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		ledger.check(t, 3*Window)
+		time.Sleep(confirmEvery)
+		synctest.Wait()
 		if got := journal.acknowledged(); got != 3*Window {
 			t.Errorf("the journal knows of %d stored events, want %d", got, 3*Window)
 		}
@@ -261,6 +263,8 @@ func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
 		defer net.serve(l)()
 		journal.write(last)
 		defer start(t, supervisor(net.client(t), journal))()
+		synctest.Wait()
+		time.Sleep(confirmEvery)
 		synctest.Wait()
 		ledger.mu.Lock()
 		defer ledger.mu.Unlock()

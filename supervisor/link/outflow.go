@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"writ"
 )
@@ -122,7 +123,11 @@ func eventFrame(events []writ.Event) (data []byte, n int, err error) {
 	return b.Bytes(), n, checkFrame(typeEvent, b.Bytes())
 }
 
-// confirm tells the source what the coordinator has, the newest only if acks come faster than the source takes them.
+// confirmEvery is how long the source is told nothing after it was told: it needs to know what may be forgotten one day, and no more. What
+// a coordinator has it says itself when a session begins.
+const confirmEvery = 200 * time.Millisecond
+
+// confirm tells the source what the coordinator has, the newest only if acks come faster than that.
 func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 	confirmed := int64(0)
 	for {
@@ -132,6 +137,12 @@ func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 				log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err)
 			}
 			confirmed = acks
+			select {
+			case <-time.After(confirmEvery):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
 		}
 		select {
 		case <-changed:

@@ -268,16 +268,16 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	if run.State != e.summary.State || !bytes.Equal(run.Summary, e.run.Summary) {
 		s.t.Errorf("%s is %s in the journal, the summary of the client says %s", e, run.State, e.summary.State)
 	}
-	results, err := tx.ResultsDigest(e.id)
+	calls, err := tx.Calls(e.id)
+	if err != nil {
+		return err
+	}
+	results, err := tx.ResultsDigest(e.id, calls)
 	if err != nil {
 		return err
 	}
 	if results != e.summary.Results && run.State != writ.RunCancelled { // which does not wait for results that come later than half a minute
 		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
-	}
-	calls, err := tx.Calls(e.id)
-	if err != nil {
-		return err
 	}
 	listed, err := s.site.Client.Calls(s.t.Context(), e.id)
 	if err != nil {
