@@ -46,8 +46,8 @@ func newDispatch(s *Supervisor) *dispatch {
 	return &dispatch{s: s, jobs: make(map[writ.NodeID][]outgoing), wake: make(chan struct{}, 1), ring: make(chan struct{}, 1)}
 }
 
-// post takes what a turn has to send, and what it has to do behind that, nil if nothing.
-func (d *dispatch) post(jobs map[writ.NodeID][]outgoing, results []arrival, then func(ctx context.Context)) {
+// put takes what a turn has to send, and what it has to do behind that, nil if nothing. flush has it done.
+func (d *dispatch) put(jobs map[writ.NodeID][]outgoing, results []arrival, then func(ctx context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for node, more := range jobs {
@@ -56,11 +56,17 @@ func (d *dispatch) post(jobs map[writ.NodeID][]outgoing, results []arrival, then
 	if then != nil {
 		d.then = append(d.then, then)
 	}
-	if len(jobs) > 0 || then != nil {
+	d.acks = append(d.acks, results...)
+}
+
+// flush has done what was put.
+func (d *dispatch) flush() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.jobs) > 0 || len(d.then) > 0 {
 		rouse(d.wake)
 	}
-	if len(results) > 0 {
-		d.acks = append(d.acks, results...)
+	if len(d.acks) > 0 {
 		rouse(d.ring)
 	}
 }
@@ -124,7 +130,7 @@ func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) 
 			break
 		}
 		for i, o := range group {
-			tasks = append(tasks, queue.Task{ID: o.job.TaskID(), Body: sealed[i], EndBy: o.endBy})
+			tasks = append(tasks, queue.Task{ID: o.task, Body: sealed[i], EndBy: o.endBy})
 		}
 	}
 	if err == nil {

@@ -27,7 +27,8 @@ const (
 
 // outgoing is a job to be sealed and pushed once its delivery is journaled.
 type outgoing struct {
-	job   writ.Job
+	task  string
+	job   cbor.Raw // as its digest was journaled
 	endBy time.Time
 }
 
@@ -174,7 +175,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	if err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job, c.EndBy})
+	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job.TaskID(), body, c.EndBy})
 	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 

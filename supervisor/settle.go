@@ -440,7 +440,7 @@ func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
 // afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.
 func (t *turn) afterCommit(ctx context.Context, m mail) {
 	s := t.s
-	s.dispatch.post(t.outgoing, m.results, t.stopsWork())
+	s.dispatch.flush()
 	for node := range t.rooms {
 		if s.fleet.hasBacklog(node) {
 			s.offer(ctx, node)

@@ -62,7 +62,8 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 		return err
 	}
 	if t == nil { // of a journal before this one, restored from a backup: nobody waits for it any more
-		s.dispatch.post(nil, m.results, nil)
+		s.dispatch.put(nil, m.results, nil)
+		s.dispatch.flush()
 		return nil
 	}
 	if err := t.receive(m); err != nil {
@@ -86,7 +87,12 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 			written = again
 		}
 		fresh = false
-		return written.settle(tx, m, pass)
+		if err := written.settle(tx, m, pass); err != nil {
+			return err
+		}
+		turn := written
+		tx.Then(func() { s.dispatch.put(turn.outgoing, m.results, turn.stopsWork()) }) // at once with all that shares the commit
+		return nil
 	})
 	if err != nil {
 		return err

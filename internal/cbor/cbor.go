@@ -41,6 +41,9 @@ func must[M any](m M, err error) M {
 	return m
 }
 
+// Raw is a value that is encoded already.
+type Raw = cbor.RawMessage
+
 // Marshal returns the one encoding of v.
 func Marshal(v any) ([]byte, error) { return encoder.Marshal(v) }
 

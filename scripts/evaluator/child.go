@@ -219,35 +219,48 @@ func (w *watch) write(frame []byte) error {
 	return nil
 }
 
-func (w *watch) read(buf []byte) error {
-	for len(buf) > 0 {
+// read reads into buf until it has at least so many bytes, and returns how many.
+func (w *watch) read(buf []byte, least int) (n int, err error) {
+	for n < least {
 		if err := w.child.out.SetReadDeadline(w.look); err != nil {
-			return fmt.Errorf("read frame: %w", err)
+			return n, fmt.Errorf("read frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
-			return context.Cause(w.ctx)
+			return n, context.Cause(w.ctx)
 		}
-		n, err := w.child.out.Read(buf)
-		buf = buf[n:]
+		more, err := w.child.out.Read(buf[n:])
+		n += more
 		if err := w.judge(err); err != nil {
-			return fmt.Errorf("read frame: %w", err)
+			return n, fmt.Errorf("read frame: %w", err)
 		}
 	}
-	return nil
+	return n, nil
 }
 
+// mostAnswers is how many bytes most answers have at the most.
+const mostAnswers = 4 << 10
+
+// readFrame reads one frame. The child is silent behind it: more would be the word of one that was taken over.
 func (w *watch) readFrame(v any) error {
-	var head [frameHead]byte
-	if err := w.read(head[:]); err != nil {
-		return err
-	}
-	size, err := frameSize(head[:])
+	buf := make([]byte, mostAnswers)
+	n, err := w.read(buf, frameHead)
 	if err != nil {
 		return err
 	}
-	body := make([]byte, size)
-	if err := w.read(body); err != nil {
+	size, err := frameSize(buf)
+	if err != nil {
 		return err
+	}
+	body := buf[frameHead:n]
+	switch {
+	case len(body) > size:
+		return fmt.Errorf("read frame: %d bytes follow it", len(body)-size)
+	case len(body) < size:
+		begun := len(body)
+		body = append(make([]byte, 0, size), body...)[:size]
+		if _, err := w.read(body[begun:], size-begun); err != nil {
+			return err
+		}
 	}
 	if err := cbor.Decode(body, v); err != nil {
 		return fmt.Errorf("read frame: %w", err)

@@ -20,6 +20,7 @@ const maxKept = 512
 type journals struct {
 	most  int            // bytes
 	list  []*keptJournal // the last used first
+	runs  map[writ.RunID]*keptJournal
 	bytes int
 }
 
@@ -43,16 +44,7 @@ type difference struct {
 }
 
 // find returns the journal of a run, nil if it is not kept.
-func (j *journals) find(run writ.RunID) *keptJournal {
-	if i := j.index(run); i >= 0 {
-		return j.list[i]
-	}
-	return nil
-}
-
-func (j *journals) index(run writ.RunID) int {
-	return slices.IndexFunc(j.list, func(k *keptJournal) bool { return k.run == run })
-}
+func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 
 // difference returns what is to be sent so that the other side has this journal, too.
 func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.Entry) difference {
@@ -86,7 +78,11 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 	}
 	k.version = d.Version
 	if len(k.entries) > 0 && k.bytes <= j.most && inOrder(k.entries) { // one without entries saves nothing
+		if j.runs == nil {
+			j.runs = make(map[writ.RunID]*keptJournal)
+		}
 		j.list = slices.Insert(j.list, 0, k)
+		j.runs[run] = k
 		j.bytes += k.bytes
 	}
 	for j.bytes > j.most || len(j.list) > maxKept {
@@ -104,10 +100,14 @@ func (j *journals) settle(run writ.RunID, outcome *scripts.Outcome) {
 
 // forget gives up the journal of a run.
 func (j *journals) forget(run writ.RunID) {
-	if i := j.index(run); i >= 0 {
-		j.bytes -= j.list[i].bytes
-		j.list = slices.Delete(j.list, i, i+1)
+	k := j.runs[run]
+	if k == nil {
+		return
 	}
+	i := slices.Index(j.list, k)
+	j.list = slices.Delete(j.list, i, i+1)
+	delete(j.runs, run)
+	j.bytes -= k.bytes
 }
 
 func whole(run writ.RunID, entries []scripts.Entry) *keptJournal {

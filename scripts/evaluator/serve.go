@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		return err
 	}
 	kept := memory{journals: journals{most: maxJournals}}
+	in = bufio.NewReader(in) // most requests take one read
 	for {
 		var r request
 		if err := readFrame(in, &r); errors.Is(err, io.EOF) {
