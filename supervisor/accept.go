@@ -35,7 +35,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return s.known(ctx, signed, err)
 	}
 	p := verified.Payload
-	if err := checkScript(p); err != nil {
+	if err := s.checkScript(p); err != nil {
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified)
@@ -161,8 +161,8 @@ func otherRevision(deployment string, have, base int) *writ.Error {
 }
 
 // checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.
-func checkScript(p *identity.Payload) error {
-	report := scripts.Check(bundleOf(p))
+func (s *Supervisor) checkScript(p *identity.Payload) error {
+	report := s.checks.of(bundleOf(p))
 	if err := report.Err(); err != nil {
 		return err
 	}

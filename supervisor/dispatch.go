@@ -22,7 +22,7 @@ const (
 	jobsPerSeal = 16
 	// acksWait is how long an acknowledgement waits for others. Nobody waits for it: it keeps a node from sending a result again, after
 	// two seconds.
-	acksWait = 20 * time.Millisecond
+	acksWait = 50 * time.Millisecond
 	// maxAcks bounds the acknowledgements of one message.
 	maxAcks = 1000
 	// nodesAtOnce is how many nodes are sent to at the same time.

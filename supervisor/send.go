@@ -78,7 +78,7 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	if err != nil {
 		return err
 	}
-	room := roomOn(member, load)
+	room := roomOn(member, load) + t.cameBack(node)
 	if room > 0 && t.s.fleet.hasBacklog(node) {
 		waiting, err := tx.SendableKeys(node, t.now, room)
 		if err != nil {
@@ -103,6 +103,16 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 		room--
 	}
 	return nil
+}
+
+// cameBack is how many of the run's calls that were out at a node are so no more since this turn: the load counts them until they are written.
+func (t *turn) cameBack(node writ.NodeID) (n int) {
+	for _, c := range t.calls {
+		if c.WasOut() && !c.State.Sent() && c.Node == node {
+			n++
+		}
+	}
+	return n
 }
 
 // waitsForIts says that a call waits for the node that it is bound to.
@@ -208,17 +218,18 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	}
 }
 
-// offer lets runs whose calls wait for room on a node have a turn, oldest first and as many as there is room for.
-func (s *Supervisor) offer(ctx context.Context, node writ.NodeID) {
+// offer lets runs whose calls wait for room on a node have a turn, oldest first and as many as there is room for. A run that had one just now
+// is left out: what it could send it has sent.
+func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.away(node)
 	if why != "" {
 		return
 	}
-	s.wakeSendable(ctx, node, func(l journal.Load) int { return roomOn(member, l) })
+	s.wakeSendable(ctx, node, but, func(l journal.Load) int { return roomOn(member, l) })
 }
 
-// wakeSendable gives a turn to the runs of a node's oldest calls that wait for nothing but it, so many calls as most says.
-func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, most func(journal.Load) int) {
+// wakeSendable gives a turn to the runs of a node's oldest calls that wait for nothing but it, so many calls as most says, but for one run.
+func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) int) {
 	var keys []writ.JobKey
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		load, err := tx.Load(node)
@@ -236,7 +247,7 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, most fu
 	if err != nil {
 		return // the watch offers again
 	}
-	told := make(map[writ.RunID]bool)
+	told := map[writ.RunID]bool{but: true}
 	for _, key := range keys {
 		if !told[key.Run] {
 			told[key.Run] = true

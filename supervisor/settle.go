@@ -443,7 +443,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	s.dispatch.flush()
 	for node := range t.rooms {
 		if s.fleet.hasBacklog(node) {
-			s.offer(ctx, node)
+			s.offer(ctx, node, t.run.ID)
 		}
 	}
 	for _, run := range t.others {

@@ -66,6 +66,7 @@ type Supervisor struct {
 	recent   *recent
 	dispatch *dispatch
 	programs *programs
+	checks   *checks
 	opened   *openWork
 	greeted  *greetings
 	secrets  *keyring
@@ -80,7 +81,7 @@ type Supervisor struct {
 // error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, programs: newPrograms(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
+		Config: config, programs: newPrograms(), checks: newChecks(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
 		faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews),
 	}
 	if s.Backoff == nil {

@@ -122,8 +122,8 @@ func (t *turn) remember() {
 		return
 	}
 	t.run.Committed()
-	for _, c := range t.calls {
-		c.Committed()
+	for seq := range t.touched {
+		t.call(seq).Committed()
 	}
 	t.s.recent.put(&recentRun{t.run, t.calls})
 }

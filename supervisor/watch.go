@@ -149,9 +149,9 @@ func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.L
 		case loads[node].Planned == 0:
 			s.fleet.setBacklog(node, false)
 		case changed[node] && why != "":
-			s.wakeSendable(ctx, node, func(journal.Load) int { return maxDue })
+			s.wakeSendable(ctx, node, "", func(journal.Load) int { return maxDue })
 		default:
-			s.offer(ctx, node)
+			s.offer(ctx, node, "")
 		}
 	}
 }

@@ -68,6 +68,9 @@ type Frame struct {
 // WasOpen reports whether the call was open when it was read.
 func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }
 
+// WasOut reports whether the call was out at a node when it was read.
+func (c *Call) WasOut() bool { return c.stored.state.Sent() }
+
 // StoodInTheWay reports whether the call had its resource when it was read, so that no other run could claim it.
 func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed }
 
