@@ -94,7 +94,7 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 		}
 		got = w.mask.attempt(got)
 	}()
-	got.Outcome, got.err = w.driver.Do(ctx, n.request(ctx, w))
+	got.Outcome, got.err = n.keeper.metered(ctx, w, func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
 	return got
 }
 

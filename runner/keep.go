@@ -38,10 +38,15 @@ var keepOrder = []string{"image", "volume", "network", "machine", "container", "
 // reports both.
 type keeper struct {
 	*incarnation
-	drivers  []sal.Driver
-	readings map[writ.UID]journal.Reading
-	drifts   map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
-	asking   sync.Map                               // what drivers were asked and have not answered: see asked
+	drivers []sal.Driver
+	drifts  map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
+
+	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
+	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
+	looked   map[writ.UID]journal.Reading // of the look that is under way
+	begun    map[writ.UID]journal.Reading // of what was made since the last look
+	over     map[writ.UID]bool            // what was deleted since the look began, and is charged
+	asking   sync.Map                     // what drivers were asked and have not answered: see asked
 
 	mu   sync.Mutex
 	sent map[int64][]journal.Version // usage in reports that were not acknowledged, by round
@@ -50,6 +55,7 @@ type keeper struct {
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
+		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
 	}
 	place := func(d sal.Driver) int {
@@ -83,7 +89,6 @@ func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.Reso
 	mended = make(map[writ.ResourceID]writ.ResourceDrift)
 	there := make(map[writ.ResourceID]bool)
 	var used []journal.Use
-	readings := make(map[writ.UID]journal.Reading)
 	for _, d := range k.drivers {
 		keeping, keeps := d.(sal.Keeper)
 		metered, meters := d.(sal.Metered)
@@ -105,14 +110,12 @@ func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.Reso
 				k.keep(ctx, keeping, resource, mended)
 			}
 			if meters {
-				used = append(used, k.meter(ctx, metered, resource, readings)...)
+				used = append(used, k.meter(ctx, metered, resource)...)
 			}
 		}
 	}
 	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
-	if k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, readings)) == nil {
-		maps.Copy(k.readings, readings) // else the next look charges what this one did not
-	}
+	k.keepUsage(ctx, used)
 	return mended
 }
 
@@ -217,30 +220,6 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 		found.Mended = nil
 		k.drifts[resource] = found
 	}
-}
-
-// meter reads what a resource uses, adds that to readings, and returns what the resource has used since the last time.
-func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID, readings map[writ.UID]journal.Reading) []journal.Use {
-	type answer struct {
-		sal.Observation
-		sal.Usage
-	}
-	a, err := asked(ctx, k, "usage "+resource.HostName(), readFor, func(ctx context.Context) (a answer, err error) {
-		if a.Observation, err = d.Observe(ctx, resource); err == nil && a.Exists {
-			a.Usage, err = d.Usage(ctx, resource)
-		}
-		return a, err
-	})
-	if err == nil && !a.Exists {
-		return nil
-	}
-	if err != nil { // the next look makes up for it
-		k.log.WarnContext(ctx, "what a resource uses cannot be read", "resource", resource.String(), "err", err)
-		return nil
-	}
-	reading := journal.Reading{At: k.now(), Received: a.Received, Sent: a.Sent}
-	readings[a.UID] = reading
-	return charge(resource, a.UID, k.readings[a.UID], reading.At, a.Usage)
 }
 
 // report tells the supervisor what there is to tell. What gets lost is in the next one, but for what was mended.

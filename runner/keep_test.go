@@ -253,7 +253,7 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		got := n.lastReport()
 		want := []writ.Usage{{
 			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, Hour: time.Now().UTC().Truncate(time.Hour),
-			Used: writ.Used{CPUSeconds: 540, MemoryMiBSeconds: 270 * 512, DiskGiBSeconds: 2700, Received: 100},
+			Used: writ.Used{CPUSeconds: 600, MemoryMiBSeconds: 300 * 512, DiskGiBSeconds: 3000, Received: 100},
 		}}
 		if diff := cmp.Diff(want, got.Usage); diff != "" {
 			t.Fatalf("usage (-want +got):\n%s", diff)
@@ -265,7 +265,7 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		n = n.site.start(n.dir, n.host, w.put)
 		quiet(time.Second)
 		got = n.lastReport()
-		want[0].Used = writ.Used{CPUSeconds: 780, MemoryMiBSeconds: 390 * 512, DiskGiBSeconds: 3900, Received: 130}
+		want[0].Used = writ.Used{CPUSeconds: 840, MemoryMiBSeconds: 420 * 512, DiskGiBSeconds: 4200, Received: 130}
 		if diff := cmp.Diff(want, got.Usage); diff != "" {
 			t.Fatalf("after a restart (-want +got):\n%s", diff)
 		}
@@ -276,6 +276,49 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		quiet(6 * time.Minute)
 		if got := n.lastReport(); got.Usage != nil {
 			t.Errorf("what was acknowledged is told again: %+v", got.Usage)
+		}
+	})
+}
+
+// Looks come every half minute. What is there for less than that, and for some of it, is charged for all of it.
+func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{
+			look:  func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
+			usage: sal.Usage{CPUs: 1, Sent: 5},
+		}
+		n, began := watched(t, w), time.Now()
+		uids := map[string]writ.UID{"long": writ.UID(writ.NewUUID()), "short": writ.UID(writ.NewUUID())}
+		act := func(seq int, operation, name string) {
+			t.Helper()
+			of := func(j *writ.Job) { j.Name, j.UID = name, uids[name] }
+			job := n.job(seq, operation, name, of)
+			if operation == "volume.delete" {
+				job = n.destroy(seq, n.submission(n.alice, nil), of)
+			}
+			n.push(job)
+			if r := n.await(job.JobKey); r.Error != nil {
+				t.Fatal(r.Error)
+			}
+		}
+		at := func(since time.Duration) {
+			time.Sleep(time.Until(began.Add(since)))
+			synctest.Wait()
+		}
+		act(1, "volume.create", "long")
+		at(40 * time.Second) // a look was at 0:30, the next is at 1:00
+		act(2, "volume.create", "short")
+		at(50 * time.Second)
+		act(3, "volume.delete", "short")
+		act(4, "volume.delete", "long")
+		at(5*time.Minute + time.Second)
+		used := map[string]writ.Used{}
+		for _, u := range n.lastReport().Usage {
+			used[u.Name] = u.Used
+		}
+		want := map[string]writ.Used{"long": {CPUSeconds: 50, Sent: 5}, "short": {CPUSeconds: 10, Sent: 5}}
+		if diff := cmp.Diff(want, used); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"context"
 	"time"
 
 	"writ"
 	"writ/runner/journal"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 // maxUnseen is the longest time between two looks that is charged. What nobody looked at for longer may not have been there.
@@ -51,4 +53,108 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// meter reads what a resource uses and returns what it has used since the last time. The reading counts once keepUsage has kept it.
+func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
+	uid, usage, ok := k.read(ctx, d, resource)
+	if !ok {
+		return nil // nobody knows; the next look makes up for it
+	}
+	k.metering.Lock()
+	defer k.metering.Unlock()
+	if k.over[uid] {
+		return nil
+	}
+	reading := journal.Reading{At: k.now(), Received: usage.Received, Sent: usage.Sent}
+	before := k.before(uid)
+	k.looked[uid] = reading
+	return charge(resource, uid, before, reading.At, usage)
+}
+
+// read asks a driver what a resource uses.
+func (k *keeper) read(ctx context.Context, d sal.Metered, resource writ.ResourceID) (writ.UID, sal.Usage, bool) {
+	seen, err := d.Observe(ctx, resource)
+	if err != nil || !seen.Exists {
+		return "", sal.Usage{}, false
+	}
+	usage, err := d.Usage(ctx, resource)
+	if err != nil {
+		k.log.WarnContext(ctx, "what a resource uses cannot be read", "resource", resource.String(), "err", err)
+	}
+	return seen.UID, usage, err == nil
+}
+
+// before is the last reading of a resource. Called with metering.
+func (k *keeper) before(uid writ.UID) journal.Reading {
+	for _, readings := range []map[writ.UID]journal.Reading{k.looked, k.readings, k.begun} {
+		if r, ok := readings[uid]; ok {
+			return r
+		}
+	}
+	return journal.Reading{}
+}
+
+// keepUsage keeps what a look found. If that cannot be kept, the next look charges what this one did not.
+func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
+	k.metering.Lock()
+	looked := k.looked
+	k.metering.Unlock()
+	err := k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked)) // no look is under way, so looked stays
+	k.metering.Lock()
+	defer k.metering.Unlock()
+	if err == nil {
+		for uid, r := range looked {
+			delete(k.begun, uid)
+			if !k.over[uid] {
+				k.readings[uid] = r
+			}
+		}
+	}
+	k.looked = make(map[writ.UID]journal.Reading)
+	clear(k.over)
+}
+
+// lastReadFor is how long a driver may take to say what a resource has used that is about to be deleted.
+const lastReadFor = 5 * time.Second
+
+// metered carries out an operation, and charges what its resource uses from the moment at which it is there, and until it is not any more,
+// instead of from the first look to the last.
+func (k *keeper) metered(ctx context.Context, w *work, do func() (sal.Outcome, error)) (sal.Outcome, error) {
+	d, ok := w.driver.(sal.Metered)
+	if !ok || w.operation.Effect != catalog.Make && w.operation.Effect != catalog.Remove {
+		return do()
+	}
+	var usage sal.Usage
+	known := false
+	if w.operation.Effect == catalog.Remove {
+		limited, stop := context.WithTimeout(ctx, lastReadFor)
+		var uid writ.UID
+		uid, usage, known = k.read(limited, d, w.resource())
+		known = known && uid == w.job.UID
+		stop()
+	}
+	outcome, err := do()
+	switch {
+	case err != nil:
+	case outcome.Change == writ.ChangeCreated:
+		k.metering.Lock()
+		k.begun[w.job.UID] = journal.Reading{At: k.now()}
+		k.metering.Unlock()
+	case known && outcome.Change == writ.ChangeDeleted:
+		k.close(ctx, w, usage)
+	}
+	return outcome, err
+}
+
+// close charges a resource for the last time.
+func (k *keeper) close(ctx context.Context, w *work, usage sal.Usage) {
+	uid := w.job.UID
+	k.metering.Lock()
+	used := charge(w.resource(), uid, k.before(uid), k.now(), usage)
+	k.over[uid] = true
+	delete(k.begun, uid)
+	delete(k.readings, uid)
+	k.metering.Unlock()
+	_ = k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil)) // noted; what it used since the last look is not charged then
 }

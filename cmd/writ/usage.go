@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,12 +17,14 @@ import (
 
 func (a *app) usageCommand() *cobra.Command {
 	var params api.ListUsageParams
+	var by, tenant string
 	c := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what resources have used",
 		Long: "Show what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half minute and tell their\n" +
-			"datacenter every five minutes, so the last minutes are missing. Whatever is kept for a resource counts, busy or not.",
-		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv",
+			"datacenter every five minutes, so the last minutes are missing. Whatever is kept for a resource counts, from the moment at which it is made until it is deleted, busy or not.\n" +
+			"What is only simulated uses nothing, and is not listed.",
+		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
@@ -35,6 +40,12 @@ func (a *app) usageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if tenant != "" {
+				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
+			}
+			if by != byResource {
+				return a.printUsageBy(usage, by)
+			}
 			datacenters, err := datacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
@@ -43,6 +54,9 @@ func (a *app) usageCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&params.Month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
+	c.Flags().StringVar(&by, "by", byResource, "resource, project or tenant: what is added up")
+	c.Flags().StringVar(&tenant, "tenant", "", "only what projects of this tenant have used")
+	complete(c, "by", byResource, byProject, byTenant)
 	c.Flags().StringVar(&params.Datacenter, "dc", "", "only what was used in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
@@ -77,4 +91,76 @@ func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) ter
 		wide("LAST", func(u api.Usage) string { return u.Last.UTC().Format(time.RFC3339) }),
 		wide("UID", func(u api.Usage) string { return string(u.UID) }),
 	)
+}
+
+// What usage is added up by.
+const (
+	byResource = "resource"
+	byProject  = "project"
+	byTenant   = "tenant"
+)
+
+// usageSum is what all resources of a project or tenant have used together.
+type usageSum struct {
+	Tenant      string         `json:"tenant"`
+	Project     writ.ProjectID `json:"project,omitempty"` // "" of a tenant's sum
+	ProjectName string         `json:"project_name,omitempty"`
+	Resources   int            `json:"resources"`
+	writ.Used
+}
+
+// sumUsage adds up usage by project or tenant, sorted by tenant and project.
+func sumUsage(usage []api.Usage, by string) []usageSum {
+	sums := map[string]*usageSum{}
+	for _, u := range usage {
+		key := u.Tenant
+		if by == byProject {
+			key += "\x00" + string(u.Project)
+		}
+		sum := sums[key]
+		if sum == nil {
+			sum = &usageSum{Tenant: u.Tenant}
+			if by == byProject {
+				sum.Project, sum.ProjectName = u.Project, u.ProjectName
+			}
+			sums[key] = sum
+		}
+		sum.Resources++
+		sum.Used = sum.Plus(writ.Used{
+			CPUSeconds: u.CPUSeconds, MemoryMiBSeconds: u.MemoryMibSeconds, DiskGiBSeconds: u.DiskGibSeconds, Received: u.Received, Sent: u.Sent,
+		})
+	}
+	all := make([]usageSum, 0, len(sums))
+	for _, key := range slices.Sorted(maps.Keys(sums)) {
+		all = append(all, *sums[key])
+	}
+	return all
+}
+
+// printUsageBy prints sums.
+func (a *app) printUsageBy(usage []api.Usage, by string) error {
+	if by != byProject && by != byTenant {
+		return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("say --by %s, %s or %s", byResource, byProject, byTenant)
+	}
+	amount := func(title, exact string, of func(usageSum) int64, per float64, show string) terminal.Column[usageSum] {
+		return terminal.Column[usageSum]{
+			Title: title, Name: exact,
+			Cell:  func(u usageSum) string { return fmt.Sprintf(show, float64(of(u))/per) },
+			Exact: func(u usageSum) string { return fmt.Sprint(of(u)) },
+		}
+	}
+	const hour, gib = 3600, 1 << 30
+	columns := []terminal.Column[usageSum]{column("TENANT", func(u usageSum) string { return u.Tenant })}
+	if by == byProject {
+		columns = append(columns, column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
+	}
+	columns = append(columns,
+		column("RESOURCES", func(u usageSum) string { return fmt.Sprint(u.Resources) }),
+		amount("CPU HOURS", "cpu_seconds", func(u usageSum) int64 { return u.CPUSeconds }, hour, "%.2f"),
+		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u usageSum) int64 { return u.MemoryMiBSeconds }, hour*1024, "%.2f"),
+		amount("DISK GIB HOURS", "disk_gib_seconds", func(u usageSum) int64 { return u.DiskGiBSeconds }, hour, "%.2f"),
+		amount("RECEIVED GIB", "received", func(u usageSum) int64 { return u.Received }, gib, "%.3f"),
+		amount("SENT GIB", "sent", func(u usageSum) int64 { return u.Sent }, gib, "%.3f"))
+	all := sumUsage(usage, by)
+	return a.Print(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...))
 }

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/coord/api"
+)
+
+func TestUsageIsAddedUpByProjectAndTenant(t *testing.T) {
+	use := func(tenant, project string, cpu, received int64) api.Usage {
+		return api.Usage{Tenant: tenant, Project: writ.ProjectID(project), ProjectName: "the " + project, CPUSeconds: cpu, Received: received}
+	}
+	usage := []api.Usage{use("acme", "shop", 10, 1), use("", "lab", 7, 0), use("acme", "shop", 20, 2), use("acme", "wiki", 5, 4)}
+	sum := func(tenant, project string, n int, cpu, received int64) usageSum {
+		s := usageSum{Tenant: tenant, Project: writ.ProjectID(project), Resources: n, Used: writ.Used{CPUSeconds: cpu, Received: received}}
+		if project != "" {
+			s.ProjectName = "the " + project
+		}
+		return s
+	}
+	for by, want := range map[string][]usageSum{
+		byTenant:  {sum("", "", 1, 7, 0), sum("acme", "", 3, 35, 7)},
+		byProject: {sum("", "lab", 1, 7, 0), sum("acme", "shop", 2, 30, 3), sum("acme", "wiki", 1, 5, 4)},
+	} {
+		if diff := cmp.Diff(want, sumUsage(usage, by)); diff != "" {
+			t.Errorf("by %s (-want +got):\n%s", by, diff)
+		}
+	}
+}
