@@ -279,9 +279,7 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 		if !ok {
 			continue
 		}
-		ctx, stop := context.WithTimeout(ctx, networkFor)
-		defer stop()
-		told, err := networked.Network(ctx)
+		told, err := asked(ctx, k, "network", networkFor, networked.Network)
 		if err != nil {
 			k.log.WarnContext(ctx, "a driver cannot say how networks do", "driver", d.Describe().Name, "err", err)
 			return nil

@@ -57,7 +57,7 @@ func earlier(a, b time.Time) time.Time {
 
 // meter reads what a resource uses and returns what it has used since the last time. The reading counts once keepUsage has kept it.
 func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
-	uid, usage, ok := k.read(ctx, d, resource)
+	uid, usage, ok := k.read(ctx, "usage", readFor, d, resource)
 	if !ok {
 		return nil // nobody knows; the next look makes up for it
 	}
@@ -72,17 +72,22 @@ func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.Resourc
 	return charge(resource, uid, before, reading.At, usage)
 }
 
-// read asks a driver what a resource uses.
-func (k *keeper) read(ctx context.Context, d sal.Metered, resource writ.ResourceID) (writ.UID, sal.Usage, bool) {
-	seen, err := d.Observe(ctx, resource)
-	if err != nil || !seen.Exists {
-		return "", sal.Usage{}, false
+// read asks a driver what a resource uses. What names the question: of one that was asked and has not answered nobody knows.
+func (k *keeper) read(ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID) (uid writ.UID, usage sal.Usage, known bool) {
+	type answer struct {
+		sal.Observation
+		sal.Usage
 	}
-	usage, err := d.Usage(ctx, resource)
+	a, err := asked(ctx, k, what+" "+resource.HostName(), patience, func(ctx context.Context) (a answer, err error) {
+		if a.Observation, err = d.Observe(ctx, resource); err == nil && a.Exists {
+			a.Usage, err = d.Usage(ctx, resource)
+		}
+		return a, err
+	})
 	if err != nil {
 		k.log.WarnContext(ctx, "what a resource uses cannot be read", "resource", resource.String(), "err", err)
 	}
-	return seen.UID, usage, err == nil
+	return a.UID, a.Usage, err == nil && a.Exists
 }
 
 // before is the last reading of a resource. Called with metering.
@@ -115,7 +120,7 @@ func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
 	clear(k.over)
 }
 
-// lastReadFor is how long a driver may take to say what a resource has used that is about to be deleted.
+// lastReadFor is how long somebody who deletes a resource waits for what it has used.
 const lastReadFor = 5 * time.Second
 
 // metered carries out an operation, and charges what its resource uses from the moment at which it is there, and until it is not any more,
@@ -128,11 +133,9 @@ func (k *keeper) metered(ctx context.Context, w *work, do func() (sal.Outcome, e
 	var usage sal.Usage
 	known := false
 	if w.operation.Effect == catalog.Remove {
-		limited, stop := context.WithTimeout(ctx, lastReadFor)
 		var uid writ.UID
-		uid, usage, known = k.read(limited, d, w.resource())
+		uid, usage, known = k.read(ctx, "last usage", lastReadFor, d, w.resource())
 		known = known && uid == w.job.UID
-		stop()
 	}
 	outcome, err := do()
 	switch {
