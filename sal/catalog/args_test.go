@@ -60,12 +60,15 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
 			map[string]any{"form": []any{}, "from": []any{"10.0.0.1/8", "400::/7"}},
 			"all",
+			map[string]any{"from": []any{}, "ports": []any{}}, // whose list came out empty means nobody, and not everybody
 		}}, []string{
 			`rules[0].protocol: wrong_value: rules[0].protocol must be one of tcp, udp, icmp, any, not "tpc"; did you mean "tcp"?`,
 			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
 			`rules[1].from[0]: wrong_value: rules[1].from[0] must be an address range like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
 			`rules[1].form: unknown_field: no field "form" in rules[1]; did you mean "from"?`,
 			`rules[2]: wrong_type: rules[2] must be a map, not a string`,
+			`rules[3].ports: wrong_value: rules[3].ports must have 1 to 64 elements, not 0`,
+			`rules[3].from: wrong_value: rules[3].from must have 1 to 64 elements, not 0`,
 		}},
 		{"volume.create", map[string]any{"size_gib": int64(1), "image": "debian-12"}, nil},
 		{"volume.create", map[string]any{"size_gib": int64(1), "image": nil}, nil},
