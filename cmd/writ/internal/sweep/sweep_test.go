@@ -263,7 +263,7 @@ var (
 		w.insist("secret", "remove", "password", "--dc", supervisor)
 	}
 	rosterMade = func(w *world) {
-		w.submit("slow.tengo", 3, 2, writ.RunSucceeded)
+		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to judge anew
 		w.insist("project", "add", w.next())
 	}
 	founded = func(w *world) {
