@@ -253,8 +253,8 @@ func writeProgram(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// forgetCopies removes the programs that serve no database any more.
-func (d *Driver) forgetCopies() error {
+// forgetCopies removes the programs that serve no database but one which is being deleted.
+func (d *Driver) forgetCopies(deleted writ.ResourceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	records, err := d.records().List()
@@ -268,7 +268,9 @@ func (d *Driver) forgetCopies() error {
 	}
 	for _, k := range kept {
 		path := filepath.Join(dir, k.Name())
-		if slices.ContainsFunc(records, func(r *sal.Record[own]) bool { return filepath.Dir(d.copyPath(r.Own)) == path }) {
+		if slices.ContainsFunc(records, func(r *sal.Record[own]) bool {
+			return r.Resource != deleted && filepath.Dir(d.copyPath(r.Own)) == path
+		}) {
 			continue
 		}
 		d.step("remove the copy of an engine")

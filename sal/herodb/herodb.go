@@ -219,11 +219,11 @@ func (j *job) clear(r *sal.Record[own]) error {
 	if err := os.RemoveAll(j.dir); err != nil {
 		return sal.HostError("remove "+j.dir, err)
 	}
-	if err := j.records().Remove(j.Resource); err != nil {
+	if err := j.forgetCopies(j.Resource); err != nil {
 		return err
 	}
 	j.forgive(j.Resource)
-	return j.forgetCopies()
+	return j.records().Remove(j.Resource)
 }
 
 // tree is the name of the data.

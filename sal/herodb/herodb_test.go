@@ -582,6 +582,28 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 }
 
 // TestWhatNoRecordKnowsIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
+// TestNothingIsLeftWhenTheRecordGoes looks at the last moment at which an end of the driver is one that somebody comes back for.
+func TestNothingIsLeftWhenTheRecordGoes(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	reached := false
+	b.Step = func(name string) {
+		if name != "remove record" {
+			return
+		}
+		reached = true
+		for _, dir := range []string{"databases", "engines"} {
+			if left, err := os.ReadDir(filepath.Join(b.Dir, dir)); len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("there is %v, %v in %s", left, err, dir)
+			}
+		}
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if !reached {
+		t.Error("it never came there")
+	}
+}
+
 func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
 	b := newBench(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
