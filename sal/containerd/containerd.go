@@ -198,7 +198,7 @@ func (j *job) settled(ctx context.Context, r *record) (left, settled *record, er
 	case replacing:
 		return nil, r, j.takeBack(ctx, r)
 	default:
-		return nil, r, nil
+		return nil, r, j.endPrograms(ctx, r)
 	}
 }
 

@@ -77,7 +77,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	process := *spec.Process
 	process.Args, process.Env, process.Terminal = command, append(process.Env, env...), false
 
-	pipes := p.pipes()
+	pipes := p.pipes(p.Resource)
 	defer os.RemoveAll(pipes)
 	// Where nothing else reads it, the end of the input is known only by being told.
 	ended := make(chan struct{})
@@ -168,8 +168,57 @@ func notStarted(doing string, err error) error {
 	return failed(doing, err)
 }
 
-// pipes is where the pipes of programs are.
-func (p *program) pipes() string { return filepath.Join(p.place(p.Resource), "exec") }
+// pipes is where the pipes of programs are, each in a directory of its own.
+func (d *Driver) pipes(resource writ.ResourceID) string {
+	return filepath.Join(d.place(resource), "exec")
+}
+
+// endPrograms ends the programs whose runner died. Their pipes are opened before: a shim waits for that, and meanwhile answers nobody who asks
+// about the container.
+func (j *job) endPrograms(ctx context.Context, r *record) error {
+	paths, err := filepath.Glob(filepath.Join(j.pipes(r.Resource), "*", "*"))
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	j.step("end the programs of a runner that died")
+	programs := map[string]bool{}
+	for _, path := range paths {
+		pipe, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return sal.HostError("open the pipes of a program", err)
+		}
+		defer pipe.Close()
+		name := filepath.Base(path)
+		programs[name[:strings.LastIndexByte(name, '-')]] = true // ID-stdin, ID-stdout, ID-stderr
+	}
+	task, err := j.task(ctx, r.Own.Container)
+	for id := range programs {
+		if err == nil {
+			err = endProgram(ctx, task, id)
+		}
+	}
+	if err != nil && !gone(err) {
+		return failed("end a program whose runner died", err)
+	}
+	if err := os.RemoveAll(j.pipes(r.Resource)); err != nil {
+		return sal.HostError("remove the pipes of a program", err)
+	}
+	return nil
+}
+
+func endProgram(ctx context.Context, task client.Task, id string) error {
+	e, err := task.LoadProcess(ctx, id, nil)
+	if gone(err) {
+		return nil
+	}
+	if err == nil {
+		_, err = e.Delete(ctx, client.WithProcessKill)
+	}
+	if gone(err) {
+		return nil
+	}
+	return err
+}
 
 // signalled calls end when all of it was read.
 type signalled struct {

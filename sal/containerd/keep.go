@@ -50,7 +50,9 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case starting:
 		return mended("its start was interrupted", j.bring(ctx, r))
 	}
-	_ = os.RemoveAll((&program{job: j}).pipes()) // of programs whose runner died; they are in nobody's way
+	if err := j.endPrograms(ctx, r); err != nil {
+		return nil, err
+	}
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return nil, err
@@ -58,8 +60,12 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	switch {
 	case !now.known:
 		return j.makeAgain(ctx, r)
+	case now.status == client.Unknown:
+		return []sal.Drift{{What: "its process does not answer"}}, nil
 	case r.Own.Stopped && now.running():
 		return mended("it ran although it was stopped", j.end(ctx, r.Own.Container, j.grace()))
+	case r.Own.Stopped && now.status == "":
+		return nil, j.removeRemains(ctx, r.Own.Container)
 	case r.Own.Stopped:
 		return nil, nil
 	case now.running():

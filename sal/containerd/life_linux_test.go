@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
@@ -439,6 +442,118 @@ func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
 	}
 	b.must("container.delete", "web", nil)
 }
+
+// TestARemovalThatWasCutOffIsFinished ends the removal of a process at all kinds of moments, as the end of a runner does: the daemon stops in
+// the middle of it then, and forgets the process but not the shim that had it.
+func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
+	b := newBench(t, inMemory(t))
+	web := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{"image": "busybox", "restart": "never"})
+	ctx := b.driver.in(t.Context())
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
+	shims := func() int {
+		n := 0
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range lines {
+			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte("containerd-shim")) && bytes.Contains(text, []byte(b.daemon.Address)) {
+				n++
+			}
+		}
+		return n
+	}
+	half := 0
+	for wait := time.Duration(0); half < 2; wait = (wait + time.Millisecond) % (100 * time.Millisecond) {
+		task, err := j.task(ctx, web.HostName()+"-1")
+		if err == nil {
+			err = j.signal(ctx, task, 9, guard)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut, cancel := context.WithTimeout(ctx, wait)
+		_, err = task.Delete(cut)
+		cancel()
+		if now, wrong := look(ctx, b.driver.client, web.HostName()+"-1"); err != nil && wrong == nil && now.status == "" && shims() > 0 {
+			half++
+			if half == 1 {
+				b.must("container.stop", "web", nil)
+				b.eventually("its shim ends", func() bool { return shims() == 0 })
+			}
+		}
+		b.must("container.start", "web", nil)
+	}
+	b.must("container.delete", "web", nil)
+	b.eventually("all shims end", func() bool { return shims() == 0 })
+}
+
+// TestAProgramWhoseRunnerDiedHoldsNobodyUp runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
+// that, with everybody who asks it for something.
+func TestAProgramWhoseRunnerDiedHoldsNobodyUp(t *testing.T) {
+	b := newBench(t, inMemory(t))
+	web := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data"), "path": "/data"}},
+	})
+	began := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]
+	ctx := b.driver.in(t.Context())
+	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
+	task, err := j.task(ctx, web.HostName()+"-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := task.Spec(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(j.pipes(web), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	process := *spec.Process
+	process.Args = []string{"touch", "/data/ran"}
+	e, err := task.Exec(ctx, "exec-of-the-dead", &process, func(id string) (cio.IO, error) {
+		fifos, err := cio.NewFIFOSetInDir(j.pipes(web), id, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range []string{fifos.Stdin, fifos.Stdout, fifos.Stderr} {
+			err = errors.Join(err, syscall.Mkfifo(path, 0o600))
+		}
+		return unopened{fifos.Config}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut, cancel := context.WithCancel(ctx) // a deadline would be told to the shim
+	started := make(chan error, 1)
+	go func() { started <- e.Start(cut) }()
+	ran := filepath.Join(b.host, "volumes", "data", "ran")
+	b.eventually("the program ends", func() bool { _, err := os.Stat(ran); return err == nil })
+	cancel()
+	if err := <-started; err == nil {
+		t.Error("it did start")
+	}
+
+	b.reopen()
+	b.eventually("the daemon knows nothing of it", func() bool {
+		now, err := look(ctx, j.daemon, web.HostName()+"-1") // which takes seconds then
+		return err == nil && now.status == client.Unknown
+	})
+	if drift, err := b.driver.Keep(t.Context(), web); len(drift) > 0 || err != nil {
+		t.Errorf("it says %v, %v", drift, err)
+	}
+	if again := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]; again != began {
+		t.Error("the container was started anew")
+	}
+	b.must("container.delete", "web", nil)
+}
+
+// unopened are pipes that nobody opens.
+type unopened struct{ config cio.Config }
+
+func (u unopened) Config() cio.Config { return u.config }
+func (u unopened) Cancel()            {}
+func (u unopened) Wait()              {}
+func (u unopened) Close() error       { return nil }
 
 func (b *bench) mends(resource writ.ResourceID, what string) {
 	b.Helper()

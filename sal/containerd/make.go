@@ -224,6 +224,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	if err := j.put(r, deleting); err != nil {
 		return err
 	}
+	_ = j.endPrograms(ctx, r) // if one does not end so, it does with its container
 	for _, id := range []string{r.Own.Other, r.Own.Container} {
 		if id == "" {
 			continue

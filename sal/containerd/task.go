@@ -8,10 +8,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"writ"
 	"writ/sal"
@@ -24,8 +27,9 @@ type sight struct {
 	exit   uint32               // with which the process ended, if it has
 }
 
+// running reports whether there is a process. One whose shim does not answer counts: silence is not death.
 func (s sight) running() bool {
-	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing
+	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing || s.status == client.Unknown
 }
 
 // look asks the daemon about a container.
@@ -59,6 +63,12 @@ func (j *job) prepare(ctx context.Context, id string) error {
 	}
 	j.step("make the process")
 	_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
+	if exists(err) {
+		if err := j.removeRemains(ctx, id); err != nil {
+			return err
+		}
+		_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
+	}
 	if err != nil {
 		return notStarted("make the process of "+j.Resource.String(), err)
 	}
@@ -147,6 +157,9 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 		return sal.Outcome{}, err
 	}
 	if r.Own.Stopped && now.status == "" {
+		if err := j.removeRemains(ctx, r.Own.Container); err != nil {
+			return sal.Outcome{}, err
+		}
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	r.Own.Stopped = true
@@ -169,7 +182,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
 	task, err := j.task(ctx, id)
 	if gone(err) {
-		return nil
+		return j.removeRemains(ctx, id)
 	}
 	if err != nil {
 		return err
@@ -185,7 +198,7 @@ func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
 		}
 		status.Status = client.Running
 	}
-	if status.Status == client.Running && grace > 0 {
+	if (status.Status == client.Running || status.Status == client.Unknown) && grace > 0 {
 		j.step("ask the process to end")
 		if err := j.signal(ctx, task, syscall.SIGTERM, grace); err != nil {
 			return err
@@ -205,6 +218,17 @@ func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
 		return failed("remove the process", err)
 	}
 	return nil
+}
+
+// removeRemains finishes the removal of a process that was cut off with whoever asked for it: the daemon knows no process any more, keeps
+// the shim that had it all the same, and makes no other one. To remove what is not there is how to have it removed.
+func (j *job) removeRemains(ctx context.Context, id string) error {
+	j.step("remove what is left of the process")
+	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+	if status.Code(err) == codes.NotFound { // which it also says when there was something
+		return nil
+	}
+	return whenFailed("remove what is left of the process", err)
 }
 
 // signal sends a signal and waits until the process has ended, or the patience has.
