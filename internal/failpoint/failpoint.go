@@ -10,11 +10,19 @@
 //	WRIT_FAILPOINT=queue/results:torn:3         in the middle of the third message with results
 //	WRIT_FAILPOINT=node/finished:fail;node/probed:before
 //
-// Steps of drivers have names of their own that need no declaration: step/MODULE/NAME.
+// Steps of drivers have names of their own that need no declaration: step/MODULE/NAME. With steps:FILE the process ends before each step that
+// is not in the file yet, and is in it then: one that is started again with the same plan until it does not end any more has ended once
+// before every step that there is, also before those that only somebody takes who goes on after an end.
 package failpoint
 
 // Variable is the environment variable that says where a process ends.
 const Variable = "WRIT_FAILPOINT"
+
+// What the part of a plan begins with that is about all steps of drivers; the path of a file follows.
+const (
+	Steps = "steps" // the process ends before each that the file does not have
+	Noted = "noted" // the process lives, and the file gets them
+)
 
 // Mode says when a process ends at a place.
 type Mode string

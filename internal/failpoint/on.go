@@ -6,15 +6,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -27,41 +31,44 @@ type armed struct {
 	seen  atomic.Int64
 }
 
-// plan is what the environment says. A process whose plan cannot be read must not run as if it had none.
-var plan = func() []*armed {
-	all, err := parse(os.Getenv(Variable))
+// plan is what the environment says, and steps what it says of all steps of drivers, nil if nothing. A process whose plan cannot be read must
+// not run as if it had none.
+var plan, steps = func() ([]*armed, *ledger) {
+	all, steps, err := parse(os.Getenv(Variable))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	return all
+	return all, steps
 }()
 
-func parse(text string) ([]*armed, error) {
-	var all []*armed
+func parse(text string) (all []*armed, steps *ledger, err error) {
 	for one := range strings.SplitSeq(text, ";") {
 		if one == "" {
 			continue
 		}
+		if how, path, ok := strings.Cut(one, ":"); ok && (how == Steps || how == Noted) {
+			steps = &ledger{path: path, lives: how == Noted}
+			continue
+		}
 		parts := strings.Split(one, ":")
 		if len(parts) < 2 || len(parts) > 3 {
-			return nil, fmt.Errorf("%s: %q is not NAME:MODE or NAME:MODE:TIME", Variable, one)
+			return nil, nil, fmt.Errorf("%s: %q is not NAME:MODE or NAME:MODE:TIME", Variable, one)
 		}
 		a := &armed{point: Point(parts[0]), mode: Mode(parts[1]), nth: 1}
 		if place, ok := Find(a.point); !ok && !strings.HasPrefix(parts[0], stepPrefix) {
-			return nil, fmt.Errorf("%s: there is no place %q", Variable, a.point)
+			return nil, nil, fmt.Errorf("%s: there is no place %q", Variable, a.point)
 		} else if ok && !slices.Contains(place.Kind.Modes(), a.mode) || !ok && a.mode != Before {
-			return nil, fmt.Errorf("%s: %s has no mode %q", Variable, a.point, a.mode)
+			return nil, nil, fmt.Errorf("%s: %s has no mode %q", Variable, a.point, a.mode)
 		}
 		if len(parts) == 3 {
-			var err error
 			if a.nth, err = strconv.ParseInt(parts[2], 10, 64); err != nil || a.nth < 1 {
-				return nil, fmt.Errorf("%s: %q is no count", Variable, parts[2])
+				return nil, nil, fmt.Errorf("%s: %q is no count", Variable, parts[2])
 			}
 		}
 		all = append(all, a)
 	}
-	return all, nil
+	return all, steps, nil
 }
 
 // reached reports whether the plan says something about being here now.
@@ -261,5 +268,60 @@ const stepPrefix = "step/"
 
 // Step returns what drivers of a module call before every single change of their host.
 func Step(module string) func(name string) {
-	return func(name string) { Point(stepPrefix + module + "/" + name).Begin() }
+	return func(name string) {
+		p := Point(stepPrefix + module + "/" + name)
+		if steps != nil && steps.fresh(string(p)) {
+			p.die(Before)
+		}
+		p.Begin()
+	}
+}
+
+// ledger is the file of the steps at which a process has ended: each with how many of its kind that process had taken, one a line.
+type ledger struct {
+	path  string
+	lives bool // the process does
+
+	mu   sync.Mutex
+	done map[string]bool // that the file has
+	seen map[string]int  // in this process
+}
+
+// made is the part of names that is made up anew each time, and would make every step a new one.
+var made = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+`)
+
+// fresh reports whether the process ends here, as none did before, and notes that. Then nobody else takes a step any more.
+func (l *ledger) fresh(step string) bool {
+	l.mu.Lock()
+	if l.done == nil {
+		l.done, l.seen = map[string]bool{}, map[string]int{}
+		text, err := os.ReadFile(l.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			panic(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			l.done[strings.TrimSuffix(line, "\n")] = true
+		}
+	}
+	step = made.ReplaceAllString(step, "#")
+	l.seen[step]++
+	entry := fmt.Sprintf("%s %d", step, l.seen[step])
+	if l.done[entry] {
+		l.mu.Unlock()
+		return false
+	}
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.WriteString(entry + "\n")
+	}
+	if err != nil {
+		panic(err) // or it would end here for ever
+	}
+	if !l.lives {
+		return true
+	}
+	l.done[entry] = true
+	_ = f.Close()
+	l.mu.Unlock()
+	return false
 }

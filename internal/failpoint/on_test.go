@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -13,7 +14,7 @@ import (
 // arm gives this process a plan for the time of a test.
 func arm(t *testing.T, text string) {
 	t.Helper()
-	all, err := parse(text)
+	all, _, err := parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func arm(t *testing.T, text string) {
 
 func TestAPlanThatCannotBeReadIsRefused(t *testing.T) {
 	for _, text := range []string{"node/finished", "node/finish:after", "node/finished:later", "queue/job:fail", "node/finished:after:0", "step/volume/x:torn"} {
-		if _, err := parse(text); err == nil {
+		if _, _, err := parse(text); err == nil {
 			t.Errorf("%q is taken for a plan", text)
 		}
 	}
@@ -69,5 +70,34 @@ func TestAFileThatCannotBeWrittenIsHalfThere(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(path); string(text) != "12" {
 		t.Errorf("the file has %q", text)
+	}
+}
+
+func TestAProcessEndsOnceBeforeEveryStep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps")
+	_, noted, err := parse(Noted + ":" + path + ".noted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"make it 1", "make it 2", "name ab12cd 1", ""} { // each a process, which takes the same steps
+		l, ended := &ledger{path: path}, ""
+		if noted.fresh("make it") {
+			t.Error("who only notes has ended")
+		}
+		for _, step := range []string{"make it", "make it", "name ab12cd"} {
+			if l.fresh(step) {
+				ended = step
+				break
+			}
+		}
+		if (ended == "") != (want == "") || !strings.HasPrefix(want, ended) {
+			t.Errorf("it ended before %q, want %q", ended, want)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "make it 1\nmake it 2\nname # 1\n" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	if text, err := os.ReadFile(path + ".noted"); err != nil || !strings.HasPrefix(string(text), "make it 1\nmake it 2\n") {
+		t.Errorf("noted is %q, %v", text, err)
 	}
 }
