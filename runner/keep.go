@@ -239,6 +239,7 @@ func (k *keeper) report(ctx context.Context, round int64, mended map[writ.Resour
 		r.Usage = k.usage(ctx, round)
 	}
 	r.Network = k.network(ctx)
+	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", len(mended), "drifted", len(k.drifts), "orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), seal.Report, r) // noted
 }
 
