@@ -168,8 +168,11 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 	return p.work(name), func() error { return sal.HostError("forget a view of the tree "+name, p.clear(name)) }, nil
 }
 
-// Keep sees to it that a tree is there and has its bound.
+// Keep sees to it that a tree is there and has its bound, and takes away what an interrupted call has left.
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
+	if err := p.begin(ctx, name); err != nil {
+		return nil, err
+	}
 	tree := p.Path(name)
 	if there, err := isSubvolume(tree); err != nil || !there {
 		return []sal.Drift{{What: "its content is gone: there is no subvolume " + tree}}, nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"writ"
 	"writ/sal"
@@ -29,6 +30,22 @@ func (j *job) partPath() string {
 // forgetPart removes a backup that was never finished. If it stays it is in nobody's way.
 func (j *job) forgetPart() { _ = os.Remove(j.partPath()) }
 
+// forgetHalf is forgetPart of a backup that has no name yet.
+func (j *job) forgetHalf() {
+	part, err := os.Lstat(j.partPath())
+	if err != nil {
+		return
+	}
+	others, err := os.ReadDir(filepath.Dir(j.partPath()))
+	whole := slices.ContainsFunc(others, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		return err == nil && info.Name() != part.Name() && os.SameFile(part, info)
+	})
+	if err == nil && !whole {
+		j.forgetPart()
+	}
+}
+
 // send writes the archive beside its name and gives it the name when it is whole.
 func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
 	if args.Snapshot != "" {
@@ -37,8 +54,8 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 		}
 	}
 	to := j.backupPath(args.Backup)
-	if _, err := os.Lstat(to); err == nil {
-		return sal.Outcome{}, backupExists(args.Backup)
+	if there, err := os.Lstat(to); err == nil {
+		return j.sent(ctx, r, args, there)
 	}
 	from, done, err := j.Trees.View(ctx, j.name, args.Snapshot)
 	if err != nil {
@@ -52,13 +69,37 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 	if err == nil {
 		err = sal.SyncDir(filepath.Dir(to))
 	}
-	j.forgetPart()
 	if errors.Is(err, fs.ErrExist) {
 		err = backupExists(args.Backup)
 	}
 	if err := errors.Join(err, done()); err != nil {
+		j.forgetPart()
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
+	j.forgetPart() // last: as long as it is there, the archive is known as that of an attempt which was interrupted
+	return j.told(ctx, r, args, sum)
+}
+
+// sent answers with an archive that is there already: that of an attempt which was interrupted right after it was whole. Any other is somebody's.
+func (j *job) sent(ctx context.Context, r *record, args *catalog.VolumeSend, there fs.FileInfo) (sal.Outcome, error) {
+	part, err := os.Lstat(j.partPath())
+	if err != nil || !os.SameFile(part, there) {
+		return sal.Outcome{}, backupExists(args.Backup)
+	}
+	f, err := os.Open(j.partPath())
+	if err != nil {
+		return sal.Outcome{}, sal.HostError("read the backup "+args.Backup, err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, &endingReader{ctx, f}); err != nil {
+		return sal.Outcome{}, sal.HostError("read the backup "+args.Backup, err)
+	}
+	j.forgetPart()
+	return j.told(ctx, r, args, hex.EncodeToString(hash.Sum(nil)))
+}
+
+func (j *job) told(ctx context.Context, r *record, args *catalog.VolumeSend, sum string) (sal.Outcome, error) {
 	v, err := j.show(ctx, r)
 	return sal.Outcome{Values: catalog.Values(catalog.VolumeSent{Volume: v, Backup: args.Backup, SHA256: sum})}, err
 }

@@ -115,6 +115,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	case making:
 		return nil, nil // whoever asked for it asks again
 	}
+	j.forgetHalf()
 	return d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
 }
 

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -448,6 +449,47 @@ func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
 			}
 			if diff := cmp.Diff(old, got); diff != "" {
 				t.Fatalf("stopped at step %d it is neither old nor new:\n%s", stop, diff)
+			}
+		}
+	})
+}
+
+func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+		for stop, stopped := 0, true; stopped; stop++ {
+			b := fresh(t)
+			kept := func() {
+				t.Helper()
+				if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindVolume, "root")); len(drift) > 0 || err != nil {
+					t.Errorf("stopped at step %d: keep says %v, %v", stop, drift, err)
+				}
+			}
+			files := func() (n int) {
+				for _, what := range tree(t, b.host) {
+					if !strings.HasPrefix(what, "d") {
+						n++
+					}
+				}
+				return n
+			}
+			b.must("volume.create", "root", spec)
+			before := files()
+			_, stopped = b.stopAt(stop, func() { b.must("volume.send", "root", backup) })
+			if stop%2 == 0 { // as when a runner starts, before or after the job goes on
+				kept()
+			}
+			if !stopped {
+				continue
+			}
+			sent := b.must("volume.send", "root", backup)
+			kept()
+			archives, _ := filepath.Glob(filepath.Join(b.Dir, "backups", "*", "*"))
+			if now := files(); len(archives) != 1 || now != before+1 {
+				t.Fatalf("stopped at step %d there is %v, and %d files where there were %d", stop, archives, now, before)
+			}
+			text, err := os.ReadFile(archives[0])
+			if sum := fmt.Sprintf("%x", sha256.Sum256(text)); sent["sha256"] != sum || err != nil {
+				t.Errorf("stopped at step %d it has the sum %s and says %v, %v", stop, sum, sent["sha256"], err)
 			}
 		}
 	})

@@ -1,0 +1,453 @@
+package sweep
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/internal/failpoint"
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+)
+
+// aloneVar says that the test is in namespaces of its own.
+const aloneVar = "WRIT_TEST_ALONE"
+
+// alone runs the test once more in a process with namespaces of its own for networks, mounts and processes, and reports whether this is
+// that one. With it ends whatever it has started, and nothing of the machine is changed.
+func alone(t *testing.T) bool {
+	t.Helper()
+	testenv.NeedRoot(t)
+	testenv.Need(t, "ip")
+	if os.Getenv(aloneVar) != "" {
+		return true
+	}
+	const prepare = `mount --make-rprivate / && mount -t proc proc /proc && mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && "$@"; exit $?`
+	args := []string{"-c", prepare, "sh", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=60m", "-seed", fmt.Sprint(*seed), "-only", *only}
+	again := exec.Command("sh", args...) // which also waits for whoever has lost his parent
+	again.Env = append(os.Environ(), aloneVar+"=1", testsite.BinaryVar+"failpoints="+testsite.Binary(t, "failpoints"))
+	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	said, err := again.CombinedOutput()
+	if err != nil {
+		t.Fatalf("alone: %v\n%s", err, said)
+	}
+	if strings.Contains(string(said), "--- SKIP") {
+		t.Skipf("alone: %s", said)
+	}
+	t.Logf("%s", said)
+	return false
+}
+
+// act is one thing that a script asks of a host.
+type act struct {
+	name string
+	text string
+	keep bool // it is whole only when the runner has looked after its resources, as it does when it starts
+}
+
+// tale is a sequence of acts that ends with nothing left.
+type tale struct {
+	name string
+	acts []act
+}
+
+// tales have every operation of every driver that changes a host.
+func tales(h *hostWorld) []tale {
+	const again = ", {idempotent: true})" // what is not repeated by itself is harmless here
+	raw, qcow2 := filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
+	h.Script("disk.raw", strings.Repeat("what a disk has ", 4096))
+	if said, err := exec.Command("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
+		h.t.Fatalf("qemu-img: %v\n%s", err, said)
+	}
+	kernel := h.fetch("kernel", "raw", raw)
+	return []tale{
+		{"network", []act{
+			{"network.create", `network.create("lan", {ipv4: "10.77.0.0/24"})`, false},
+			{"network.allow", `network.allow("lan", {rules: [{protocol: "tcp", ports: [80]}]})`, false},
+			{"network.delete", `network.delete("lan")`, false},
+		}},
+		{"storage", []act{
+			{"image.fetch", kernel, false},
+			{"volume.create", `volume.create("data", {size_gib: 1})`, false},
+			{"volume.create filled", `volume.create("disk", {size_gib: 1, image: "kernel"})`, false},
+			{"volume.create bigger", `volume.create("data", {size_gib: 2})`, false},
+			{"volume.resize", `volume.resize("disk", {size_gib: 2})`, false},
+			{"volume.snapshot", `volume.snapshot("disk", {snapshot: "s"})`, false},
+			{"volume.clone", `volume.clone("copy", {from: volume.get("disk")})`, false},
+			{"volume.clone of a snapshot", `volume.clone("old", {from: volume.get("disk"), snapshot: "s"})`, false},
+			{"volume.send", `volume.send("disk", {backup: "b"}` + again, false},
+			{"volume.receive", `volume.receive("back", {backup: "b", size_gib: 3})`, false},
+			{"volume.restore", `volume.restore("disk", {snapshot: "s"}` + again, false},
+			{"volume.delete", `for name in ["data", "disk", "copy", "old", "back"] { volume.delete(name) }`, false},
+			{"image.fetch converted", h.fetch("other", "qcow2", qcow2), false},
+			{"image.delete", `image.delete("kernel"); image.delete("other")`, false},
+		}},
+		{"container", []act{
+			{"container ground", `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`, false},
+			{"image.fetch oci", h.fetch("box", "oci", h.image.Path), false},
+			{"container.create", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 64})`, false},
+			{"container.exec", `container.exec("web", {command: ["id"]}` + again, false},
+			{"container.create changed", `container.create("web", {image: image.get("box"), networks: [network.get("lan"), network.get("back")], volumes: [{volume: volume.get("files"), path: "/files"}], memory_mib: 32, env: {A: "b"}})`, false},
+			{"container.stop", `container.stop("web", {grace_seconds: 5})`, false},
+			{"container.start", `container.start("web")`, false},
+			{"container.stop at once", `container.stop("web", {grace_seconds: 0})`, false},
+			{"container.delete", `container.delete("web")`, false},
+			{"container clearing", `image.delete("box"); volume.delete("files"); network.delete("lan"); network.delete("back")`, false},
+		}},
+		{"database", []act{
+			{"database ground", `network.create("lan", {})`, false},
+			{"herodb.create", `herodb.create("db", {memory_mib: 32, persist: true, network: network.get("lan"), engines: ["redis-server"]})`, false},
+			{"herodb.create changed", `herodb.create("db", {memory_mib: 64, size_gib: 2, persist: true, network: network.get("lan"), engines: ["redis-server"]})`, false},
+			{"herodb.backup", `herodb.backup("db", {backup: "b"})`, false},
+			{"herodb.restore", `herodb.restore("db", {backup: "b"}` + again, false},
+			{"herodb.rotate_secret", `herodb.rotate_secret("db", {}` + again, false},
+			{"herodb.delete", `herodb.delete("db")`, false},
+			{"herodb.create at the host", `herodb.create("here", {memory_mib: 32, engines: ["redis-server"]})`, false},
+			{"herodb.delete at the host", `herodb.delete("here")`, false},
+			{"database clearing", `network.delete("lan")`, false},
+		}},
+		{"machine", []act{
+			{"machine ground", `network.create("lan", {}); volume.create("root", {size_gib: 1}); volume.create("more", {size_gib: 1}); ` + kernel, false},
+			{"machine.create", `machine.create("vm", {cpus: 1, memory_mib: 256, kernel: "kernel", networks: [network.get("lan")], disks: [volume.get("root")], cloud_init: "#cloud-config"})`, false},
+			{"machine.pause", `machine.pause("vm")`, false},
+			{"machine.resume", `machine.resume("vm")`, false},
+			{"machine.resize", `machine.resize("vm", {cpus: 2, memory_mib: 512})`, false},
+			{"volume.resize of a machine's", `volume.resize("root", {size_gib: 2})`, true},
+			{"machine.attach", `machine.attach("vm", {volume: volume.get("more")})`, false},
+			{"machine.detach", `machine.detach("vm", {volume: volume.get("more")})`, false},
+			{"machine.snapshot", `machine.snapshot("vm", {snapshot: "s"})`, false},
+			{"machine.restore", `machine.restore("vm", {snapshot: "s"}` + again, false},
+			{"machine.stop", `machine.stop("vm", {grace_seconds: 5})`, false},
+			{"machine.start", `machine.start("vm")`, false},
+			{"machine.delete", `machine.delete("vm")`, false},
+			{"machine clearing", `volume.delete("root"); volume.delete("more"); image.delete("kernel"); network.delete("lan")`, false},
+		}},
+	}
+}
+
+// hostWorld is a datacenter with one node that changes its host.
+type hostWorld struct {
+	*testsite.Site
+	t          *testing.T
+	data       string // of the node, on a disk of its own
+	containers *testenv.ContainerdServer
+	image      testenv.Archive
+	names      []string // of resources on hosts, of all that there have been
+	noted      string   // the file of the steps that were taken undisturbed
+	count      int      // of scripts
+	ends       int      // of the runner
+}
+
+// newHostWorld starts a datacenter whose node keeps its files on btrfs, or in plain directories.
+func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
+	t.Helper()
+	redis := testenv.Redis(t)
+	dir, err := os.MkdirTemp("", "w") // sockets are below it, and their paths have bounds
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	h := &hostWorld{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
+	vmm := vmmstub.Build(t)
+	tools := t.TempDir()
+	if said, err := exec.Command("go", "build", "-o", filepath.Join(tools, "mycelium"), "writ/internal/myceliumstub/mycelium").CombinedOutput(); err != nil {
+		t.Fatalf("build the stub of mycelium: %v\n%s", err, said)
+	}
+	t.Setenv("PATH", filepath.Dir(vmm)+":"+tools+":"+os.Getenv("PATH"))
+	disk := filepath.Join(dir, "d")
+	if onBtrfs {
+		testenv.NewBtrfs(t, disk, 4096)
+	}
+	h.data = filepath.Join(disk, "n")
+	t.Cleanup(h.endAll)
+	h.Site = testsite.NewTagged(t, "failpoints")
+	h.noted = filepath.Join(h.Dir, "noted.steps")
+	h.Add(testsite.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
+		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
+	}})
+	// The first start again, with ends: it makes the node's key for the overlay, and starts the daemon.
+	h.Kill(node)
+	h.endAll()
+	if err := os.RemoveAll(filepath.Join(h.data, "host", "mycelium")); err != nil {
+		t.Fatal(err)
+	}
+	ends := filepath.Join(h.Dir, "start.ends")
+	h.arm(ends)
+	h.awaitLook(ends)
+	h.rearm("")
+	return h
+}
+
+// endAll ends what outlives a runner and works on its disk.
+func (h *hostWorld) endAll() {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		text, err := os.ReadFile(path)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || pid <= 1 || pid == os.Getpid() || !strings.Contains(string(text), h.data+"/") {
+			continue
+		}
+		if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
+			continue
+		}
+		for threads := 2; err == nil || threads > 1; { // the disk is busy until all of them have let go of their directory, the last of all
+			time.Sleep(time.Millisecond)
+			_, err = os.Readlink(filepath.Join(filepath.Dir(path), "cwd"))
+			left, _ := os.ReadDir(filepath.Join(filepath.Dir(path), "task"))
+			threads = len(left)
+		}
+	}
+}
+
+// named is a pattern of what is named after a resource of this node on a host that others use, too.
+func (h *hostWorld) named() string {
+	records, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "records", "*.json"))
+	for _, r := range records {
+		if name := strings.TrimSuffix(filepath.Base(r), ".json"); !slices.Contains(h.names, name) {
+			h.names = append(h.names, name)
+		}
+	}
+	return strings.Join(append([]string{"no resource"}, h.names...), `\|`)
+}
+
+var modules = regexp.MustCompile(`\b(network|volume|image|container|herodb|machine)\.`)
+
+// carry lets a script do an act to its end. If ends is a file, the runner ends before each step that the file does not have, and is started
+// again.
+func (h *hostWorld) carry(a act, ends string) {
+	h.t.Helper()
+	h.count++
+	name := fmt.Sprintf("act%d.tengo", h.count)
+	var text strings.Builder
+	used := modules.FindAllStringSubmatch(a.text, -1)
+	for _, m := range []string{"network", "volume", "image", "container", "herodb", "machine"} {
+		if slices.ContainsFunc(used, func(u []string) bool { return u[1] == m }) {
+			fmt.Fprintf(&text, "%s := import(%q)\n", m, m)
+		}
+	}
+	h.Script(name, text.String()+a.text+"\n")
+	begun, before := time.Now(), h.ends
+	id := h.Submit(name, "--destructive")
+	var run api.Run
+	for late := time.Now().Add(testsite.Patience); ; {
+		if h.tend(ends) {
+			late = time.Now().Add(testsite.Patience)
+		}
+		var err error
+		if run, err = api.Answer[api.Run](h.Client.API.GetRun(h.t.Context(), id)); err == nil && ended[string(run.State)] {
+			break
+		}
+		if time.Now().After(late) {
+			h.t.Fatalf("%s does not end:\n%s", a.name, tail(h.Procs[node].Said()))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if string(run.State) != string(writ.RunSucceeded) {
+		said, _, _ := h.Try("run", "show", string(id))
+		h.t.Errorf("%s is %s: %s", a.name, run.State, said)
+	}
+	if a.keep {
+		h.rearm(ends)
+		h.awaitLook(ends)
+	}
+	h.t.Logf("%s: %d ends in %v", a.name, h.ends-before, time.Since(begun).Round(time.Millisecond))
+}
+
+// arm starts the runner, to end before each step that a file does not have, or to note its steps.
+func (h *hostWorld) arm(ends string) {
+	h.t.Helper()
+	if ends == "" {
+		h.Launch(node, failpoint.Variable+"="+failpoint.Noted+":"+h.noted)
+		return
+	}
+	h.Launch(node, failpoint.Variable+"="+failpoint.Steps+":"+ends)
+}
+
+// rearm ends the runner, unless it has just come to an end, and starts it anew.
+func (h *hostWorld) rearm(ends string) {
+	h.t.Helper()
+	p := h.Procs[node]
+	_ = p.Cmd.Process.Kill()
+	_ = p.Wait()
+	h.arm(ends)
+}
+
+var lookedAfter = regexp.MustCompile(`msg="looked after all resources".* round=1 mended=(\d+) drifted=(\d+) orphans=(\d+)`)
+
+// sound starts the runner anew, and fails the test unless that finds everything as it was asked for.
+func (h *hostWorld) sound(when string) {
+	h.t.Helper()
+	h.rearm("")
+	if found := h.awaitLook(""); strings.Join(found[1:], " ") != "0 0 0" {
+		h.t.Errorf("%s: %s\n%s", when, found[0], h.Procs[node].Said())
+	}
+}
+
+// awaitLook waits until the runner has looked after its resources, and returns what it found.
+func (h *hostWorld) awaitLook(ends string) (found []string) {
+	h.t.Helper()
+	h.Until("the runner has looked after its resources", func(context.Context) bool {
+		h.tend(ends)
+		found = lookedAfter.FindStringSubmatch(h.Procs[node].Said())
+		return found != nil
+	})
+	return found
+}
+
+// tend starts the runner again if it has come to an end, and reports whether it had.
+func (h *hostWorld) tend(ends string) bool {
+	h.t.Helper()
+	p := h.Procs[node]
+	if !p.Ended() {
+		return false
+	}
+	if !strings.Contains(p.Said(), "failpoint step/") {
+		h.t.Fatalf("the runner ended: %v\n%s", p.Err, tail(p.Said()))
+	}
+	h.ends++
+	h.arm(ends)
+	return true
+}
+
+// variable is what is made up anew each time: addresses, names that follow from an id, numbers.
+var variable = regexp.MustCompile(`[0-9a-f]{0,4}(:[0-9a-f]{0,4}){2,}|\b[a-z][a-z2-7]{10}|[0-9a-f]{6,}|[0-9]+`)
+
+// traces are what is on the host of links, addresses, rules, namespaces, mounts, processes, groups and files, and at containerd, without
+// what is made up anew each time.
+func (h *hostWorld) traces() []string {
+	h.t.Helper()
+	var all []string
+	ctr := "ctr -a " + h.containers.Address + " -n writ "
+	for _, look := range []string{
+		"ip -o link | sed 's/^[0-9]*: //; s/ .*//'", "ip -6 -o addr | grep -v fe80", "ip -4 -o addr", "ip -6 route | grep -v fe80 | sed 's/ linkdown//'", "ip -6 rule", "nft list ruleset", "ip netns list",
+		"cut -d' ' -f2 /proc/mounts | grep '" + filepath.Dir(h.containers.Address) + "\\|" + h.data + "\\|/run/netns'",
+		"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | cut -c1-300; echo; done 2>/dev/null | grep '" + h.data + "/\\|mycelium\\|containerd-shim\\|" + h.containers.Address + "' | grep -v ' runner \\|grep\\|containerd -c'",
+		"cd " + h.data + "/host && find . -not -type d -not -name '*.log*' | grep -v '/events-'", "btrfs subvolume list " + h.data,
+		"find /sys/fs/cgroup /run/containerd/runc -type d | grep '" + h.named() + "'",
+		ctr + "containers ls -q", ctr + "tasks ls -q", ctr + "images ls -q", ctr + "snapshots ls | awk '{print $1}'", ctr + "content ls -q", ctr + "leases ls -q",
+	} {
+		said, _ := exec.Command("sh", "-c", look).Output()
+		lines := strings.Split(variable.ReplaceAllString(string(said), "#"), "\n")
+		slices.Sort(lines)
+		all = append(append(all, "== "+strings.Replace(look, h.named(), "names", 1)), lines...)
+	}
+	return all
+}
+
+// TestARunnerMayEndBeforeEveryStepOfItsDrivers ends a runner with real drivers before every step that one of them takes, starts it again, and
+// looks whether the host is then as if nothing had happened. The short form takes every step, and ends before those of some acts, by its seed.
+func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {
+		testenv.Need(t, tool)
+	}
+	if !alone(t) {
+		return
+	}
+	long := os.Getenv("WRIT_TEST_LONG") != ""
+	random := rand.New(rand.NewPCG(*seed, 0))
+	taken, ended := map[string]bool{}, map[string]bool{} // steps that were taken undisturbed, and those at which the runner has ended
+	for _, kind := range []string{"btrfs", "directory"} {
+		t.Run(kind, func(t *testing.T) {
+			h := newHostWorld(t, kind == "btrfs")
+			h.carry(act{"warming up", h.fetch("first", "oci", h.image.Path) + `; image.delete("first")`, false}, "")
+			h.sound("at first") // what is made once is there
+			all := tales(h)
+			if kind == "directory" { // the rest is not otherwise there
+				all = slices.DeleteFunc(all, func(s tale) bool { return s.name != "storage" && s.name != "database" })
+			}
+			story := all[random.IntN(len(all))]
+			chosen := map[string]bool{}
+			for range shortActs {
+				chosen[story.acts[random.IntN(len(story.acts))].name] = true
+			}
+			for _, story := range all {
+				if strings.Contains(story.name, *only) {
+					h.tell(story, func(name string) bool { return long || *only != "" || chosen[name] })
+				}
+			}
+			read(t, taken, h.noted)
+			files, _ := filepath.Glob(filepath.Join(h.Dir, "*.ends"))
+			for _, file := range files {
+				read(t, ended, file)
+			}
+			t.Logf("the runner ended %d times", h.ends)
+		})
+	}
+	if *only == "" {
+		everyStep(t, taken, ended, long)
+	}
+}
+
+// shortActs is how many acts of a tale are disturbed in the short form, at most.
+const shortActs = 2
+
+// tell carries out a tale, first undisturbed.
+func (h *hostWorld) tell(story tale, disturbed func(act string) bool) {
+	h.t.Helper()
+	want := map[string][]string{}
+	for _, a := range story.acts {
+		h.carry(a, "")
+		want[a.name] = h.traces()
+	}
+	h.dropArchives()
+	if !slices.ContainsFunc(story.acts, func(a act) bool { return disturbed(a.name) }) {
+		return
+	}
+	for _, a := range story.acts {
+		if !disturbed(a.name) {
+			h.carry(a, "")
+			continue
+		}
+		ends := filepath.Join(h.Dir, story.name+"-"+a.name+".ends")
+		h.rearm(ends)
+		h.carry(a, ends)
+		h.sound(a.name)
+		if diff := cmp.Diff(want[a.name], h.traces()); diff != "" {
+			h.t.Errorf("after %s something is otherwise than without ends:\n%s", a.name, diff)
+		}
+	}
+	if diff := cmp.Diff(want[story.acts[len(story.acts)-1].name], h.traces()); diff != "" {
+		h.t.Errorf("after %s something is left behind:\n%s", story.name, diff)
+	}
+	h.dropArchives()
+}
+
+// dropArchives removes the archives of volumes, which no operation takes away.
+func (h *hostWorld) dropArchives() {
+	h.t.Helper()
+	archives, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "backups", "*", "*"))
+	for _, path := range archives {
+		if err := os.Remove(path); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+// fetch is the call that fetches a file of the host as an image.
+func (h *hostWorld) fetch(name, format, path string) string {
+	h.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return fmt.Sprintf(`image.fetch("%s", {url: "file://%s", sha256: "%x", format: "%s"})`, name, path, sha256.Sum256(text), format)
+}

@@ -1,0 +1,189 @@
+package sweep
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// driverFolders are the folders of the steps of modules. What is in sal itself, every module has.
+var driverFolders = map[string][]string{
+	"image": {"sal/image"}, "volume": {"sal/volume", "sal/btrfs", "sal/directory"}, "network": {"sal/netdev"}, "mycelium": {"sal/mycelium"},
+	"machine": {"sal/cloudhypervisor"}, "container": {"sal/containerd"}, "herodb": {"sal/herodb"},
+}
+
+// namedElsewhere are the functions that take a step whose name they are given, or which has the names that are listed.
+var namedElsewhere = map[string][]string{
+	"sal/btrfs.destroy":       {"clear work", "remove the tree", "remove the snapshot"},
+	"sal/cloudhypervisor.end": {"cut the machine off", "end the process", "terminate the process", "kill the process"},
+}
+
+// onlyAfterAnEnd are steps that nobody takes who was not interrupted. The long form takes them.
+var onlyAfterAnEnd = map[string]bool{
+	"sal/netdev: delete what was begun of the link …":        true,
+	"sal/containerd: end the programs of a runner that died": true,
+}
+
+// notTaken are steps that no act leads to, with the reason.
+var notTaken = map[string]string{
+	"sal/cloudhypervisor: terminate the process":   "it needs a process that does not end when it is asked to",
+	"sal/cloudhypervisor: kill the process":        "it needs a process that does not end when it is asked to",
+	"sal/cloudhypervisor: trim …":                  "it needs megabytes of a log",
+	"sal/herodb: cut off the log":                  "it needs megabytes of a log",
+	"sal/herodb: link the data":                    "no package has the engines that need it",
+	"sal/containerd: change the network namespace": "it needs a host that was started anew",
+	"sal/netdev: take an address from …":           "it needs somebody who gives a link an address",
+	"sal/herodb: remove the dump":                  "it needs a database without persistence whose process died",
+	"sal/directory: put it aside":                  "no operation removes a snapshot alone",
+	"sal/directory: remove it":                     "no operation removes a snapshot alone",
+	"sal/directory: link …":                        "volumes of the acts have a disk in them, and no links",
+	"sal/volume: link …":                           "volumes of the acts have a disk in them, and no links",
+	"sal/image: note the tag":                      "it needs a server with a certificate that this host trusts",
+}
+
+// everyStep compares the steps in the source of the drivers with those that were taken.
+func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
+	t.Helper()
+	all := stepsOf(t)
+	reached := func(steps map[string]bool, folder string, name *regexp.Regexp) bool {
+		for step := range steps {
+			module, rest, _ := strings.Cut(strings.TrimPrefix(step, "step/"), "/")
+			if (folder == "sal" || slices.Contains(driverFolders[module], folder)) && name.MatchString(rest) {
+				return true
+			}
+		}
+		return false
+	}
+	known := map[string]bool{}
+	for step, name := range all {
+		folder, _, _ := strings.Cut(step, ": ")
+		known[step] = true
+		switch {
+		case notTaken[step] != "":
+			if reached(taken, folder, name) || reached(ended, folder, name) {
+				t.Errorf("%s was taken, although none is said to lead to it", step)
+			}
+		case onlyAfterAnEnd[step]:
+			if long && !reached(ended, folder, name) {
+				t.Errorf("no end was before %s", step)
+			}
+		case !reached(taken, folder, name) && !reached(ended, folder, name):
+			t.Errorf("nothing leads to %s: it needs an act, or a reason", step)
+		case long && !reached(ended, folder, name):
+			t.Errorf("no end was before %s", step)
+		}
+	}
+	for _, list := range [][]string{slices.Collect(maps.Keys(notTaken)), slices.Collect(maps.Keys(onlyAfterAnEnd))} {
+		for _, step := range list {
+			if !known[step] {
+				t.Errorf("there is no %s any more", step)
+			}
+		}
+	}
+}
+
+// stepsOf finds the steps in the source of the drivers: "folder: name", where … stands for what is not known before, and what matches it.
+func stepsOf(t *testing.T) map[string]*regexp.Regexp {
+	t.Helper()
+	root, all, asked := filepath.Join("..", "..", "..", ".."), map[string]*regexp.Regexp{}, map[string]bool{}
+	add := func(folder, name string) {
+		parts := strings.Split(name, "…")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(parts[i])
+		}
+		all[folder+": "+name] = regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+	}
+	err := filepath.WalkDir(filepath.Join(root, "sal"), func(path string, d fs.DirEntry, err error) error {
+		folder, _ := filepath.Rel(root, filepath.Dir(path))
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || folder == "sal/saltest" || folder == "sal/simulated" {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Body == nil || f.Name.Name == "step" {
+				continue
+			}
+			ast.Inspect(f.Body, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || len(call.Args) != 1 || !isStep(call.Fun) {
+					return true
+				}
+				if name := nameOf(call.Args[0]); name != "…" {
+					add(folder, name)
+					return true
+				}
+				where := folder + "." + f.Name.Name
+				names, ok := namedElsewhere[where]
+				if !ok {
+					t.Errorf("%s takes a step whose name is not known", where)
+				}
+				asked[where] = true
+				for _, name := range names {
+					add(folder, name)
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where := range namedElsewhere {
+		if !asked[where] {
+			t.Errorf("%s takes no step whose name is not known", where)
+		}
+	}
+	return all
+}
+
+func isStep(f ast.Expr) bool {
+	switch f := f.(type) {
+	case *ast.Ident:
+		return f.Name == "step"
+	case *ast.SelectorExpr:
+		return f.Sel.Name == "step"
+	default:
+		return false
+	}
+}
+
+// nameOf is the text of an expression as far as it is known.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(e.Value); err == nil {
+			return text
+		}
+	case *ast.BinaryExpr:
+		return strings.ReplaceAll(nameOf(e.X)+nameOf(e.Y), "……", "…")
+	}
+	return "…"
+}
+
+// read adds the steps of a file.
+func read(t *testing.T, steps map[string]bool, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if i := strings.LastIndexByte(line, ' '); i >= 0 { // how many of its kind there had been is behind it
+			steps[line[:i]] = true
+		}
+	}
+}
