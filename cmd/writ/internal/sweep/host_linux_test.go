@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,8 @@ func alone(t *testing.T) bool {
 	args := []string{"-c", prepare, "sh", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=60m", "-seed", fmt.Sprint(*seed), "-only", *only}
 	again := exec.Command("sh", args...) // which also waits for whoever has lost his parent
 	again.Env = append(os.Environ(), aloneVar+"=1", testsite.BinaryVar+"failpoints="+testsite.Binary(t, "failpoints"))
+	runtime.LockOSThread() // with which the child would end
+	defer runtime.UnlockOSThread()
 	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	said, err := again.CombinedOutput()
 	if err != nil {
