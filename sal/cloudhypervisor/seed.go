@@ -58,7 +58,7 @@ func (j *job) syncSeed() error {
 	j.step("sync what cloud-init reads")
 	f, err := os.OpenFile(filepath.Join(j.dir, seedName), os.O_WRONLY, 0)
 	if err == nil {
-		err = errors.Join(f.Sync(), f.Close(), sal.SyncDir(j.dir))
+		err = errors.Join(f.Sync(), f.Close(), sal.SyncDir(j.dir), sal.SyncDir(j.machines()), sal.SyncDir(j.Dir))
 	}
 	if err != nil {
 		return sal.HostError("write what cloud-init reads", err)

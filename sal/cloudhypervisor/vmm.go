@@ -259,8 +259,8 @@ func checkVersion(version string) error {
 	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).WithHint("v%d or newer is needed", oldest)
 }
 
-// launch starts the process of a machine. The record says so before (create has written it already), and knows its number when launch
-// returns.
+// launch starts the process of a machine. The record says so before (create has written it already). Its number is in the record that the
+// caller writes when the machine is made: until then it is found by its arguments, and the machine need not wait for the disk once more.
 func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 	program, err := j.program()
 	if err != nil {
@@ -287,12 +287,7 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 		return nil, sal.HostError("start cloud-hypervisor", err)
 	}
 	r.Own.Process.PID, r.Own.Process.Started = h.pid, h.started
-	v := newVMM(j.dir, h)
-	if err := j.records().Put(r); err != nil {
-		v.release()
-		return nil, err // it is found by its arguments
-	}
-	return v, nil
+	return newVMM(j.dir, h), nil
 }
 
 // newProcess is one that is about to be started.
@@ -326,9 +321,9 @@ func (j *job) spawn(program, launch string) (*held, error) {
 	return spawn(program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + filepath.Join(j.dir, eventsName(launch))}, socket, log)
 }
 
-// makeRoom puts aside what the last process has left behind.
+// makeRoom puts aside what the last process has left behind. The directory is synced when there is something in it that has to last.
 func (j *job) makeRoom() error {
-	if err := sal.MakeDir(j.dir); err != nil {
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
 	}
 	for _, name := range []string{consoleName, logName} {
