@@ -206,14 +206,8 @@ func (h *hostWorld) endAll() {
 		if err != nil || pid <= 1 || pid == os.Getpid() || !strings.Contains(string(text), h.data+"/") {
 			continue
 		}
-		if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
-			continue
-		}
-		for threads := 2; err == nil || threads > 1; { // the disk is busy until all of them have let go of their directory, the last of all
-			time.Sleep(time.Millisecond)
-			_, err = os.Readlink(filepath.Join(filepath.Dir(path), "cwd"))
-			left, _ := os.ReadDir(filepath.Join(filepath.Dir(path), "task"))
-			threads = len(left)
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
 		}
 	}
 }

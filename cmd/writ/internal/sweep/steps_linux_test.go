@@ -41,6 +41,7 @@ var notTaken = map[string]string{
 	"sal/herodb: cut off the log":                  "it needs megabytes of a log",
 	"sal/herodb: link the data":                    "no package has the engines that need it",
 	"sal/containerd: change the network namespace": "it needs a host that was started anew",
+	"sal/containerd: let the process go on":        "it needs somebody who pauses a container by hand",
 	"sal/netdev: take an address from …":           "it needs somebody who gives a link an address",
 	"sal/herodb: remove the dump":                  "it needs a database without persistence whose process died",
 	"sal/directory: put it aside":                  "no operation removes a snapshot alone",
