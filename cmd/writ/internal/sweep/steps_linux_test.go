@@ -38,6 +38,8 @@ var notTaken = map[string]string{
 	"sal/cloudhypervisor: terminate the process":   "it needs a process that does not end when it is asked to",
 	"sal/cloudhypervisor: kill the process":        "it needs a process that does not end when it is asked to",
 	"sal/cloudhypervisor: trim …":                  "it needs megabytes of a log",
+	"sal/mycelium: cut the log off":                "it needs megabytes of a log",
+	"sal/btrfs: bound the project":                 "it needs a runner that is started with another share for each project",
 	"sal/herodb: cut off the log":                  "it needs megabytes of a log",
 	"sal/herodb: link the data":                    "no package has the engines that need it",
 	"sal/containerd: change the network namespace": "it needs a host that was started anew",
