@@ -134,8 +134,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// panicked is an error over which the daemon does not end in order.
-type panicked struct{ error }
+// panicked is the error over which the daemon does not end in order.
+type panicked struct{ cause error }
+
+func (p panicked) Error() string { return "Failed to build JSON-RPC server: " + p.cause.Error() }
 
 // daemon is a running stub.
 type daemon struct {
@@ -182,7 +184,7 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 	defer d.wire.Close()
 	rpc, err := net.Listen("tcp", o.rpc)
 	if err != nil {
-		return panicked{fmt.Errorf("Failed to build JSON-RPC server: %w", err)}
+		return panicked{err}
 	}
 	defer rpc.Close()
 	if !o.noTun {

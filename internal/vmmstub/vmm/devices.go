@@ -109,13 +109,14 @@ func (d *device) lock() error {
 		kind = "Read"
 	}
 	err := lockDisk(d.file, d.disk.ReadOnly)
+	if err == nil {
+		return nil
+	}
+	why := err.Error()
 	if errors.Is(err, errLocked) {
-		err = errors.New("The file is already locked") // sic
+		why = "The file is already locked"
 	}
-	if err != nil {
-		return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, err.Error()}
-	}
-	return nil
+	return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, why}
 }
 
 // open looks whether the files of the payload can be read.
