@@ -225,8 +225,8 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 			WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
 	}
+	t.claimed[c.Seq] = t.waits(c)
 	c.Claimed, c.Reason, c.RetryAt = true, "", time.Time{}
-	t.claimed[c.Seq] = true
 	t.touch(c)
 	return nil
 }

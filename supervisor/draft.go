@@ -77,7 +77,7 @@ func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 func (d *draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
 	for _, c := range d.turn.calls {
-		if !c.State.Ended() && c.Node != "" && !d.turn.claimed[c.Seq] {
+		if !c.State.Ended() && c.Node != "" && !d.turn.isClaimed(c) {
 			reserve(loads, c.Node, c.Need)
 		}
 	}

@@ -214,7 +214,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
 		w.modules = append(w.modules, op.Module)
-		if c.Node == "" || t.claimed[c.Seq] { // what was placed before is reserved already
+		if c.Node == "" || t.isClaimed(c) { // what was placed before is reserved already
 			w.need = w.need.Plus(c.Need)
 		}
 		maps.Copy(w.labels, c.Options.Labels)
@@ -273,16 +273,16 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 	for _, c := range group {
 		i := slices.IndexFunc(seats, func(s seat) bool { return s.ID == c.Node })
-		if !t.claimed[c.Seq] || i < 0 {
+		if !t.isClaimed(c) || i < 0 {
 			continue
 		}
+		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
 		free := &seats[i].free
 		switch {
 		case fits(c.Need, *free):
 		case seats[i].Liveness != writ.LivenessReady: // what it has is not known yet, after a start, or not any more
-			c.Claimed, c.Need = false, writ.Capacity{}
-			t.hold(c, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
+			t.waitOn(c, before, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
 			continue
 		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s has %s left, %s more are needed", c.NodeName, amount(*free), amount(c.Need))

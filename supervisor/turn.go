@@ -30,7 +30,7 @@ type turn struct {
 	left    map[int]*leftover // by index of mail.results: what stood in the way
 
 	touched  map[int]bool // seqs of calls to be written
-	claimed  map[int]bool // seqs of calls whose need is known since this turn, and reserved nowhere yet
+	claimed  map[int]wait // calls by seq whose need is known since this turn, and reserved nowhere yet: as they waited before
 	opened   int          // calls of the run that are open since, less those that have ended
 	runDirty bool         // the run is to be written
 	resumed  bool         // just now: a pass has a turn of its own, that may fail by itself
@@ -198,7 +198,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
-		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]bool),
+		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
 		rooms: make(map[writ.NodeID]bool),
 	}
@@ -245,6 +245,31 @@ func (t *turn) touch(c *journal.Call) { t.touched[c.Seq] = true }
 func (t *turn) move(c *journal.Call, to writ.CallState) error {
 	t.touch(c)
 	return c.Move(to)
+}
+
+// wait is what is known of a call that waits.
+type wait struct {
+	reason string
+	since  time.Time
+	kept   bool // the journal has it so
+}
+
+// isClaimed reports whether a call was claimed in this turn, and not placed yet.
+func (t *turn) isClaimed(c *journal.Call) bool {
+	_, is := t.claimed[c.Seq]
+	return is
+}
+
+func (t *turn) waits(c *journal.Call) wait { return wait{c.Reason, c.RetryAt, !t.touched[c.Seq]} }
+
+// waitOn lets a call wait as it did before it was claimed; it is told of only if the reason is another one.
+func (t *turn) waitOn(c *journal.Call, before wait, reason string) {
+	c.Claimed, c.Need = false, writ.Capacity{}
+	c.Reason, c.RetryAt = before.reason, before.since
+	if before.kept {
+		delete(t.touched, c.Seq)
+	}
+	t.hold(c, reason)
 }
 
 // hold lets a planned call wait, for a reason that people can read; it is looked at again every second.
