@@ -1,0 +1,257 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/internal/vmmstub"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+func TestVolumeIsForOneMachineAtATime(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		root := []any{saltest.RefTo(writ.KindVolume, "root")}
+		b.must("machine.create", "web", with(machineSpec, "disks", root))
+		b.must("machine.stop", "web", nil)
+		b.refuses("machine.create", "other", with(machineSpec, "disks", root), writ.CodeResourceConflict, "machine web")
+		b.must("machine.create", "other", machineSpec)
+		b.refuses("machine.attach", "other", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "machine web")
+		b.refuses("machine.detach", "web", map[string]any{"volume": root[0]}, writ.CodeResourceConflict, "boots from")
+		users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID)
+		if diff := cmp.Diff([]sal.User{{Owner: sal.Owner{Resource: machine("web"), UID: "uid-web"}}}, users); diff != "" || err != nil {
+			t.Errorf("users: %v\n%s", err, diff)
+		}
+		for _, verb := range []string{"start", "pause"} {
+			b.must("machine."+verb, "web", nil)
+			if users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "root").UID); err != nil || len(users) != 1 || !users[0].Running {
+				t.Errorf("after %s the users are %+v, %v", verb, users, err)
+			}
+		}
+		b.must("machine.delete", "web", nil)
+		b.must("machine.attach", "other", map[string]any{"volume": root[0]})
+		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 1<<30 || occupied(info) > 1<<20 {
+			t.Errorf("the disk is %+v, %v", info, err)
+		}
+	})
+}
+
+// user has one volume.
+type user struct{ volume writ.UID }
+
+func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
+	if volume != u.volume {
+		return nil, nil
+	}
+	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindContainer, "box"), UID: "uid-box"}}}, nil
+}
+
+// Whoever writes in a volume could lead a machine to any file of the host, by a link in the place of its disk.
+func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
+	b := newBench(t)
+	data := saltest.RefTo(writ.KindVolume, "data")
+	b.Others = []sal.Users{user{data.UID}}
+	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{data}), writ.CodeResourceBusy, "container box")
+	b.empty()
+	b.must("machine.create", "web", machineSpec)
+	b.refuses("machine.attach", "web", map[string]any{"volume": data}, writ.CodeResourceBusy, "container box")
+	if users, err := b.Users(t.Context(), data.UID); err != nil || len(users) > 0 {
+		t.Errorf("it was refused, and %v have it, %v", users, err)
+	}
+	b.Others = nil
+	secret := filepath.Join(b.host, "secret")
+	if err := os.Symlink(secret, filepath.Join(b.host, "volumes/data", sal.DiskName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := growTo(filepath.Join(b.host, "volumes/data", sal.DiskName), 1); err == nil {
+		t.Error("a link was followed")
+	}
+}
+
+func TestDisksGrowWithTheirVolumes(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+		b.keeps("web", "", false)
+		if err := os.WriteFile(filepath.Join(b.host, "volumes/root/grown"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.keeps("web", "had grown", true)
+		b.keeps("web", "", false)
+		disk := filepath.Join(b.host, "volumes/root", sal.DiskName)
+		if err := os.Truncate(disk, 3<<30); err != nil { // as drivers of volumes do that let disks grow themselves
+			t.Fatal(err)
+		}
+		b.keeps("web", "had grown", true)
+		b.keeps("web", "", false)
+		if err := os.Truncate(disk, 2<<30); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil || info.Size() != 2<<30 {
+			t.Errorf("the disk is %+v, %v", info, err)
+		}
+	})
+}
+
+func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		if b.forgets {
+			t.Skip("memory of machines cannot be kept here")
+		}
+		path := filepath.Join(b.host, "volumes/root", sal.DiskName)
+		write := func(text string) {
+			t.Helper()
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte(text), 4096)
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := func() string {
+			t.Helper()
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			text := make([]byte, 3)
+			if _, err := f.ReadAt(text, 4096); err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+		write("old")
+		b.must("machine.snapshot", "web", before)
+		b.must("machine.stop", "web", nil)
+		write("off")
+		b.must("machine.snapshot", "web", map[string]any{"snapshot": "off"})
+		write("new")
+		for name, want := range map[string]struct {
+			power power
+			text  string
+		}{"before": {running, "old"}, "off": {stopped, "off"}} {
+			got := b.must("machine.restore", "web", map[string]any{"snapshot": name})
+			if got["state"] != string(want.power) || read() != want.text {
+				t.Errorf("%s: it is %v and has %q", name, got["state"], read())
+			}
+			b.keeps("web", "", false)
+		}
+		b.refuses("machine.restore", "web", map[string]any{"snapshot": "none"}, writ.CodeResourceUnknown)
+		b.change("web", func(o *own) {
+			k := o.Kept["before"]
+			k.Version = "v99.0"
+			o.Kept["before"] = k
+		})
+		b.refuses("machine.restore", "web", before, writ.CodeResourceConflict, "v99.0")
+	})
+}
+
+func TestMemoryThatCannotBePutBackLeavesAMachineThatCanBeStarted(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	b.must("machine.snapshot", "web", before)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.restore": "no luck"}})
+	b.refuses("machine.restore", "web", before, writ.CodeDriverFailed, "no luck")
+	if got := b.state("web"); got != string(stopped) {
+		t.Errorf("it is %s", got)
+	}
+	vmmstub.Set(t, b.Program, vmmstub.Settings{})
+	b.keeps("web", "", false)
+	b.must("machine.start", "web", nil)
+	b.must("machine.restore", "web", before)
+}
+
+func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.snapshot": "no room"}})
+	b.refuses("machine.snapshot", "web", before, writ.CodeDriverFailed, "no room")
+	b.keeps("web", "", false)
+	if got := b.state("web"); got != string(running) {
+		t.Errorf("it is %s", got)
+	}
+}
+
+func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
+			b.refuses("machine.resize", "web", size, writ.CodeResourceConflict)
+		}
+		b.must("machine.resize", "web", map[string]any{"cpus": int64(8), "memory_mib": int64(512)})
+		b.must("machine.stop", "web", nil)
+		got := b.must("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(300)})
+		if got["cpus"] != int64(3) || got["memory_mib"] != int64(300) {
+			t.Errorf("it has %v", got)
+		}
+		b.must("machine.start", "web", nil)
+		b.keeps("web", "", false)
+	})
+}
+
+func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
+	for finish, how := range map[string]func(b *bench){
+		"by the operation": func(b *bench) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
+		"by the runner":    func(b *bench) { b.keeps("web", "it had other CPUs", true) },
+	} {
+		t.Run(finish, func(t *testing.T) {
+			b := newBench(t)
+			b.must("machine.create", "web", machineSpec)
+			b.change("web", func(o *own) { o.CPUs = 2 }) // a crash came after this and before the machine was told
+			how(b)
+			b.keeps("web", "", false)
+			b.must("machine.create", "web", with(machineSpec, "cpus", int64(2)))
+			v, err := b.attend(b.record("web"))
+			if err != nil || v == nil {
+				t.Fatal(err)
+			}
+			defer v.release()
+			if info, err := v.Info(t.Context()); err != nil || info.Config.CPUs.BootVcpus != 2 {
+				t.Errorf("it has %+v, %v", info.Config.CPUs, err)
+			}
+		})
+	}
+}
+
+func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.resize": "no luck"}})
+	for range 2 { // the first one must not have been written down
+		b.refuses("machine.create", "web", with(machineSpec, "cpus", int64(2)), writ.CodeDriverFailed, "no luck")
+	}
+	b.keeps("web", "", false)
+}
+
+func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	b.must("machine.attach", "web", data)
+	b.refuses("machine.attach", "web", with(data, "read_only", true), writ.CodeResourceConflict, "another form")
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Stuck: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	o, _ := catalog.Lookup("machine.detach")
+	args, err := o.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Do(ctx, sal.Request{Operation: o, Resource: machine("web"), UID: "uid-web", Args: args, Progress: func(string) {}})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	if users, err := b.Users(t.Context(), saltest.RefTo(writ.KindVolume, "data").UID); err != nil || len(users) != 1 {
+		t.Errorf("users: %v, %v", users, err)
+	}
+}

@@ -1,0 +1,203 @@
+package cloudhypervisor
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/vmmstub"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		dir := b.dirOf(machine("web"))
+		if err := sal.MakeDir(dir); err != nil {
+			t.Fatal(err)
+		}
+		foreign := exec.Command(b.Program, "--api-socket", "path="+filepath.Join(dir, socketName))
+		if err := foreign.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = foreign.Wait() }()
+		for pid := 0; pid == 0; time.Sleep(time.Millisecond) { // until it listens
+			pid, _ = listener(filepath.Join(dir, socketName))
+		}
+		pid := strconv.Itoa(foreign.Process.Pid)
+		b.refuses("machine.create", "web", machineSpec, writ.CodeResourceConflict, "process "+pid, "--api-socket")
+		b.must("machine.delete", "web", nil)
+		if got, err := listener(filepath.Join(dir, socketName)); err != nil || strconv.Itoa(got) != pid {
+			t.Errorf("it is %d that listens now, %v", got, err)
+		}
+		orphans, err := b.Orphans(t.Context())
+		want := []sal.Orphan{{Kind: "process", Name: pid}, {Kind: "directory", Name: dir}}
+		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
+			t.Errorf("orphans: %v\n%s", err, diff)
+		}
+	})
+}
+
+func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.signal("web", unix.SIGKILL, true)
+		other := exec.Command("sleep", "60")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		gone := make(chan struct{})
+		go func() { _ = other.Wait(); close(gone) }()
+		defer func() { _ = other.Process.Kill(); <-gone }()
+		b.change("web", func(o *own) { o.Process.PID = other.Process.Pid })
+		if got := b.state("web"); got != string(stopped) {
+			t.Errorf("it is %s", got)
+		}
+		b.must("machine.stop", "web", nil)
+		b.change("web", func(o *own) { o.Process = &process{Boot: b.boot(), PID: other.Process.Pid, Started: 1} })
+		b.must("machine.delete", "web", nil)
+		if h, err := hold(other.Process.Pid); h == nil || err != nil {
+			t.Errorf("the other process was ended: %v", err)
+		} else {
+			h.release()
+		}
+		b.empty()
+	})
+}
+
+func (b *bench) boot() string {
+	b.Helper()
+	id, err := thisBoot()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.signal("web", unix.SIGKILL, true)
+		socket := filepath.Join(b.dirOf(machine("web")), socketName)
+		if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != os.ModeSocket {
+			t.Fatalf("a killed process leaves its socket: %v", err)
+		}
+		b.must("machine.start", "web", nil)
+		if got := b.state("web"); got != string(running) {
+			t.Errorf("it is %s", got)
+		}
+	})
+}
+
+func TestTapThatIsTakenIsSaid(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		nets := networks(t)
+		if nets == nil {
+			t.Skip("only root makes taps")
+		}
+		name := "wvt" + strconv.Itoa(os.Getpid())
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		ifreq, err := unix.NewIfreq(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ifreq.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifreq); err != nil {
+			t.Skipf("no tap can be made here: %v", err)
+		}
+		b.Networks.(*others).busy = name
+		b.refuses("machine.create", "web", with(machineSpec, "networks", nets), writ.CodeDriverFailed, "boot the machine", "busy")
+		b.empty()
+	})
+}
+
+func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		nets := networks(t)
+		if nets == nil {
+			t.Skip("only root makes taps")
+		}
+		made := b.must("machine.create", "web", with(machineSpec, "networks", nets))
+		if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" {
+			t.Errorf("it has %v", made)
+		}
+		used, err := b.Usage(t.Context(), machine("web"))
+		if err != nil || used.CPUs != 1 || used.MemoryMiB != 256 {
+			t.Errorf("it uses %+v, %v", used, err)
+		}
+		b.must("machine.delete", "web", nil)
+		b.empty()
+		if used, err := b.Usage(t.Context(), machine("web")); err != nil || used != (sal.Usage{}) {
+			t.Errorf("deleted it uses %+v, %v", used, err)
+		}
+	})
+}
+
+func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set   vmmstub.Settings
+		code  writ.Code
+		words []string
+	}{
+		"it dies before it answers": {vmmstub.Settings{DieEarly: true}, writ.CodeDriverFailed, []string{"ended", "dies early"}},
+		"it does not boot":          {vmmstub.Settings{Fail: map[string]string{"vm.boot": "no luck"}}, writ.CodeDriverFailed, []string{"boot", "no luck"}},
+		"it dies while it boots":    {vmmstub.Settings{DieBefore: []string{"vm.boot"}}, writ.CodeDriverFailed, []string{"boot", "ended"}},
+		"it dies when it is up":     {vmmstub.Settings{DieAfter: []string{"vm.boot"}}, writ.CodeDriverFailed, []string{"ended"}},
+		"it takes no description":   {vmmstub.Settings{Fail: map[string]string{"vm.create": "no"}}, writ.CodeDriverFailed, []string{"describe"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			vmmstub.Set(t, b.Program, tt.set)
+			b.refuses("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}), tt.code, tt.words...)
+			b.empty()
+			vmmstub.Set(t, b.Program, vmmstub.Settings{})
+			b.must("machine.create", "web", machineSpec)
+		})
+	}
+}
+
+func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
+	b := newBench(t)
+	volume := func(name string) []any { return []any{saltest.RefTo(writ.KindVolume, name)} }
+	for what, tt := range map[string]struct {
+		spec map[string]any
+		code writ.Code
+	}{
+		"kernel":            {with(machineSpec, "kernel", "none"), writ.CodeResourceUnknown},
+		"kernel that is no": {with(machineSpec, "kernel", "qcow2"), writ.CodeArgumentsInvalid},
+		"volume":            {with(machineSpec, "disks", volume("none")), writ.CodeResourceUnknown},
+		"volume twice":      {with(machineSpec, "disks", append(volume("root"), volume("root")...)), writ.CodeArgumentsInvalid},
+	} {
+		if _, err := b.do("machine.create", "web", tt.spec); writ.CodeOf(err) != tt.code {
+			t.Errorf("%s: %v, want %s", what, err, tt.code)
+		}
+	}
+	b.Firmware = ""
+	b.refuses("machine.create", "web", map[string]any{"cpus": int64(1), "memory_mib": int64(256)}, writ.CodeDriverMissing, "firmware")
+	b.Program = filepath.Join(b.host, "none")
+	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverMissing, "cloud-hypervisor")
+	b.empty()
+}
+
+func TestOnlyVersionsWhoseAnswersCanBeToldApartAreTaken(t *testing.T) {
+	for version, ok := range map[string]bool{"v53.0": true, "v53.0-dirty": true, "54.1.0": true, "v52.0": false, "v9.0": false, "": false, "hello": false} {
+		if err := checkVersion(version); (err == nil) != ok {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	b := newBench(t)
+	if version, err := b.Probe(t.Context()); version != "v53.0" || err != nil {
+		t.Errorf("%q, %v", version, err)
+	}
+}
