@@ -3,6 +3,7 @@ package sal
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -38,6 +39,19 @@ func MakeDir(path string) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// FileNames are the names in a directory, sorted; none if it is not there.
+func FileNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, HostError("list "+dir, err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all, nil
 }
 
 // SyncDir makes sure that what was made, renamed or removed in a directory stays so after a power cut.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"path/filepath"
 
 	"writ"
 )
@@ -98,6 +99,19 @@ func without(ctx context.Context, volume Owner, all []Users, object func(User) e
 // DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first
 // machine that gets the volume makes it, sparse and as big as the volume.
 const DiskName = "disk.raw"
+
+// ValidTree refuses names of trees and snapshots that would lead elsewhere.
+func ValidTree(name string) error {
+	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is no name for a tree or snapshot", name)
+	}
+	return nil
+}
+
+// UnknownTree is the error about a tree that is not on this host.
+func UnknownTree(name string) error {
+	return writ.Errorf(writ.CodeResourceUnknown, "this node has no tree %s", name)
+}
 
 // Trees are directories that drivers keep for themselves: each has a name, is bounded where the host can do that, and can be put back
 // to an earlier moment. Names are those of writ.ResourceID.HostName, or words that such a name cannot be. Different trees may be used at

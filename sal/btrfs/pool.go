@@ -6,6 +6,7 @@
 package btrfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -69,14 +70,14 @@ func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir stri
 // Snapshot keeps what a tree holds now.
 func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	to := p.snapshot(name, snapshot)
-	if err := errors.Join(p.begin(ctx, name), valid(snapshot)); err != nil {
+	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
 	}
 	if there, err := isSubvolume(to); err != nil || there {
 		return sal.HostError("look for the snapshot", err)
 	}
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
-		return cmpError(sal.HostError("look for the tree", err), unknownTree(name))
+		return cmp.Or(sal.HostError("look for the tree", err), sal.UnknownTree(name))
 	}
 	err := sal.MakeDir(filepath.Dir(to))
 	if err == nil {
@@ -91,13 +92,13 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 
 // Restore puts a tree back to a snapshot: a copy of the snapshot and the tree change places at once.
 func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
-	if err := errors.Join(p.begin(ctx, name), valid(snapshot)); err != nil {
+	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
 	}
 	tree, work := p.Path(name), p.work(name)
 	bound, err := boundOf(tree)
 	if errors.Is(err, fs.ErrNotExist) {
-		return unknownTree(name)
+		return sal.UnknownTree(name)
 	}
 	if err != nil {
 		return sal.HostError("look at the tree "+name, err)
@@ -203,32 +204,32 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 
 // source is the subvolume of a tree or of a snapshot of it.
 func (p *Pool) source(name, snapshot string) (path string, err error) {
-	if err := valid(name); err != nil {
+	if err := sal.ValidTree(name); err != nil {
 		return "", err
 	}
-	path, missing := p.Path(name), unknownTree(name)
+	path, missing := p.Path(name), sal.UnknownTree(name)
 	if snapshot != "" {
 		path = p.snapshot(name, snapshot)
 		missing = writ.Errorf(writ.CodeResourceUnknown, "the tree %s has no snapshot %q", name, snapshot)
 	}
 	there, err := isSubvolume(path)
 	if err != nil || !there {
-		return "", cmpError(sal.HostError("look for the tree", err), missing)
+		return "", cmp.Or(sal.HostError("look for the tree", err), missing)
 	}
 	return path, nil
 }
 
 // Snapshots are the names of a tree's snapshots.
 func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
-	if err := errors.Join(ctx.Err(), valid(name)); err != nil {
+	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return nil, err
 	}
-	return names(filepath.Join(p.Dir, "snapshots", name))
+	return sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
 }
 
 // RemoveSnapshot removes a snapshot.
 func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
-	if err := errors.Join(p.begin(ctx, name), valid(snapshot)); err != nil {
+	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
 	}
 	err := p.destroy("remove the snapshot", p.snapshot(name, snapshot))
@@ -260,7 +261,7 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 }
 
 func (p *Pool) removeSnapshots(name string) error {
-	all, err := names(filepath.Join(p.Dir, "snapshots", name))
+	all, err := sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
 	if err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func (p *Pool) removeSnapshots(name string) error {
 func (p *Pool) List(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, dir := range []string{"trees", "snapshots", "work"} {
-		some, err := names(filepath.Join(p.Dir, dir))
+		some, err := sal.FileNames(filepath.Join(p.Dir, dir))
 		if err != nil {
 			return nil, err
 		}
@@ -296,7 +297,7 @@ func (p *Pool) Clone(ctx context.Context, from, to string, size int64) error {
 
 // begin makes sure that the pool is there and that nothing is left of a call that was interrupted.
 func (p *Pool) begin(ctx context.Context, name string) error {
-	if err := errors.Join(ctx.Err(), valid(name)); err != nil {
+	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
 	}
 	if err := p.prepare(); err != nil {
@@ -359,39 +360,4 @@ func (p *Pool) step(name string) {
 	if p.Step != nil {
 		p.Step(name)
 	}
-}
-
-// names are the names in a directory, sorted; none if it is not there.
-func names(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, sal.HostError("list "+dir, err)
-	}
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all, nil
-}
-
-// valid refuses names that would lead elsewhere.
-func valid(name string) error {
-	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is no name for a tree or snapshot", name)
-	}
-	return nil
-}
-
-func unknownTree(name string) error {
-	return writ.Errorf(writ.CodeResourceUnknown, "this node has no tree %s", name)
-}
-
-// cmpError returns the first error there is.
-func cmpError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

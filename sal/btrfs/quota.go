@@ -88,7 +88,7 @@ func (p *Pool) limitOf(name string, size int64) (bytes int64, err error) {
 	if simple {
 		// Simple quotas charge a block to the subvolume that wrote it for as long as anybody has it. Each snapshot may keep as much as
 		// the tree could hold then, and a disk must not fail because of that.
-		kept, err := names(p.snapshot(name, ""))
+		kept, err := sal.FileNames(p.snapshot(name, ""))
 		if err != nil {
 			return 0, err
 		}
@@ -105,7 +105,7 @@ func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 		return err
 	}
 	if !simple {
-		if inside, err := names(subvolume); err != nil || len(inside) > 0 {
+		if inside, err := sal.FileNames(subvolume); err != nil || len(inside) > 0 {
 			return err
 		}
 	}
@@ -158,12 +158,12 @@ func projectGroup(project writ.ProjectID) uint64 {
 
 // Used is how many bytes are charged to a tree at the moment, as of the file system's last commit.
 func (p *Pool) Used(name string) (int64, error) {
-	if err := valid(name); err != nil {
+	if err := sal.ValidTree(name); err != nil {
 		return 0, err
 	}
 	id, err := subvolumeID(p.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, unknownTree(name)
+		return 0, sal.UnknownTree(name)
 	}
 	var used int64
 	if err == nil {

@@ -93,7 +93,7 @@ func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal
 // Snapshot copies the tree.
 func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("keep a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
-		if err := valid(snapshot); err != nil {
+		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
 		to := path.Join(j.at, "snapshots", snapshot)
@@ -111,7 +111,7 @@ func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 // Restore copies the snapshot, and lets the copy take the tree's place when it is whole.
 func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("put the tree "+name+" back", t.on(ctx, name, func(j *job) error {
-		if err := valid(snapshot); err != nil {
+		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
 		from, err := j.source(name, snapshot)
@@ -127,10 +127,10 @@ func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
 
 // source is where a tree is, or a snapshot of it.
 func (j *job) source(name, snapshot string) (string, error) {
-	if err := valid(name); err != nil {
+	if err := sal.ValidTree(name); err != nil {
 		return "", err
 	}
-	at, missing := path.Join("trees", name, "data"), unknownTree(name)
+	at, missing := path.Join("trees", name, "data"), sal.UnknownTree(name)
 	if snapshot != "" {
 		at = path.Join("trees", name, "snapshots", snapshot)
 		missing = writ.Errorf(writ.CodeResourceUnknown, "the tree %s has no snapshot %q", name, snapshot)
@@ -161,7 +161,7 @@ func (j *job) restored() error {
 
 // Snapshots are the names of a tree's snapshots.
 func (t *Trees) Snapshots(ctx context.Context, name string) ([]string, error) {
-	if err := errors.Join(ctx.Err(), valid(name)); err != nil {
+	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return nil, err
 	}
 	return t.names(filepath.Join("trees", name, "snapshots"))
@@ -170,7 +170,7 @@ func (t *Trees) Snapshots(ctx context.Context, name string) ([]string, error) {
 // RemoveSnapshot removes a snapshot: it is none any more before the first byte of it goes.
 func (t *Trees) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("remove a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
-		if err := valid(snapshot); err != nil {
+		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
 		from := path.Join(j.at, "snapshots", snapshot)
@@ -228,7 +228,7 @@ func (t *Trees) Clone(ctx context.Context, from, to string, size int64) error {
 
 // on does something with a tree, after finishing what a crash interrupted.
 func (t *Trees) on(ctx context.Context, name string, do func(j *job) error) error {
-	if err := errors.Join(ctx.Err(), valid(name)); err != nil {
+	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
 	}
 	if err := sal.MakeDir(t.Dir); err != nil {
@@ -268,25 +268,5 @@ func (j *job) exists(name string) (bool, error) {
 }
 
 func (t *Trees) names(dir string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(t.Dir, dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, sal.HostError("list "+dir, err)
-	}
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all, nil
-}
-
-// valid refuses names that would lead elsewhere.
-func valid(name string) error {
-	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is no name for a tree or snapshot", name)
-	}
-	return nil
-}
-
-func unknownTree(name string) error {
-	return writ.Errorf(writ.CodeResourceUnknown, "this node has no tree %s", name)
+	return sal.FileNames(filepath.Join(t.Dir, dir))
 }
