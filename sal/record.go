@@ -169,7 +169,9 @@ func (s *Records[T]) put(r *Record[T]) error {
 // Remove forgets a resource. One that has no record is no error.
 func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	s.step("remove record")
-	err := remove(s.path(resource))
+	path := s.path(resource)
+	_ = os.Remove(path + ".tmp") // of a runner that was ended while it wrote; it does not count
+	err := remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -116,6 +116,22 @@ func TestRecordIsOldOrNewWhereverPutIsStopped(t *testing.T) {
 	}
 }
 
+func TestNothingIsLeftOfARecordThatWasBeingWritten(t *testing.T) {
+	records := &Records[own]{Dir: filepath.Join(t.TempDir(), "records")}
+	if err := records.Put(NewRecord[own](request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)}))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(records.path(root)+".tmp", []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := records.Remove(root); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := FileNames(records.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
 func TestDamagedRecordIsSaidAndNotTakenForNone(t *testing.T) {
 	records := &Records[own]{Dir: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(records.Dir, root.HostName()+".json"), []byte("{"), 0o600); err != nil {

@@ -322,11 +322,11 @@ func (h *hostWorld) tend(ends string) bool {
 	return true
 }
 
-// variable is what is made up anew each time: addresses, names that follow from an id, numbers.
-var variable = regexp.MustCompile(`[0-9a-f]{0,4}(:[0-9a-f]{0,4}){2,}|\b[a-z][a-z2-7]{10}|[0-9a-f]{6,}|[0-9]+`)
+// variable is what is made up anew each time: addresses, ids, names that follow from an id, numbers.
+var variable = regexp.MustCompile(`\b[0-9a-f]{12,}\b|[0-9a-f]{0,4}(:[0-9a-f]{0,4}){2,}|\b[a-z][a-z2-7]{10}|[0-9a-f]{6,}|[0-9]+`)
 
 // traces are what is on the host of links, addresses, rules, namespaces, mounts, processes, groups and files, and at containerd, without
-// what is made up anew each time.
+// what is made up anew each time, and without records that were being written: they do not count, and go with the record.
 func (h *hostWorld) traces() []string {
 	h.t.Helper()
 	var all []string
@@ -335,7 +335,7 @@ func (h *hostWorld) traces() []string {
 		"ip -o link | sed 's/^[0-9]*: //; s/ .*//'", "ip -6 -o addr | grep -v fe80", "ip -4 -o addr", "ip -6 route | grep -v fe80 | sed 's/ linkdown//'", "ip -6 rule", "nft list ruleset", "ip netns list",
 		"cut -d' ' -f2 /proc/mounts | grep '" + filepath.Dir(h.containers.Address) + "\\|" + h.data + "\\|/run/netns'",
 		"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | cut -c1-300; echo; done 2>/dev/null | grep '" + h.data + "/\\|mycelium\\|containerd-shim\\|" + h.containers.Address + "' | grep -v ' runner \\|grep\\|containerd -c'",
-		"cd " + h.data + "/host && find . -not -type d -not -name '*.log*' | grep -v '/events-'", "btrfs subvolume list " + h.data,
+		"cd " + h.data + "/host && find . -not -type d -not -name '*.log*' | grep -v '/events-\\|/records/.*\\.tmp$'", "btrfs subvolume list " + h.data,
 		"find /sys/fs/cgroup /run/containerd/runc -type d | grep '" + h.named() + "'",
 		ctr + "containers ls -q", ctr + "tasks ls -q", ctr + "images ls -q", ctr + "snapshots ls | awk '{print $1}'", ctr + "content ls -q", ctr + "leases ls -q",
 	} {
