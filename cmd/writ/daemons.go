@@ -213,12 +213,13 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 
 // driverFlags say which drivers a node gets.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
-	c.Flags().StringVar((*string)(drivers), "drivers", string(daemon.DriversAuto), "auto: real ones for volumes and images; simulated: nothing on the host is touched; host: real ones only, which change its network, containers and machines")
+	*drivers = daemon.DriversAuto
+	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images; simulated: nothing on the host is touched; host: real ones only, which change its network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
-	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "GiB that volumes and databases of a project may occupy together on the node, which needs btrfs; unbounded if 0")
+	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
 	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }

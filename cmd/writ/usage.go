@@ -27,6 +27,9 @@ func (a *app) usageCommand() *cobra.Command {
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
+				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("say --by %s, %s or %s", byResource, byProject, byTenant)
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -139,9 +142,6 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 
 // printUsageBy prints sums.
 func (a *app) printUsageBy(usage []api.Usage, by string) error {
-	if by != byProject && by != byTenant {
-		return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("say --by %s, %s or %s", byResource, byProject, byTenant)
-	}
 	amount := func(title, exact string, of func(usageSum) int64, per float64, show string) terminal.Column[usageSum] {
 		return terminal.Column[usageSum]{
 			Title: title, Name: exact,

@@ -34,6 +34,20 @@ const (
 // AllDrivers lists the choices.
 var AllDrivers = []Drivers{DriversAuto, DriversSimulated, DriversHost}
 
+// Set takes a choice that somebody typed.
+func (d *Drivers) Set(choice string) error {
+	if !slices.Contains(AllDrivers, Drivers(choice)) {
+		return fmt.Errorf("use one of %v", AllDrivers)
+	}
+	*d = Drivers(choice)
+	return nil
+}
+
+func (d *Drivers) String() string { return string(*d) }
+
+// Type is what the help of a command shows of the value.
+func (d *Drivers) Type() string { return "string" }
+
 // driverConfig is what drivers are made of.
 type driverConfig struct {
 	Choice Drivers
