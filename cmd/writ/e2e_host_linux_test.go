@@ -219,8 +219,15 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 	if !strings.Contains(console, "vm "+guest.UpText) {
 		t.Errorf("the console of the machine has %q", console)
 	}
-	if said, err := exec.Command("ping", "-6", "-c", "1", "-w", "20", field("vm")).CombinedOutput(); err != nil {
-		t.Errorf("the machine does not answer at %s: %v\n%s", field("vm"), err, said)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		said, err := exec.Command("ping", "-6", "-c", "1", "-w", "2", field("vm")).CombinedOutput()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) { // ping ends at "unreachable", which an address is while the guest looks whether it is taken
+			t.Errorf("the machine does not answer at %s: %v\n%s", field("vm"), err, said)
+			break
+		}
 	}
 
 	h.submit(`
