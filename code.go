@@ -96,6 +96,7 @@ const (
 	CodeResourceUnknown     Code = "RESOURCE_UNKNOWN"
 	CodeResourceConflict    Code = "RESOURCE_CONFLICT"
 	CodeResourceBusy        Code = "RESOURCE_BUSY"
+	CodeRecordDamaged       Code = "RECORD_DAMAGED"
 	CodeNotOwner            Code = "NOT_OWNER"
 	CodeImmutableField      Code = "IMMUTABLE_FIELD"
 	CodeDriverMissing       Code = "DRIVER_MISSING"
@@ -183,6 +184,7 @@ var Codes = []CodeInfo{
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
 	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
 	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource, or others still use it; the message names them."},
+	{CodeRecordDamaged, Failed, false, 422, ExitFailed, "What the node knew of the resource cannot be read: its disk failed, or somebody changed the file that the message names. Delete the resource, which takes away all that its names lead to, or put the file back from a backup."},
 	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},

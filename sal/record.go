@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"writ"
 	"writ/sal/catalog"
@@ -23,7 +23,10 @@ type Record[T any] struct {
 	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time; secrets by name
 	// Generation counts the changes that the driver has finished.
 	Generation int64 `json:"generation"`
-	Own        T     `json:"own"`
+	// Lost says that the record was damaged, and that what the driver knew went with it: Own is the zero value. All that can be done is to
+	// remove what the names of the resource lead to.
+	Lost bool `json:"lost,omitempty"`
+	Own  T    `json:"own"`
 }
 
 // NewRecord returns the record of a resource that a Make operation is about to make.
@@ -121,20 +124,31 @@ type Records[T any] struct {
 	Step func(name string)
 }
 
-// Get returns the record of a resource, nil if there is none.
+// extension is that of a record's file.
+const extension = ".json"
+
+// Get returns the record of a resource, nil if there is none. RECORD_DAMAGED if there is one that cannot be read.
 func (s *Records[T]) Get(resource writ.ResourceID) (*Record[T], error) {
-	r, err := s.read(s.path(resource))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	r, damaged, err := s.get(resource)
+	if damaged != nil {
+		damaged.Resource = resource // whatever the file still tells
+		return nil, damaged.Error()
 	}
-	if err != nil {
-		return nil, HostError("read the record of "+resource.String(), err)
-	}
-	if r.Resource != resource {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "%s and %s of another project have the same name on hosts", resource, r.Resource).
+	return r, err
+}
+
+func (s *Records[T]) get(resource writ.ResourceID) (*Record[T], *Damaged, error) {
+	r, damaged, err := s.read(s.path(resource))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, HostError("read the record of "+resource.String(), err)
+	case damaged == nil && r.Resource != resource:
+		return nil, nil, writ.Errorf(writ.CodeResourceConflict, "%s and %s of another project have the same name on hosts", resource, r.Resource).
 			WithHint("use another name")
 	}
-	return r, nil
+	return r, damaged, nil
 }
 
 // Put writes a record: beside the old one, synced, and then in its place.
@@ -185,33 +199,36 @@ func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	return nil
 }
 
-// List returns all records, sorted by project, kind and name.
-func (s *Records[T]) List() ([]*Record[T], error) {
-	entries, err := os.ReadDir(s.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, HostError("list records", err)
+// List returns all records that can be read, sorted by project, kind and name, and beside them those that cannot. Whoever may do harm by
+// not knowing of one has to look at both.
+func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
+	names, err := FileNames(s.Dir)
+	if err != nil {
+		return nil, nil, err
 	}
-	var all []*Record[T]
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".json" {
+	for _, name := range names {
+		if filepath.Ext(name) != extension {
 			continue // one that was being written
 		}
-		r, err := s.read(filepath.Join(s.Dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+		r, broken, err := s.read(filepath.Join(s.Dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+		case err != nil:
+			return nil, nil, HostError("read a record", err)
+		case broken != nil:
+			damaged = append(damaged, *broken)
+		default:
+			all = append(all, r)
 		}
-		if err != nil {
-			return nil, HostError("read a record", err)
-		}
-		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b *Record[T]) int { return a.Resource.Compare(b.Resource) })
-	return all, nil
+	return all, damaged, nil
 }
 
-// Resources names everything that has a record, finished or not, sorted.
+// Resources names everything that has a record, finished or not, sorted. One whose record is damaged is among them if that still tells
+// its name: whoever looks after it hears then what is wrong.
 func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
-	records, err := s.List()
+	records, damaged, err := s.List()
 	if err != nil {
 		return nil, err
 	}
@@ -219,23 +236,36 @@ func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
 	for _, r := range records {
 		all = append(all, r.Resource)
 	}
+	for _, d := range damaged {
+		if d.Resource != (writ.ResourceID{}) {
+			all = append(all, d.Resource)
+		}
+	}
+	slices.SortFunc(all, writ.ResourceID.Compare)
 	return all, ctx.Err()
 }
 
-func (s *Records[T]) read(path string) (*Record[T], error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+func (s *Records[T]) read(path string) (*Record[T], *Damaged, error) {
 	r := new(Record[T])
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", path, err)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, syscall.EIO) {
+		return nil, nil, err
 	}
-	return r, nil
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err == nil && (r.Resource.Kind == "" || r.Resource.HostName()+extension != filepath.Base(path)) {
+		err = errors.New("it is not of the resource that it is named by")
+	}
+	if err != nil {
+		damaged := newDamaged(path, text, err)
+		return nil, &damaged, nil
+	}
+	return r, nil, nil
 }
 
 func (s *Records[T]) path(resource writ.ResourceID) string {
-	return filepath.Join(s.Dir, resource.HostName()+".json")
+	return filepath.Join(s.Dir, resource.HostName()+extension)
 }
 
 func (s *Records[T]) step(name string) {

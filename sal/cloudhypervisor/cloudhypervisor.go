@@ -132,12 +132,12 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		return sal.Outcome{}, err
 	}
 	j := d.job(request)
+	if request.Operation.Effect == catalog.Remove {
+		return j.remove(ctx)
+	}
 	r, err := d.records().Get(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
-	}
-	if request.Operation.Effect == catalog.Remove {
-		return j.remove(ctx, r)
 	}
 	if r, err = j.settled(ctx, r); err != nil {
 		return sal.Outcome{}, err

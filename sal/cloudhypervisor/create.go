@@ -51,12 +51,13 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 }
 
 // remove deletes the machine.
-func (j *job) remove(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
+func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
-	if r == nil {
-		return gone, nil
+	r, err := j.records().GetToRemove(j.Request)
+	if err != nil || r == nil {
+		return gone, err
 	}
-	if r.Own.Phase == ready || r.Own.Phase == restoring {
+	if r.Own.Phase != making && r.Own.Phase != deleting {
 		if err := r.Owned(j.Request); err != nil {
 			return sal.Outcome{}, err
 		}
@@ -103,12 +104,39 @@ func (j *job) removeDir() error {
 
 // endProcess ends the process of a machine, if there is one.
 func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
+	if r.Lost {
+		return j.endProcesses(ctx)
+	}
 	v, err := j.attend(r)
 	if err != nil || v == nil {
 		return err
 	}
 	defer v.release()
 	return v.end(ctx, j.step)
+}
+
+// endProcesses ends whatever was started for the machine, of which its record tells no more.
+func (j *job) endProcesses(ctx context.Context) error {
+	pids, err := withArgument(below(j.dir))
+	if err != nil {
+		return sal.HostError("look at the processes", err)
+	}
+	for _, pid := range pids {
+		h, err := hold(pid)
+		if err != nil {
+			return sal.HostError("look at the processes of "+j.Resource.String(), err)
+		}
+		if h == nil {
+			continue
+		}
+		v := newVMM(j.dir, h)
+		err = v.end(ctx, j.step)
+		v.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }

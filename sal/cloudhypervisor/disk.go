@@ -25,9 +25,12 @@ func serialOf(r *sal.Record[own], v disk) string {
 
 // Users are the machines that have a volume.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
-	records, err := d.records().List()
+	records, damaged, err := d.records().List()
 	if err != nil {
 		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, damaged[0].Hides()
 	}
 	var all []sal.User
 	for _, r := range records {

@@ -76,6 +76,24 @@ func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 	}
 }
 
+// TestWhoMayHaveAVolumeIsNotTakenForNobody: the record of a machine that has one does not say so any more.
+func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
+	b := newBench(t)
+	root := []any{saltest.RefTo(writ.KindVolume, "root")}
+	b.must("machine.create", "web", with(machineSpec, "disks", root))
+	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.refuses("machine.create", "other", with(machineSpec, "disks", root), writ.CodeResourceBusy, "damaged", machine("web").HostName())
+	volume := sal.Owner{Resource: saltest.Resource(writ.KindVolume, "root"), UID: saltest.RefTo(writ.KindVolume, "root").UID}
+	if err := sal.Unused(t.Context(), volume, []sal.Users{b.Driver}); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("the volume may be deleted: %v", err)
+	}
+	b.must("machine.create", "other", machineSpec) // one without volumes harms nobody
+	b.must("machine.delete", "web", nil)
+	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
+}
+
 func TestDisksGrowWithTheirVolumes(t *testing.T) {
 	benches(t, func(t *testing.T, b *bench) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))

@@ -338,7 +338,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, sal.HostError("list the directories of machines", err)
 	}
-	records, err := d.records().List() // after the processes: a record is there before its process is
+	records, damaged, err := d.records().List() // after the processes: a record is there before its process is
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,12 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		}
 		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.Resource.HostName() })
 	}
-	var all []sal.Orphan
+	for _, r := range damaged {
+		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.HostName })
+		its := below(filepath.Join(d.machines(), r.HostName))
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.ContainsFunc(argumentsOf(pid), its) })
+	}
+	all := sal.DamagedOrphans(damaged)
 	for _, pid := range pids {
 		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid)})
 	}

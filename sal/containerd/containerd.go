@@ -152,12 +152,12 @@ func (d *Driver) begin(ctx context.Context, request sal.Request) (j *job, done f
 }
 
 func (j *job) do(ctx context.Context) (sal.Outcome, error) {
+	if j.Operation.Effect == catalog.Remove {
+		return j.remove(ctx)
+	}
 	r, err := j.records().Get(j.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
-	}
-	if j.Operation.Effect == catalog.Remove {
-		return j.remove(ctx, r)
 	}
 	left, r, err := j.settled(ctx, r)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"writ"
@@ -222,21 +223,9 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	ctx = d.in(ctx)
 	var all []sal.Orphan
-	atDaemon, err := daemon.ContainerService().List(ctx)
+	atDaemon, layers, err := stock(ctx, daemon)
 	if err != nil {
-		return nil, failed("list the containers", err)
-	}
-	layers := map[string]bool{}
-	for _, name := range snapshotters {
-		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
-			if s.Kind == snapshots.KindActive {
-				layers[s.Name] = true
-			}
-			return nil
-		})
-		if err != nil && !gone(err) && !lacking(err) {
-			return nil, failed("list the layers", err)
-		}
+		return nil, err
 	}
 	images, err := daemon.ImageService().List(ctx)
 	if err != nil {
@@ -258,15 +247,16 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = sal.DamagedOrphans(known.damaged)
 	for _, c := range atDaemon {
 		known.images[c.Image] = true
-		if !known.containers[c.ID] {
+		if !known.has(c.ID) {
 			all = append(all, sal.Orphan{Kind: "container", Name: c.ID})
 		}
 		delete(layers, c.ID)
 	}
 	for id := range layers {
-		if !known.containers[id] {
+		if !known.has(id) {
 			all = append(all, sal.Orphan{Kind: "snapshot", Name: id})
 		}
 	}
@@ -281,7 +271,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		}
 	}
 	for _, o := range owners {
-		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] {
+		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] && !known.places[o.Resource.HostName()] {
 			all = append(all, sal.Orphan{Kind: "network namespace", Name: o.Resource.HostName()})
 		}
 	}
@@ -293,20 +283,51 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 type knowledge struct {
 	containers, images, places map[string]bool
 	uids                       map[writ.UID]bool
+	damaged                    []sal.Damaged
 	unfinished                 bool // something is being made, and may be importing its image
 }
 
+// has reports whether a record leads to a container at the daemon, also a damaged one.
+func (k *knowledge) has(id string) bool {
+	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
+}
+
+// stock is what the daemon has: containers, and the layers of containers by their ids.
+func stock(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]bool, err error) {
+	all, err = daemon.ContainerService().List(ctx)
+	if err != nil {
+		return nil, nil, failed("list the containers", err)
+	}
+	layers = map[string]bool{}
+	for _, name := range snapshotters {
+		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
+			if s.Kind == snapshots.KindActive {
+				layers[s.Name] = true
+			}
+			return nil
+		})
+		if err != nil && !gone(err) && !lacking(err) {
+			return nil, nil, failed("list the layers", err)
+		}
+	}
+	return all, layers, nil
+}
+
 func (d *Driver) known() (*knowledge, error) {
-	records, err := d.records().List()
+	records, damaged, err := d.records().List()
 	if err != nil {
 		return nil, err
 	}
-	k := &knowledge{containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
+	k := &knowledge{damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
 	for _, r := range records {
 		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
 		k.places[r.Resource.HostName()] = true
 		k.uids[r.UID] = true
 		k.unfinished = k.unfinished || r.Own.Phase == making || r.Own.Phase == replacing
+	}
+	for _, r := range damaged {
+		k.places[r.HostName] = true
+		k.unfinished = true // for all that is known
 	}
 	return k, nil
 }

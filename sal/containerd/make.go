@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -204,10 +205,11 @@ func (j *job) takeBack(ctx context.Context, r *record) error {
 }
 
 // remove stops and deletes the container. It asks for nothing that a broken container could refuse.
-func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
+func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	none := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
-	if r == nil {
-		return none, nil
+	r, err := j.records().GetToRemove(j.Request)
+	if err != nil || r == nil {
+		return none, err
 	}
 	if r.Own.Phase == making { // it was never there
 		return none, j.clear(ctx, r)
@@ -225,7 +227,14 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		return err
 	}
 	_ = j.endPrograms(ctx, r) // if one does not end so, it does with its container
-	for _, id := range []string{r.Own.Other, r.Own.Container} {
+	ids := []string{r.Own.Other, r.Own.Container}
+	if r.Lost {
+		var err error
+		if ids, err = j.atDaemon(ctx); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
 		if id == "" {
 			continue
 		}
@@ -247,3 +256,24 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	j.step("remove the record")
 	return j.records().Remove(r.Resource)
 }
+
+// atDaemon are the ids of all containers and layers that the daemon has for the resource, for when the record does not say any more.
+func (j *job) atDaemon(ctx context.Context) ([]string, error) {
+	containers, layers, err := stock(ctx, j.daemon)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for id := range layers {
+		all = append(all, id)
+	}
+	for _, c := range containers {
+		all = append(all, c.ID)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return slices.DeleteFunc(all, func(id string) bool { return !isOf(j.Resource.HostName(), id) }), nil
+}
+
+// isOf reports whether an id at the daemon is that of a container of a resource.
+func isOf(hostName, id string) bool { return strings.HasPrefix(id, hostName+"-") }

@@ -18,9 +18,12 @@ var _ sal.Users = (*Driver)(nil)
 
 // Users are the containers that have a volume, finished or not.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
-	records, err := d.records().List()
+	records, damaged, err := d.records().List()
 	if err != nil {
 		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, damaged[0].Hides()
 	}
 	var all []sal.User
 	for _, r := range records {

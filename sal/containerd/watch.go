@@ -38,7 +38,7 @@ func (d *Driver) Run(ctx context.Context) error {
 
 // watch follows the daemon until it goes away or ctx ends.
 func (d *Driver) watch(ctx context.Context) error {
-	records, err := d.records().List()
+	records, _, err := d.records().List()
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func endOf(event typeurl.Any) (id string, ok bool) {
 
 // look mends the container of an id, and says after which time to look again, 0 for never.
 func (d *Driver) look(ctx context.Context, id string) time.Duration {
-	records, err := d.records().List()
+	records, _, err := d.records().List()
 	if err != nil {
 		return sweep
 	}
@@ -115,7 +115,7 @@ func (d *Driver) look(ctx context.Context, id string) time.Duration {
 
 // lookAtAll mends all containers, and says after which time to look again.
 func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
-	records, err := d.records().List()
+	records, _, err := d.records().List()
 	if err != nil {
 		return sweep
 	}

@@ -81,6 +81,12 @@ func engineOf(name string) (engine, bool) {
 	return engines[i], true
 }
 
+// isEngine reports whether an argument is an engine's program.
+func isEngine(argument string) bool {
+	_, ok := engineOf(filepath.Base(argument))
+	return ok
+}
+
 // program is an engine on this host.
 type program struct {
 	engine
@@ -257,8 +263,8 @@ func writeProgram(path string, text []byte) error {
 func (d *Driver) forgetCopies(deleted writ.ResourceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	records, err := d.records().List()
-	if err != nil {
+	records, damaged, err := d.records().List()
+	if err != nil || len(damaged) > 0 { // one of them may need any copy
 		return err
 	}
 	dir := filepath.Join(d.Dir, "engines")

@@ -127,12 +127,12 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 	j := d.jobOn(request.Resource)
 	j.Request = request
+	if request.Operation.Effect == catalog.Remove {
+		return j.remove()
+	}
 	r, err := d.records().Get(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
-	}
-	if request.Operation.Effect == catalog.Remove {
-		return j.remove(r)
 	}
 	if r, err = j.settled(ctx, r); err != nil {
 		return sal.Outcome{}, err
@@ -174,10 +174,11 @@ func (j *job) settled(ctx context.Context, r *sal.Record[own]) (*sal.Record[own]
 }
 
 // remove deletes a database, whatever state it is in.
-func (j *job) remove(r *sal.Record[own]) (sal.Outcome, error) {
+func (j *job) remove() (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
-	if r == nil {
-		return gone, nil
+	r, err := j.records().GetToRemove(j.Request)
+	if err != nil || r == nil {
+		return gone, err
 	}
 	if r.Own.Phase != making && r.Own.Phase != deleting {
 		if err := r.Owned(j.Request); err != nil {

@@ -402,7 +402,7 @@ func TestWhatTheNodeLacksIsSaid(t *testing.T) {
 	if !strings.Contains(e.Message, "400:cafe:1:2") || !strings.Contains(e.Hint, "mycelium") {
 		t.Errorf("an overlay that does not run: %v (%s)", e, e.Hint)
 	}
-	if records, err := b.records().List(); err != nil || len(records) > 0 {
+	if records, _, err := b.records().List(); err != nil || len(records) > 0 {
 		t.Errorf("left are %v, %v", records, err)
 	}
 }
@@ -526,7 +526,7 @@ func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 	disk.Fill()
 	b.refuse("herodb.create", with(spec, "persist", true), writ.CodeDiskFull)
 	disk.Free()
-	if records, err := b.records().List(); err != nil || len(records) > 0 {
+	if records, _, err := b.records().List(); err != nil || len(records) > 0 {
 		t.Errorf("left are %v, %v", records, err)
 	}
 }

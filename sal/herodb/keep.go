@@ -193,14 +193,15 @@ var hostName = regexp.MustCompile(`^h[a-z2-7]{10}$`)
 
 // Orphans describes processes, directories, trees, groups and namespaces of databases that have no record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	records, err := d.records().List()
+	records, damaged, err := d.records().List()
 	if err != nil {
 		return nil, err
 	}
 	known := func(name string) bool {
-		return slices.ContainsFunc(records, func(r *sal.Record[own]) bool { return r.Resource.HostName() == name })
+		return slices.ContainsFunc(records, func(r *sal.Record[own]) bool { return r.Resource.HostName() == name }) ||
+			slices.ContainsFunc(damaged, func(r sal.Damaged) bool { return r.HostName == name })
 	}
-	var all []sal.Orphan
+	all := sal.DamagedOrphans(damaged)
 	add := func(kind, host, name string) {
 		if hostName.MatchString(host) && !known(host) {
 			all = append(all, sal.Orphan{Kind: kind, Name: name})
@@ -245,7 +246,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 
 // hostOf says for which database a process serves, or did: it has the name of an engine and a path of the database among its arguments.
 func (d *Driver) hostOf(p process) (host string, ok bool) {
-	if !slices.ContainsFunc(p.args, func(a string) bool { _, ok := engineOf(filepath.Base(a)); return ok }) {
+	if !slices.ContainsFunc(p.args, isEngine) {
 		return "", false
 	}
 	for _, a := range p.args {

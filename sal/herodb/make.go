@@ -166,7 +166,7 @@ func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
 	if first == 0 {
 		first, last = DefaultFirstPort, DefaultLastPort
 	}
-	records, err := d.records().List()
+	records, _, err := d.records().List() // the port of one that is damaged is taken as long as its process runs
 	if err != nil {
 		return 0, err
 	}

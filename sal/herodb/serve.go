@@ -348,9 +348,14 @@ func (d *Driver) bury(p pid) {
 	}
 }
 
-// ours reports whether a process has the name of the engine and a path of the database among its arguments.
+// ours reports whether a process has the name of the engine and a path of the database among its arguments. If the record does not tell the
+// engine any more, any will do.
 func (j *job) ours(p process, o own) bool {
-	return slices.ContainsFunc(p.args, func(a string) bool { return filepath.Base(a) == o.Engine }) &&
+	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }
+	if o.Engine == "" {
+		serves = isEngine
+	}
+	return slices.ContainsFunc(p.args, serves) &&
 		slices.ContainsFunc(p.args, func(a string) bool { return strings.HasPrefix(a, j.dir+"/") })
 }
 

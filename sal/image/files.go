@@ -44,19 +44,28 @@ func files(dir string) ([]string, error) {
 	return all, nil
 }
 
+// wishes are what images name.
+type wishes struct {
+	digests map[string]bool
+	damaged []sal.Damaged // records that may name any digest
+}
+
+// has reports whether an image names a digest, or may.
+func (w wishes) has(digest string) bool { return w.digests[digest] || len(w.damaged) > 0 }
+
 // wanted are the digests that an image names which is not being deleted.
-func (d *Driver) wanted() (map[string]bool, error) {
-	records, err := d.records().List()
+func (d *Driver) wanted() (wishes, error) {
+	records, damaged, err := d.records().List()
 	if err != nil {
-		return nil, err
+		return wishes{}, err
 	}
-	all := map[string]bool{}
+	w := wishes{digests: map[string]bool{}, damaged: damaged}
 	for _, r := range records {
 		if r.Own.Phase != deleting {
-			all[contentOf(r).sha256] = true
+			w.digests[contentOf(r).sha256] = true
 		}
 	}
-	return all, nil
+	return w, nil
 }
 
 // collect removes the files of a digest that no image names. The caller has its turn.
@@ -66,7 +75,7 @@ func (d *Driver) collect(dir, digest string) error {
 		return err
 	}
 	wanted, err := d.wanted()
-	if err != nil || wanted[digest] {
+	if err != nil || wanted.has(digest) {
 		return err
 	}
 	removed := false
@@ -98,10 +107,10 @@ func (d *Driver) sweep(dir string) error {
 	}
 	for _, name := range files {
 		digest, _, _ := strings.Cut(name, ".")
-		if wanted[digest] {
+		if wanted.has(digest) {
 			continue
 		}
-		wanted[digest] = true // once
+		wanted.digests[digest] = true // once
 		place := d.placeOf(digest)
 		select {
 		case place <- struct{}{}:

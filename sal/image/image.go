@@ -115,7 +115,11 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	r, err := d.records().Get(request.Resource)
+	get := d.records().Get
+	if request.Operation.Effect == catalog.Remove {
+		get = func(writ.ResourceID) (*sal.Record[own], error) { return d.records().GetToRemove(request) }
+	}
+	r, err := get(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -228,6 +232,9 @@ func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := d.records().Put(r); err != nil {
 		return err
 	}
+	if r.Lost {
+		return d.forget(ctx, r)
+	}
 	c := contentOf(r)
 	done, err := d.turn(ctx, c.sha256)
 	if err != nil {
@@ -236,6 +243,18 @@ func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 	defer done()
 	if err := d.collect(r.Own.Dir, c.sha256); err != nil {
 		return sal.HostError("remove the file of "+r.Resource.String(), err)
+	}
+	return d.records().Remove(r.Resource)
+}
+
+// forget removes an image whose record does not tell its digest any more: whatever nobody names goes.
+func (d *Driver) forget(ctx context.Context, r *sal.Record[own]) error {
+	dir, err := d.tree(ctx)
+	if err == nil && dir != "" {
+		err = d.sweep(dir)
+	}
+	if err != nil {
+		return err
 	}
 	return d.records().Remove(r.Resource)
 }
@@ -305,9 +324,9 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []sal.Orphan
+	all := sal.DamagedOrphans(wanted.damaged)
 	for _, name := range files {
-		if digest, _, _ := strings.Cut(name, "."); !wanted[digest] {
+		if digest, _, _ := strings.Cut(name, "."); !wanted.has(digest) {
 			all = append(all, sal.Orphan{Kind: "file", Name: filepath.Join(dir, name)})
 		}
 	}

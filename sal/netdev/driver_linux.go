@@ -28,6 +28,9 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		return sal.Outcome{}, err
 	}
 	defer leave()
+	if request.Operation.Effect == catalog.Remove {
+		return h.remove(request)
+	}
 	r, err := h.settled(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
@@ -35,8 +38,6 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	switch request.Operation.Effect {
 	case catalog.Make:
 		return h.make(r, request)
-	case catalog.Remove:
-		return h.remove(r, request)
 	default:
 		return h.use(r, request)
 	}
@@ -76,18 +77,23 @@ func (h *host) make(r *sal.Record[network], request sal.Request) (sal.Outcome, e
 
 // create makes the network, or nothing at all.
 func (h *host) create(request sal.Request) (*sal.Record[network], error) {
-	all, err := h.networks().List()
+	all, damaged, err := h.networks().List()
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(other *sal.Record[network]) bool { return other.Resource == request.Resource })
+	hidden, err := h.rangesOf(damaged)
+	if err != nil {
+		return nil, err
+	}
 	r := sal.NewRecord[network](request)
-	if err := h.freeRange(r, all); err != nil {
+	if err := h.freeRange(r, all, hidden); err != nil {
 		return nil, err
 	}
 	r.Own.Phase = making
 	r.Own.Index, err = freeIndex(r.Resource, func(index uint16) bool {
-		return slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.Own.Index == index })
+		return slices.ContainsFunc(all, func(other *sal.Record[network]) bool { return other.Own.Index == index }) ||
+			slices.ContainsFunc(hidden, rangeOf(h.subnet, index).Overlaps)
 	})
 	if err != nil {
 		return nil, err
@@ -99,6 +105,27 @@ func (h *host) create(request sal.Request) (*sal.Record[network], error) {
 		return nil, errors.Join(err, h.clear(r))
 	}
 	return r, nil
+}
+
+// rangesOf are the ranges of networks whose records do not tell them any more, as far as their bridges do.
+func (h *host) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
+	for _, d := range damaged {
+		bridge, err := h.link(d.HostName)
+		if err != nil {
+			return nil, failed("look at the bridge "+d.HostName, err)
+		}
+		if bridge == nil {
+			continue
+		}
+		addresses, err := h.kernel.AddrList(bridge, netlink.FAMILY_ALL)
+		if err != nil {
+			return nil, failed("list the addresses of the bridge "+d.HostName, err)
+		}
+		for _, a := range addresses {
+			all = append(all, prefixOf(a.IPNet))
+		}
+	}
+	return all, nil
 }
 
 // finish brings into the kernel what a record says.
@@ -148,7 +175,7 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 }
 
 // freeRange returns an error if something else has an IPv4 range that a new network asks for.
-func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) error {
+func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], hidden []netip.Prefix) error {
 	want := ipv4(r)
 	if !want.IsValid() {
 		return nil
@@ -159,6 +186,11 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) 
 	for _, other := range others {
 		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
 			return taken("that of "+other.Resource.String(), p)
+		}
+	}
+	for _, p := range hidden {
+		if p.Overlaps(want) {
+			return taken("that of a network whose record is damaged", p)
 		}
 	}
 	links, err := h.kernel.LinkList()
@@ -194,19 +226,22 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network]) 
 	return nil
 }
 
-func (h *host) remove(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
+func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false))}
-	if r == nil {
-		left, err := h.networks().Get(request.Resource) // of a network that was never finished
-		if err != nil || left == nil {
-			return gone, err
-		}
-		return gone, h.clear(left)
+	r, err := h.networks().GetToRemove(request)
+	if err != nil || r == nil {
+		return gone, err
+	}
+	if r.Own.Phase == making || r.Own.Phase == deleting { // it was never finished, or is gone already
+		return gone, h.clear(r)
 	}
 	if err := r.Owned(request); err != nil {
 		return sal.Outcome{}, err
 	}
 	on, err := h.on(r)
+	if err == nil {
+		err = h.allTold()
+	}
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -222,9 +257,19 @@ func (h *host) remove(r *sal.Record[network], request sal.Request) (sal.Outcome,
 	return gone, h.clear(r)
 }
 
+// allTold returns an error if nobody can say who has ports on the node's networks, and at which addresses.
+func (h *host) allTold() error {
+	_, damaged, err := h.holdings().List()
+	if err != nil || len(damaged) == 0 {
+		return err
+	}
+	return writ.Errorf(writ.CodeRecordDamaged, "a record of who has ports on networks is damaged: %s: %w", damaged[0].Path, damaged[0].Why).
+		WithHint("start what has lost its ports anew, which writes the record again, or delete it; if all have theirs, remove the file")
+}
+
 // on returns those who have a port on a network.
 func (h *host) on(r *sal.Record[network]) ([]*sal.Record[holding], error) {
-	all, err := h.holdings().List()
+	all, _, err := h.holdings().List()
 	if err != nil {
 		return nil, err
 	}

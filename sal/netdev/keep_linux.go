@@ -77,11 +77,11 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		return nil, err
 	}
 	defer leave()
-	devices, namespaces, err := h.recorded()
+	devices, namespaces, damaged, err := h.recorded()
 	if err != nil {
 		return nil, err
 	}
-	var all []sal.Orphan
+	all := sal.DamagedOrphans(damaged)
 	links, err := h.kernel.LinkList()
 	if err != nil {
 		return nil, failed("list links", err)
@@ -115,19 +115,32 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, ctx.Err()
 }
 
-// recorded are the names that records lead to.
-func (h *host) recorded() (devices, namespaces map[string]bool, err error) {
+// recorded are the names that records lead to, also those that are damaged.
+func (h *host) recorded() (devices, namespaces map[string]bool, damaged []sal.Damaged, err error) {
 	devices, namespaces = map[string]bool{}, map[string]bool{}
-	networks, err := h.networks().List()
+	networks, lost, err := h.networks().List()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, r := range networks {
 		devices[r.Resource.HostName()] = true
 	}
-	owners, err := h.holdings().List()
+	for _, r := range lost {
+		devices[r.HostName] = true
+	}
+	owners, unknown, err := h.holdings().List()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	for _, o := range unknown {
+		namespaces[o.HostName] = true
+		names, err := h.devices(o.HostName)
+		if err != nil {
+			return nil, nil, nil, failed("list links and rules", err)
+		}
+		for _, name := range names {
+			devices[name] = true
+		}
 	}
 	for _, o := range owners {
 		namespaces[o.Resource.HostName()] = o.Own.Namespace
@@ -135,7 +148,7 @@ func (h *host) recorded() (devices, namespaces map[string]bool, err error) {
 			devices[device(o.UID, p)] = true
 		}
 	}
-	return devices, namespaces, nil
+	return devices, namespaces, slices.Concat(lost, unknown), nil
 }
 
 func familyName(f nftables.TableFamily) string {
@@ -218,7 +231,7 @@ func (d *Driver) Network(ctx context.Context) (told writ.NodeNetwork, err error)
 		return told, err
 	}
 	defer leave()
-	all, err := h.holdings().List()
+	all, _, err := h.holdings().List()
 	if err != nil {
 		return told, err
 	}

@@ -41,6 +41,9 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	}
 	defer leave()
 	r, err := h.holdings().Get(ownerID(owner.UID))
+	if writ.CodeOf(err) == writ.CodeRecordDamaged {
+		err = nil // what it held follows from its id and from what it asks for, as it did the first time
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,11 +128,15 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 			return failed("take "+r.Own.Owner.String()+" off "+p.Network.String(), err)
 		}
 	}
-	others, err := h.holdings().List()
+	others, damaged, err := h.holdings().List()
 	if err != nil {
 		return err
 	}
 	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
+	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
+	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) { // of IPv6 there is enough for all
+		return h.allTold()
+	}
 	var ports []port
 	for _, n := range on {
 		if i := slices.IndexFunc(keep, func(p port) bool { return p.UID == n.UID }); i >= 0 {
@@ -317,7 +324,7 @@ func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
 		return err
 	}
 	defer leave()
-	r, err := h.holdings().Get(ownerID(owner.UID))
+	r, err := h.holdings().GetToRemove(sal.Request{Resource: ownerID(owner.UID), UID: owner.UID})
 	if err != nil {
 		return err
 	}
@@ -333,7 +340,7 @@ func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
 			return err
 		}
 	}
-	names, err := h.devices(owner)
+	names, err := h.devices(ownerID(owner).HostName())
 	if err == nil {
 		err = h.unplug(names...)
 	}
@@ -349,9 +356,9 @@ func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
 	return h.holdings().Remove(r.Resource)
 }
 
-// devices are the names of an owner's devices that are in use for a link or for rules.
-func (h *host) devices(owner writ.UID) (names []string, err error) {
-	prefix := ownerID(owner).HostName() + "-"
+// devices are the names of an owner's devices, by the name of that on hosts, that are in use for a link or for rules.
+func (h *host) devices(owner string) (names []string, err error) {
+	prefix := owner + "-"
 	links, err := h.kernel.LinkList()
 	if err != nil {
 		return nil, err
@@ -380,7 +387,7 @@ func (h *host) devices(owner writ.UID) (names []string, err error) {
 
 // Owners are all who hold something.
 func (d *Driver) Owners(ctx context.Context) ([]sal.Owner, error) {
-	records, err := d.holdings().List()
+	records, _, err := d.holdings().List()
 	if err != nil {
 		return nil, err
 	}

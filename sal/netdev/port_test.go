@@ -5,6 +5,7 @@ package netdev
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"writ"
 	"writ/internal/testenv"
 	"writ/sal"
+	"writ/sal/catalog"
 	"writ/sal/needs"
 	"writ/sal/saltest"
 )
@@ -162,6 +164,55 @@ func TestPortsStayWhatTheyAre(t *testing.T) {
 	_, err := x.Taps(t.Context(), web.owner, nil)
 	if writ.CodeOf(err) != writ.CodeResourceConflict {
 		t.Errorf("an owner with a namespace gets taps: %v", err)
+	}
+}
+
+// TestPortsOfADamagedRecordComeBackAndGo: whose they are follows from the id of whoever asks.
+func TestPortsOfADamagedRecordComeBackAndGo(t *testing.T) {
+	x := front(t)
+	empty := x.traces()
+	first, err := x.tap("vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := x.traces()
+	damage := func() {
+		t.Helper()
+		path := filepath.Join(x.Dir, "ports", ownerID(ownerOf("vm").UID).HostName()+".json")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		orphans, err := x.Orphans(t.Context())
+		if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path}}, orphans); err != nil || diff != "" {
+			t.Errorf("orphans: %v\n%s", err, diff)
+		}
+	}
+	damage()
+	o, _ := catalog.Lookup("network.delete")
+	network := saltest.Resource(writ.KindNetwork, "front")
+	gone := sal.Request{Operation: o, Resource: network, UID: saltest.RefTo(writ.KindNetwork, "front").UID, Progress: func(string) {}}
+	if _, err := x.Do(t.Context(), gone); writ.CodeOf(err) != writ.CodeRecordDamaged {
+		t.Errorf("the network of nobody knows whom is deleted: %v", err)
+	}
+	if drift, err := x.Keep(t.Context(), network); err != nil || len(drift) > 0 {
+		t.Errorf("the network has drifted: %v, %v", drift, err)
+	}
+	again, err := x.tap("vm")
+	if diff := comparable(t, first, again); err != nil || diff != "" {
+		t.Errorf("it gets other ports: %v\n%s", err, diff)
+	}
+	if diff := cmp.Diff(full, x.traces()); diff != "" {
+		t.Errorf("on the host there is something else:\n%s", diff)
+	}
+	damage()
+	if err := x.Release(t.Context(), ownerOf("vm")); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(empty, x.traces()); diff != "" {
+		t.Errorf("left is:\n%s", diff)
+	}
+	if orphans, err := x.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+		t.Errorf("left are %v, %v", orphans, err)
 	}
 }
 

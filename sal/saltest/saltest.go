@@ -92,6 +92,7 @@ func Run(t *testing.T, e Exam) {
 	t.Run("KeepsProjectsApart", e.keepsProjectsApart)
 	t.Run("WorksOnManyAtOnce", e.worksOnManyAtOnce)
 	t.Run("KeepsWhatItMade", e.keepsWhatItMade)
+	t.Run("GoesOnBesideADamagedRecord", e.goesOnBesideADamagedRecord)
 	t.Run("StopsWhenTheContextEnds", e.stopsWithContext)
 	t.Run("GoesOnAfterACrashAnywhere", e.goesOnAfterCrash)
 	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })

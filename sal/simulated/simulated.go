@@ -102,11 +102,16 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 
 // List returns what there are records of.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
-	records, err := d.records.List()
+	records, damaged, err := d.records.List()
 	if err != nil {
 		return nil, err
 	}
 	var all []writ.ResourceID
+	for _, r := range damaged {
+		if r.Resource != (writ.ResourceID{}) {
+			all = append(all, r.Resource)
+		}
+	}
 	for _, r := range records {
 		r, err := d.settle(r)
 		if err != nil {
@@ -128,7 +133,11 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := d.inject(request); err != nil {
 		return sal.Outcome{}, err
 	}
-	r, err := d.settled(request.Resource)
+	settled := d.settled
+	if request.Operation.Effect == catalog.Remove {
+		settled = func(writ.ResourceID) (*sal.Record[own], error) { return d.doomed(request) }
+	}
+	r, err := settled(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -246,6 +255,15 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 // settled returns the record of a resource as it is after whatever was going on, nil if the resource is not there.
 func (d *Driver) settled(resource writ.ResourceID) (*sal.Record[own], error) {
 	r, err := d.records.Get(resource)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return d.settle(r)
+}
+
+// doomed is settled for what is to be removed.
+func (d *Driver) doomed(request sal.Request) (*sal.Record[own], error) {
+	r, err := d.records.GetToRemove(request)
 	if err != nil || r == nil {
 		return nil, err
 	}

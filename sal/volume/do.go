@@ -49,7 +49,11 @@ func (j *job) bound(sizeGiB int64) sal.Bound {
 
 // settled returns the volume's record after finishing what a crash interrupted. A volume that was never finished does not exist.
 func (j *job) settled(ctx context.Context) (*record, error) {
-	r, err := j.records().Get(j.Resource)
+	get := j.records().Get
+	if j.Operation.Effect == catalog.Remove {
+		get = func(writ.ResourceID) (*record, error) { return j.records().GetToRemove(j.Request) }
+	}
+	r, err := get(j.Resource)
 	if err != nil || r == nil {
 		return nil, err
 	}

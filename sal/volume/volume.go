@@ -125,14 +125,15 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := d.records().List() // after the trees: what was made before its record was read has one
+	records, damaged, err := d.records().List() // after the trees: what was made before its record was read has one
 	if err != nil {
 		return nil, err
 	}
 	example := writ.ResourceID{Kind: writ.KindVolume}.HostName()
-	var all []sal.Orphan
+	all := sal.DamagedOrphans(damaged)
 	for _, name := range trees {
-		owned := slices.ContainsFunc(records, func(r *record) bool { return r.Resource.HostName() == name })
+		owned := slices.ContainsFunc(records, func(r *record) bool { return r.Resource.HostName() == name }) ||
+			slices.ContainsFunc(damaged, func(r sal.Damaged) bool { return r.HostName == name })
 		if !owned && len(name) == len(example) && strings.HasPrefix(name, example[:1]) {
 			all = append(all, sal.Orphan{Kind: "tree", Name: d.Trees.Path(name)})
 		}
