@@ -53,6 +53,7 @@ type Driver struct {
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
+	absent absence
 	turns  sal.Turns // of resources, by HostName: operations, Keep and Run do not meet on one
 	images sal.Turns // of images, by their name at the daemon: none is removed while it gets a user
 
@@ -118,7 +119,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	j, done, err := d.begin(ctx, request)
+	j, done, err := d.begin(ctx, request, d.reach)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -138,12 +139,12 @@ type job struct {
 }
 
 // begin takes the turn on a resource, and reaches the daemon.
-func (d *Driver) begin(ctx context.Context, request sal.Request) (j *job, done func(), err error) {
+func (d *Driver) begin(ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error)) (j *job, done func(), err error) {
 	done, err = d.turns.Take(ctx, request.Resource.HostName())
 	if err != nil {
 		return nil, nil, err
 	}
-	daemon, err := d.reach(ctx)
+	daemon, err := reach(ctx)
 	if err != nil {
 		done()
 		return nil, nil, err
@@ -217,7 +218,7 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if r.Own.Container == "" {
 		return c, nil
 	}
-	daemon, err := d.reach(ctx)
+	daemon, err := d.glance(ctx)
 	if err != nil {
 		return c, err
 	}

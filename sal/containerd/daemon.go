@@ -35,8 +35,11 @@ func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, d.away(err)
+		err = d.away(err)
+		d.absent.set(err, listens(d.address()))
+		return nil, err
 	}
+	d.absent.set(nil, false)
 	return daemon, nil
 }
 

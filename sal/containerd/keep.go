@@ -26,7 +26,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r, err := d.records().Get(resource); err != nil || r == nil {
 		return nil, err
 	}
-	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}})
+	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}}, d.glance)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (d *Driver) forget(resource writ.ResourceID) {
 
 // Orphans are containers, layers and images at the daemon, files, and network namespaces that no record leads to.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	daemon, err := d.reach(ctx)
+	daemon, err := d.glance(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -233,6 +234,56 @@ func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 	}
 	if all, err := d.List(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("something was made: %v, %v", all, err)
+	}
+}
+
+// TestADaemonThatIsAwayIsWaitedForOnce, however many containers are looked at: later looks end at once, as long as its patience is. When it
+// is back the next one finds it.
+func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
+	b := newBench(t, "")
+	web := saltest.Resource(writ.KindContainer, "web")
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
+	b.daemon.Kill()
+	looks := map[string]func() error{
+		"observe": func() error { _, err := b.driver.Observe(t.Context(), web); return err },
+		"keep":    func() error { _, err := b.driver.Keep(t.Context(), web); return err },
+		"usage":   func() error { _, err := b.driver.Usage(t.Context(), web); return err },
+		"orphans": func() error { _, err := b.driver.Orphans(t.Context()); return err },
+	}
+	b.driver.Patience = time.Millisecond
+	if err := looks["observe"](); writ.CodeOf(err) != writ.CodeDriverFailed {
+		t.Fatalf("without a daemon: %v", err)
+	}
+	b.driver.Patience = 24 * time.Hour
+	for name, look := range looks {
+		if err := look(); writ.CodeOf(err) != writ.CodeDriverFailed || !strings.Contains(err.Error(), b.daemon.Address) {
+			t.Errorf("%s, later: %v", name, err)
+		}
+	}
+	b.daemon.Start()
+	for name, look := range looks {
+		if err := look(); err != nil {
+			t.Errorf("%s, with the daemon back: %v", name, err)
+		}
+	}
+}
+
+// TestADaemonThatSaysNothingIsWaitedForOnce: it accepts connections, and that is all.
+func TestADaemonThatSaysNothingIsWaitedForOnce(t *testing.T) {
+	address := filepath.Join(t.TempDir(), "c.sock")
+	l, err := net.Listen("unix", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := &Driver{Dir: t.TempDir(), Address: address, Patience: time.Millisecond}
+	defer d.Close()
+	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeDriverFailed {
+		t.Fatalf("the first look: %v", err)
+	}
+	d.Patience, d.absent.pause = 24*time.Hour, 24*time.Hour
+	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeDriverFailed {
+		t.Errorf("the next one: %v", err)
 	}
 }
 

@@ -49,7 +49,7 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 	if !r.Own.Stopped {
 		return true, nil
 	}
-	daemon, err := d.reach(ctx)
+	daemon, err := d.glance(ctx)
 	if err != nil {
 		return false, err
 	}
