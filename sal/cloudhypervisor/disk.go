@@ -49,10 +49,8 @@ func has(r *sal.Record[own], volume writ.UID) bool {
 // claim writes a record if nobody else has its volumes, and they are all there. Two machines on one disk would destroy what is on it, and a
 // container could put a link in the place of a disk, to any file of this host.
 func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
-	for _, v := range r.Own.Volumes {
-		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
-			return sal.HostError("look for the volume "+v.Volume.Name, err)
-		}
+	if err := j.hasVolumes(ctx, r); err != nil {
+		return err
 	}
 	if len(r.Own.Volumes) == 0 {
 		return j.records().Put(r)
@@ -81,13 +79,28 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.records().Put(r); err != nil { // of two who ask at the same time one sees the other
 		return err
 	}
+	err = j.hasVolumes(ctx, r) // whoever deletes one meanwhile asks us after saying so
 	for _, v := range r.Own.Volumes {
 		volume := sal.Owner{Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}, UID: v.Volume.UID}
-		if err := sal.Unused(ctx, volume, j.Others); err != nil {
-			if before == nil {
-				return errors.Join(err, j.records().Remove(r.Resource))
-			}
-			return errors.Join(err, j.records().Put(before))
+		if err == nil {
+			err = sal.Unused(ctx, volume, j.Others)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case before == nil:
+		return errors.Join(err, j.records().Remove(r.Resource))
+	default:
+		return errors.Join(err, j.records().Put(before))
+	}
+}
+
+// hasVolumes returns an error unless a machine's volumes are there.
+func (j *job) hasVolumes(ctx context.Context, r *sal.Record[own]) error {
+	for _, v := range r.Own.Volumes {
+		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
+			return sal.HostError("look for the volume "+v.Volume.Name, err)
 		}
 	}
 	return nil

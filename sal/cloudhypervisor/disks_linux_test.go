@@ -76,6 +76,32 @@ func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 	}
 }
 
+// leaving are volumes that are deleted as soon as a record says that a machine has them.
+type leaving struct {
+	sal.Volumes
+	d *Driver
+}
+
+func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
+	if users, err := l.d.Users(ctx, volume.UID); err != nil || len(users) > 0 {
+		return sal.Volume{}, errors.Join(err, writ.Errorf(writ.CodeResourceBusy, "volume %s is just being deleted", volume.Name))
+	}
+	return l.Volumes.Volume(ctx, project, volume)
+}
+
+func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
+	b := newBench(t)
+	root := saltest.RefTo(writ.KindVolume, "root")
+	b.Volumes = leaving{b.Volumes, b.Driver}
+	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{root}), writ.CodeResourceBusy, "being deleted")
+	b.empty()
+	b.must("machine.create", "web", machineSpec)
+	b.refuses("machine.attach", "web", map[string]any{"volume": root}, writ.CodeResourceBusy, "being deleted")
+	if users, err := b.Users(t.Context(), root.UID); err != nil || len(users) > 0 {
+		t.Errorf("it was refused, and %v have it, %v", users, err)
+	}
+}
+
 // TestWhoMayHaveAVolumeIsNotTakenForNobody: the record of a machine that has one does not say so any more.
 func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
 	b := newBench(t)

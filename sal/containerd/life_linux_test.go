@@ -302,6 +302,39 @@ func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindMachine, "vm"), UID: "vm"}}}, nil
 }
 
+// leaving are volumes that are deleted as soon as a record says that a container has them.
+type leaving struct {
+	directories
+	d *Driver
+}
+
+func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
+	if users, err := l.d.Users(ctx, volume.UID); err != nil || len(users) > 0 {
+		return sal.Volume{}, errors.Join(err, writ.Errorf(writ.CodeResourceBusy, "volume %s is just being deleted", volume.Name))
+	}
+	return l.directories.Volume(ctx, project, volume)
+}
+
+func TestAVolumeThatGoesMeanwhileIsForNoContainer(t *testing.T) {
+	b := newBench(t, "")
+	spec := map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": waits}
+	volumes := directories{filepath.Join(b.host, "volumes")}
+	b.driver.Volumes = leaving{volumes, b.driver}
+	if _, err := b.do("container.create", "web", spec); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("it was made: %v", err)
+	}
+	if users, err := b.driver.Users(t.Context(), "data"); err != nil || len(users) > 0 {
+		t.Errorf("it was refused, and %v have it, %v", users, err)
+	}
+	b.driver.Volumes = volumes
+	b.must("container.create", "web", spec)
+	b.must("container.stop", "web", nil)
+	b.driver.Volumes = leaving{volumes, b.driver} // one that is put back meanwhile
+	if _, err := b.do("container.start", "web", nil); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("it was started: %v", err)
+	}
+}
+
 func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 	b := newBench(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")

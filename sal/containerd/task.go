@@ -87,6 +87,13 @@ func (j *job) run(ctx context.Context, r *record) error {
 				return err
 			}
 		}
+		args, err := argsOf(r)
+		if err == nil {
+			err = j.hasVolumes(ctx, args)
+		}
+		if err != nil {
+			return err
+		}
 		if err := j.reconnected(ctx, r); err != nil {
 			return err
 		}

@@ -82,9 +82,23 @@ func argsOf(r *record) (*catalog.ContainerCreate, error) {
 // writes there meanwhile could lead it to any other file. The record is written before, so that of two who ask at the same time one sees
 // the other.
 func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error {
+	if err := j.hasVolumes(ctx, args); err != nil {
+		return err
+	}
 	for _, m := range args.Volumes {
 		volume := sal.Owner{Resource: writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindVolume, Name: m.Volume.Name}, UID: m.Volume.UID}
 		if err := sal.Unused(ctx, volume, j.Others); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasVolumes returns an error unless a container's volumes are there. The record says before that it has them: whoever deletes one meanwhile
+// asks us after saying so, and so one of the two sees the other.
+func (j *job) hasVolumes(ctx context.Context, args *catalog.ContainerCreate) error {
+	for _, m := range args.Volumes {
+		if _, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume); err != nil {
 			return err
 		}
 	}

@@ -62,6 +62,8 @@ func (j *job) settled(ctx context.Context) (*record, error) {
 		return nil, nil
 	case deleting:
 		return nil, j.clear(ctx, r)
+	case leaving, restoring:
+		return r, j.open(r)
 	default:
 		return r, nil
 	}
@@ -148,11 +150,29 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := r.Owned(j.Request); err != nil {
 		return sal.Outcome{}, err
 	}
-	if err := sal.Unused(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
+	if err := j.close(ctx, r, leaving, sal.Unused); err != nil {
 		return sal.Outcome{}, err
 	}
 	gone.Change = writ.ChangeDeleted
 	return gone, j.clear(ctx, r)
+}
+
+// close lets nobody take the volume any more if nobody has it, as free says.
+func (j *job) close(ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error) error {
+	r.Own.Phase = p
+	if err := j.records().Put(r); err != nil {
+		return err
+	}
+	if err := free(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
+		return errors.Join(err, j.open(r))
+	}
+	return nil
+}
+
+// open lets others take the volume again.
+func (j *job) open(r *record) error {
+	r.Own.Phase = ready
+	return j.records().Put(r)
 }
 
 // clear removes whatever there is of the volume, its record last.
@@ -220,17 +240,15 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	if err := j.hasSnapshot(ctx, j.Resource, name); err != nil {
 		return sal.Outcome{}, err
 	}
-	if err := sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users); err != nil {
+	if err := j.close(ctx, r, restoring, sal.Idle); err != nil {
 		return sal.Outcome{}, err
 	}
-	r.Generation++
-	if err := j.records().Put(r); err != nil {
-		return sal.Outcome{}, err
+	err := j.Trees.Restore(ctx, j.name, name)
+	if err == nil {
+		r.Generation++
+		err = j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib) // the snapshot may be of a time when it was smaller
 	}
-	if err := j.Trees.Restore(ctx, j.name, name); err != nil {
-		return sal.Outcome{}, err
-	}
-	if err := j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib); err != nil { // the snapshot may be of a time when it was smaller
+	if err := errors.Join(err, j.open(r)); err != nil {
 		return sal.Outcome{}, err
 	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)

@@ -47,7 +47,14 @@ const (
 	making   phase = "making"   // there may be a tree of the name, and it does not count
 	ready    phase = "ready"    // the tree is whole
 	deleting phase = "deleting" // as making, and it must go
+	// The tree is whole, and nobody may take the volume until it is known whether somebody has it: whoever takes one writes that down first and
+	// then looks for the volume, so that one of the two sees the other.
+	leaving   phase = "leaving"   // if nobody has it, it is deleted
+	restoring phase = "restoring" // if nobody that runs has it, it is put back to a snapshot
 )
+
+// closed reports whether nobody may take a volume although it is there.
+func (p phase) closed() bool { return p == leaving || p == restoring }
 
 type record = sal.Record[own]
 
@@ -93,6 +100,9 @@ func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error)
 	if err != nil {
 		return nil, err
 	}
+	if r != nil && r.Own.Phase.closed() {
+		return nil, writ.Errorf(writ.CodeResourceBusy, "%s is just being deleted or put back to a snapshot", resource)
+	}
 	if r == nil || r.Own.Phase != ready {
 		return nil, sal.Unknown(resource)
 	}
@@ -114,6 +124,10 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		return nil, j.clear(ctx, r)
 	case making:
 		return nil, nil // whoever asked for it asks again
+	case leaving, restoring:
+		if err := j.open(r); err != nil {
+			return nil, err
+		}
 	}
 	j.forgetHalf()
 	return d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
