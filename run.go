@@ -117,6 +117,12 @@ type Event struct {
 	Usage    *Usage    `json:"usage,omitempty"`
 }
 
+// EncodedEvent is an event as JSON, without its journal: many travel together, and are of the same one.
+type EncodedEvent struct {
+	Seq  int64
+	JSON []byte
+}
+
 // Topic names what the event is about: run, call, log, node, resource or usage.
 func (e *Event) Topic() string {
 	switch {

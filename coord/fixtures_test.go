@@ -285,7 +285,7 @@ type supervisor struct {
 	mu       sync.Mutex
 	rosters  [][]byte
 	accepted []writ.RunID
-	events   []writ.Event
+	events   []writ.EncodedEvent
 	changed  chan struct{}
 }
 
@@ -338,20 +338,20 @@ func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *superviso
 	return s
 }
 
-// Events and Acknowledge make the supervisor the source of its events.
+// EncodedEvents, Agree and Acknowledge make the supervisor the source of its events.
 
-func (s *supervisor) Events(ctx context.Context, after int64, most int) ([]writ.Event, error) {
+func (s *supervisor) EncodedEvents(ctx context.Context, after int64, most int) (string, []writ.EncodedEvent, error) {
 	for {
 		s.mu.Lock()
 		events, changed := s.events[min(after, int64(len(s.events))):], s.changed
 		s.mu.Unlock()
 		if len(events) > 0 {
-			return events[:min(len(events), most)], nil
+			return s.journal, events[:min(len(events), most)], nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 	}
 }
@@ -365,8 +365,12 @@ func (s *supervisor) tell(events ...writ.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range events {
-		e.Journal, e.Seq, e.Time = s.journal, int64(len(s.events)+1), time.Now().UTC()
-		s.events = append(s.events, e)
+		e.Seq, e.Time = int64(len(s.events)+1), time.Now().UTC()
+		text, err := json.Marshal(e)
+		if err != nil {
+			s.place.t.Fatal(err)
+		}
+		s.events = append(s.events, writ.EncodedEvent{Seq: e.Seq, JSON: text})
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -186,7 +186,7 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 		}
 		t.events = append(t.events, writ.Event{Log: &line})
 	}
-	handled := seen(run.Handled, pass.Handled)
+	handled := t.forgiven(pass.Handled)
 	completed := pass.Status == scripts.Completed
 	t.runDirty = t.runDirty || len(pass.Logs) > run.Logs || len(handled) > len(run.Handled) || completed != run.Completed
 	run.Logs = max(run.Logs, len(pass.Logs))
@@ -210,9 +210,15 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 	return nil
 }
 
-// seen adds the calls whose errors a pass has read to those that earlier ones have: a pass that did not take place has read none.
-func seen(before, now []int) []int {
-	all := slices.Concat(before, now)
+// forgiven returns the failed calls whose .err the script has read, now or in an earlier pass. That it has read the one of a call that
+// succeeded means nothing, and to note it would write the run in each turn.
+func (t *turn) forgiven(read []int) []int {
+	all := slices.Clone(t.run.Handled)
+	for _, seq := range read {
+		if t.call(seq).State != writ.CallSucceeded {
+			all = append(all, seq)
+		}
+	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
 
@@ -97,9 +96,9 @@ func (c *Call) Move(to writ.CallState) error {
 // PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does
 // not change is not written: mostly that is all but the state and the record itself.
 func (tx *Tx) PutCall(c *Call) error {
-	body, err := cbor.Marshal(c)
+	body, err := encodeCall(c)
 	if err != nil {
-		return fmt.Errorf("encode call: %w", err)
+		return err
 	}
 	now := c.kept()
 	var query string
@@ -139,7 +138,7 @@ func (c *Call) kept() kept {
 }
 
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
-	calls, err := list[Call](tx, query, args...)
+	calls, err := list(tx, decodeCall, query, args...)
 	for _, c := range calls {
 		c.Committed()
 	}

@@ -13,13 +13,14 @@ import (
 )
 
 // AddEvents appends events; they get their numbers and their time with the commit of what they tell. What they point to must not be changed
-// any more: whoever reads them soon gets the same.
+// before that.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
 // eventsTogether is how many bytes of events share a row, if one alone does not have more.
 const eventsTogether = 16 << 10
 
-// settleEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last.
+// settleEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last. They are encoded
+// here and nowhere else: links carry the same bytes.
 func (tx *Tx) settleEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -30,88 +31,110 @@ func (tx *Tx) settleEvents() error {
 		return err
 	}
 	seq := last - int64(len(tx.events))
-	var row bytes.Buffer
-	encoder := json.NewEncoder(&row)
+	var row []byte
 	for i, e := range tx.events {
 		seq++
 		e.Seq, e.Time = seq, tx.Now
-		before := row.Len()
-		row.WriteByte("[,"[min(before, 1)])
-		if err := encoder.Encode(e); err != nil {
+		text, err := json.Marshal(e)
+		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
 		}
-		tx.told = append(tx.told, toldEvent{e, row.Len() - before})
-		if i < len(tx.events)-1 && row.Len() < eventsTogether {
+		tx.told = append(tx.told, writ.EncodedEvent{Seq: seq, JSON: text})
+		row = append(append(row, "[,"[min(len(row), 1)]), text...)
+		if i < len(tx.events)-1 && len(row) < eventsTogether {
 			continue
 		}
-		row.WriteByte(']')
-		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, seq, bytes.Clone(row.Bytes())); err != nil {
+		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, seq, append(row, ']')); err != nil {
 			return err
 		}
-		row.Reset()
+		row = nil
 	}
 	tx.events = nil
 	return nil
 }
 
-// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. They are shared with whoever
-// else reads them and must not be changed. It implements link.EventSource.
-func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+// EncodedEvents returns at most max events after a sequence number, in order, and the id of the journal, waiting until there is one or ctx
+// ends. They are shared with whoever else reads them and must not be changed. It implements link.EventSource.
+func (j *Journal) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
 	for {
 		id := j.ID() // before they are read: whoever began under it is told nothing of a later history under its name
 		events, known, grown := j.tail.after(after, max)
 		if !known {
-			var err error
 			if events, err = j.events(ctx, after, max); err != nil {
-				return nil, err
+				return "", nil, err
 			}
 		}
 		if len(events) > 0 {
-			for i := range events {
-				events[i].Journal = id
-			}
-			return events, nil
+			return id, events, nil
 		}
 		select {
 		case <-grown:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 	}
 }
 
-// events reads events as the journal has them, without its id.
-func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
-	rows, err := j.db.Query(ctx, `SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
+// Events is EncodedEvents for who wants to know what is in them.
+func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
+	id, encoded, err := j.EncodedEvents(ctx, after, max)
+	if err != nil {
+		return nil, err
+	}
+	events, err := decodeEvents(encoded)
+	for i := range events {
+		events[i].Journal = id
+	}
+	return events, err
+}
+
+// events reads events as the journal has them.
+func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
+	rows, err := j.db.Query(ctx, `SELECT seq, body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var events []writ.Event
+	var events []writ.EncodedEvent
 	for len(events) < max && rows.Next() {
+		var last int64
 		var body []byte
-		if err := rows.Scan(&body); err != nil {
+		if err := rows.Scan(&last, &body); err != nil {
 			return nil, err
 		}
-		some, err := decodeEvents(body)
+		some, err := splitEvents(last, body)
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, slices.DeleteFunc(some, func(e writ.Event) bool { return e.Seq <= after })...)
+		events = append(events, slices.DeleteFunc(some, func(e writ.EncodedEvent) bool { return e.Seq <= after })...)
 	}
 	return events[:min(len(events), max)], rows.Err()
 }
 
-// decodeEvents decodes a row. In those of earlier versions there is one event, and no list.
-func decodeEvents(body []byte) (events []writ.Event, err error) {
-	if bytes.HasPrefix(body, []byte("{")) {
-		body = slices.Concat([]byte("["), body, []byte("]"))
+// splitEvents returns the events of a row, the last of which has a number. In rows of earlier versions there is one event, and no list.
+func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
+	texts := []json.RawMessage{body}
+	if !bytes.HasPrefix(body, []byte("{")) {
+		if err := json.Unmarshal(body, &texts); err != nil {
+			return nil, fmt.Errorf("decode events: %w", err)
+		}
 	}
-	if err = json.Unmarshal(body, &events); err == nil && len(events) == 0 {
-		err = errors.New("there is none")
+	if len(texts) == 0 {
+		return nil, errors.New("decode events: there is none")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("decode events: %w", err)
+	events := make([]writ.EncodedEvent, len(texts))
+	for i, text := range texts {
+		events[i] = writ.EncodedEvent{Seq: last - int64(len(texts)-1-i), JSON: text}
+	}
+	return events, nil
+}
+
+func decodeEvents(encoded []writ.EncodedEvent) ([]writ.Event, error) {
+	events := make([]writ.Event, len(encoded))
+	for i, e := range encoded {
+		if err := json.Unmarshal(e.JSON, &events[i]); err != nil {
+			return nil, fmt.Errorf("decode event %d: %w", e.Seq, err)
+		}
 	}
 	return events, nil
 }

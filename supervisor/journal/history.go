@@ -69,15 +69,20 @@ func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
 
 // eventsFrom returns the events of the row that has one with this number, or else of the first row after it; none if there is none.
 func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
+	var last int64
 	var body []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT body FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1`, seq).Scan(&body)
+	err := tx.QueryRowContext(tx.ctx, `SELECT seq, body FROM events WHERE seq >= $1 ORDER BY seq LIMIT 1`, seq).Scan(&last, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return decodeEvents(body)
+	encoded, err := splitEvents(last, body)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEvents(encoded)
 }
 
 // beginHistory gives the journal another id than the given one, and tells what stands.

@@ -46,8 +46,8 @@ type Tx struct {
 
 // batch is what transactions that share a commit write once for all of them, at its end.
 type batch struct {
-	events []writ.Event // without numbers
-	told   []toldEvent  // with numbers
+	events []writ.Event        // without numbers
+	told   []writ.EncodedEvent // with numbers
 	then   []func()
 	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
 	shifts map[writ.NodeID]Load // of loads
@@ -227,7 +227,7 @@ func get[T any](tx *Tx, query string, args ...any) (*T, error) {
 }
 
 // list decodes the bodies that query finds.
-func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
+func list[T any](tx *Tx, decode func(body []byte) (*T, error), query string, args ...any) ([]*T, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
 		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		record, err := decode[T](body)
+		record, err := decode(body)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +250,7 @@ func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
 
 func decode[T any](body []byte) (*T, error) {
 	record := new(T)
-	if err := cbor.Unmarshal(body, record); err != nil {
+	if err := cbor.Decode(body, record); err != nil {
 		return nil, fmt.Errorf("decode %T: %w", record, err)
 	}
 	return record, nil

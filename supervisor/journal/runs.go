@@ -17,7 +17,7 @@ import (
 type Run struct {
 	writ.Run
 	Waiting   []int         `json:"waiting,omitempty"`   // the last pass waits for one of these, or an earlier one if nothing else was written since
-	Handled   []int         `json:"handled,omitempty"`   // calls whose .err the script has read
+	Handled   []int         `json:"handled,omitempty"`   // failed calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
 	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
 	StopState writ.RunState `json:"stop_state,omitempty"`

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"slices"
 	"sync"
 
 	"writ"
@@ -12,24 +13,18 @@ const (
 	maxTailBytes = 2 << 20 // as the journal has them
 )
 
-// tail keeps the newest events, so that those who follow need not read and decode what was written a moment ago.
+// tail keeps the newest events, so that those who follow need not read what was written a moment ago.
 type tail struct {
 	mu     sync.Mutex
-	events []toldEvent // consecutive, the oldest first
+	events []writ.EncodedEvent // consecutive, the oldest first
 	bytes  int
 	grown  chan struct{} // closed and replaced when there are more
-}
-
-// toldEvent is an event with its number, and the bytes that it takes in the journal.
-type toldEvent struct {
-	writ.Event
-	size int
 }
 
 func newTail() *tail { return &tail{grown: make(chan struct{})} }
 
 // add takes the events of a commit.
-func (t *tail) add(events []toldEvent) {
+func (t *tail) add(events []writ.EncodedEvent) {
 	if len(events) == 0 {
 		return
 	}
@@ -40,7 +35,7 @@ func (t *tail) add(events []toldEvent) {
 	}
 	t.events = append(t.events, events...)
 	for _, e := range events {
-		t.bytes += e.size
+		t.bytes += len(e.JSON)
 	}
 	for len(t.events) > maxTail || t.bytes > maxTailBytes {
 		t.drop(1)
@@ -51,17 +46,14 @@ func (t *tail) add(events []toldEvent) {
 
 // after returns at most max events after a number, and a channel that is closed when there are more. It does not know them if the first of
 // them is not here any more; then the journal has to be asked.
-func (t *tail) after(seq int64, max int) (events []writ.Event, known bool, grown <-chan struct{}) {
+func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.events) == 0 || seq+1 < t.events[0].Seq {
 		return nil, false, t.grown
 	}
 	from := min(int(seq+1-t.events[0].Seq), len(t.events))
-	for _, e := range t.events[from:min(from+max, len(t.events))] {
-		events = append(events, e.Event)
-	}
-	return events, true, t.grown
+	return slices.Clone(t.events[from:min(from+max, len(t.events))]), true, t.grown
 }
 
 // forget makes the next who reads ask the journal.
@@ -74,7 +66,7 @@ func (t *tail) forget() {
 // drop forgets the n oldest events. The caller holds the lock.
 func (t *tail) drop(n int) {
 	for _, e := range t.events[:n] {
-		t.bytes -= e.size
+		t.bytes -= len(e.JSON)
 	}
 	clear(t.events[:n]) // what they point to is not kept for as long as the list is not moved
 	t.events = t.events[n:]

@@ -232,8 +232,8 @@ type aged struct {
 	first int64 // that is still there
 }
 
-func (a aged) Events(ctx context.Context, after int64, most int) ([]writ.Event, error) {
-	return a.book.Events(ctx, max(after, a.first-1), most)
+func (a aged) EncodedEvents(ctx context.Context, after int64, most int) (string, []writ.EncodedEvent, error) {
+	return a.book.EncodedEvents(ctx, max(after, a.first-1), most)
 }
 
 // seqs is a new ledger, that takes whatever comes.
@@ -278,13 +278,14 @@ func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
 }
 
 func TestInflowRefusesGapsAndForeignJournals(t *testing.T) {
-	for name, events := range map[string]string{
-		"gap":             `[{"journal":"j1","seq":12,"time":"2026-11-21T10:00:00Z"}]`,
-		"foreign journal": `[{"journal":"j2","seq":11,"time":"2026-11-21T10:00:00Z"}]`,
-		"no list":         `{"journal":"j1"}`,
+	for name, f := range map[string]frame{
+		"gap":             {Journal: journal, Events: []byte(`[{"seq":12,"time":"2026-11-21T10:00:00Z"}]`)},
+		"foreign journal": {Journal: "j2", Events: []byte(`[{"seq":11,"time":"2026-11-21T10:00:00Z"}]`)},
+		"no list":         {Journal: journal, Events: []byte(`{}`)},
 	} {
+		f.Type = typeEvent
 		in := newInflow(newArchive(0), Hello{Journal: journal}, 10)
-		if _, ok := errors.AsType[protocolError](in.on(&frame{Type: typeEvent, Events: []byte(events)})); !ok {
+		if _, ok := errors.AsType[protocolError](in.on(&f)); !ok {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -298,7 +299,11 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	}
 	journal.events[0].Log.Text = "short"
 	journal.events[1].Log.Text = "short"
-	data, n, err := eventFrame(journal.events)
+	encoded, err := encode(journal.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, n, err := eventFrame("j1", encoded)
 	if err != nil || n != 2 || len(data) > maxBatch {
 		t.Errorf("a frame takes %d events in %d bytes, %v; want the 2 that fit", n, len(data), err)
 	}

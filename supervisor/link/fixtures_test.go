@@ -51,7 +51,7 @@ func (b *book) write(n int) {
 	b.changed = make(chan struct{})
 }
 
-func (b *book) Events(ctx context.Context, after int64, most int) ([]writ.Event, error) {
+func (b *book) EncodedEvents(ctx context.Context, after int64, most int) (string, []writ.EncodedEvent, error) {
 	for {
 		b.mu.Lock()
 		events, changed := b.events[min(after, int64(len(b.events))):], b.changed
@@ -59,14 +59,28 @@ func (b *book) Events(ctx context.Context, after int64, most int) ([]writ.Event,
 		b.handed = max(b.handed, after+int64(len(events)))
 		b.mu.Unlock()
 		if len(events) > 0 {
-			return events, nil
+			encoded, err := encode(events)
+			return journal, encoded, err
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 	}
+}
+
+// encode returns events as a journal has them.
+func encode(events []writ.Event) ([]writ.EncodedEvent, error) {
+	encoded := make([]writ.EncodedEvent, len(events))
+	for i, e := range events {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		encoded[i] = writ.EncodedEvent{Seq: e.Seq, JSON: text}
+	}
+	return encoded, nil
 }
 
 func (b *book) Agree(context.Context, string, int64, time.Time) error { return nil }

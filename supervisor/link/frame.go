@@ -42,7 +42,7 @@ const (
 	typeRequest   = "req"       // both: id, verb, params
 	typeProgress  = "progress"  // both: id, stage, detail
 	typeResponse  = "res"       // both: id, ok, result or error
-	typeEvent     = "event"     // supervisor: consecutive events
+	typeEvent     = "event"     // supervisor: journal, and consecutive events of it
 	typeAck       = "ack"       // coordinator: seq of the last event that it stored
 	typeFault     = "fault"     // supervisor: detail, what keeps the datacenter from going on; nothing when that is over
 	typePing      = "ping"
@@ -63,6 +63,7 @@ type frame struct {
 	OK      bool            `json:"ok,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   *failure        `json:"error,omitempty"`
+	Journal string          `json:"journal,omitempty"`
 	Events  json.RawMessage `json:"events,omitempty"`
 	Seq     int64           `json:"seq,omitempty"`
 }

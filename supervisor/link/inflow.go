@@ -27,6 +27,9 @@ func (in *inflow) on(f *frame) error {
 	if f.Type != typeEvent {
 		return nil // types of later versions
 	}
+	if f.Journal != in.hello.Journal {
+		return protocolError{fmt.Sprintf("events of journal %q came in a session of %q", f.Journal, in.hello.Journal)}
+	}
 	var events []writ.Event
 	if err := decode(f.Events, &events, false); err != nil {
 		return protocolError{fmt.Sprintf("events cannot be read: %v", err)}
@@ -34,14 +37,13 @@ func (in *inflow) on(f *frame) error {
 	fresh := events[:0]
 	for _, e := range events {
 		switch {
-		case e.Journal != in.hello.Journal:
-			return protocolError{fmt.Sprintf("an event of journal %q came in a session of %q", e.Journal, in.hello.Journal)}
 		case e.Seq <= in.received:
 			continue // sent twice: the store has it, or gets it
 		case e.Seq != in.received+1 && in.received > 0: // a journal may have forgotten its first events
 			return protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, in.received+1)}
 		}
 		in.received = e.Seq
+		e.Journal = f.Journal
 		fresh = append(fresh, e)
 	}
 	if len(fresh) == 0 {

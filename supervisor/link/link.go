@@ -57,8 +57,9 @@ type EventSource interface {
 	// at a time. It cannot if one of the two stores came from a backup; then the journal begins a new history, under a new id, and the
 	// error says so.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
-	// Events returns at most max events after a sequence number, in order, waiting until there is one or ctx ends.
-	Events(ctx context.Context, after int64, max int) ([]writ.Event, error)
+	// EncodedEvents returns at most max events after a sequence number, in order, and the id of their journal, waiting until there is one or
+	// ctx ends.
+	EncodedEvents(ctx context.Context, after int64, max int) (journal string, events []writ.EncodedEvent, err error)
 	// Acknowledge tells that a coordinator has stored everything up to seq.
 	Acknowledge(ctx context.Context, coordinator string, seq int64) error
 }

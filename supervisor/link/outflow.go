@@ -1,11 +1,10 @@
 package link
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -62,20 +61,20 @@ func (o *outflow) send(ctx context.Context, p *peer) error {
 				return ctx.Err()
 			}
 		}
-		events, err := o.source.Events(ctx, sent, room)
+		journal, events, err := o.source.EncodedEvents(ctx, sent, room)
 		if err != nil {
 			return fmt.Errorf("read events after %d: %w", sent, err)
 		}
-		if err := o.sendAll(ctx, p, events[:min(len(events), room)]); err != nil {
+		if err := o.sendAll(ctx, p, journal, events[:min(len(events), room)]); err != nil {
 			return err
 		}
 	}
 }
 
 // sendAll sends events, as many in a frame as fit well.
-func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) error {
+func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events []writ.EncodedEvent) error {
 	for len(events) > 0 {
-		data, n, err := eventFrame(events)
+		data, n, err := eventFrame(journal, events)
 		if err != nil {
 			return err
 		}
@@ -99,28 +98,21 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, events []writ.Event) err
 	return nil
 }
 
-// eventFrame encodes a frame of the first n of events: as many as fit well, or one alone. Events are most of what a link carries, so each is
-// encoded in its place, and not a second time as a part of the frame.
-func eventFrame(events []writ.Event) (data []byte, n int, err error) {
-	var b bytes.Buffer
-	b.WriteString(`{"type":"` + typeEvent + `","events":[`)
-	encoder := json.NewEncoder(&b)
+// eventFrame makes a frame of the first n of events: as many as fit well, or one alone.
+func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int, err error) {
+	data = append(data, `{"type":"`+typeEvent+`","journal":`+strconv.Quote(journal)+`,"events":[`...)
 	for _, e := range events {
-		before := b.Len()
-		if n > 0 {
-			b.WriteByte(',')
-		}
-		if err := encoder.Encode(e); err != nil {
-			return nil, 0, fmt.Errorf("encode event %d: %w", e.Seq, err)
-		}
-		if n > 0 && b.Len() > maxBatch {
-			b.Truncate(before)
+		if n > 0 && len(data)+len(e.JSON) > maxBatch {
 			break
 		}
+		if n > 0 {
+			data = append(data, ',')
+		}
+		data = append(data, e.JSON...)
 		n++
 	}
-	b.WriteString("]}")
-	return b.Bytes(), n, checkFrame(typeEvent, b.Bytes())
+	data = append(data, "]}"...)
+	return data, n, checkFrame(typeEvent, data)
 }
 
 // confirmEvery is how long the source is told nothing after it was told: it needs to know what may be forgotten one day, and no more. What

@@ -1,0 +1,170 @@
+package journal
+
+import (
+	"fmt"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/internal/sqldb"
+)
+
+// callRecord is a call as its row has it. Most of what a datacenter writes are calls, each of them twice at least, so it is short: numbers
+// instead of names, bytes instead of hex digits, microseconds since 1970 instead of texts. A number is never used again for another field.
+type callRecord struct {
+	Run       writ.RunID        `cbor:"1,keyasint"`
+	Seq       int               `cbor:"2,keyasint"`
+	Operation string            `cbor:"3,keyasint"`
+	Kind      writ.ResourceKind `cbor:"4,keyasint,omitempty"`
+	Name      string            `cbor:"5,keyasint,omitempty"`
+	Position  string            `cbor:"6,keyasint,omitempty"`
+	State     writ.CallState    `cbor:"7,keyasint"`
+	Node      writ.NodeID       `cbor:"8,keyasint,omitempty"`
+	NodeName  string            `cbor:"9,keyasint,omitempty"`
+	Driver    string            `cbor:"10,keyasint,omitempty"`
+	Simulated bool              `cbor:"11,keyasint,omitempty"`
+	Change    writ.Change       `cbor:"12,keyasint,omitempty"`
+	Try       int               `cbor:"13,keyasint"`
+	Delivery  int               `cbor:"14,keyasint,omitempty"`
+	After     []int             `cbor:"15,keyasint,omitempty"`
+	Error     *writ.Error       `cbor:"16,keyasint,omitempty"`
+	Reason    string            `cbor:"17,keyasint,omitempty"`
+	Planned   int64             `cbor:"18,keyasint,omitempty"`
+	Queued    int64             `cbor:"19,keyasint,omitempty"`
+	Started   int64             `cbor:"20,keyasint,omitempty"`
+	Ended     int64             `cbor:"21,keyasint,omitempty"`
+
+	Hash    []byte            `cbor:"22,keyasint,omitempty"`
+	Project writ.ProjectID    `cbor:"23,keyasint,omitempty"`
+	UID     writ.UID          `cbor:"24,keyasint,omitempty"`
+	Args    map[string]any    `cbor:"25,keyasint,omitempty"`
+	Options *writ.CallOptions `cbor:"26,keyasint,omitempty"`
+	Need    *writ.Capacity    `cbor:"27,keyasint,omitempty"`
+	Orders  []int             `cbor:"28,keyasint,omitempty"`
+	Values  map[string]any    `cbor:"29,keyasint,omitempty"`
+	Claimed bool              `cbor:"30,keyasint,omitempty"`
+	Ready   bool              `cbor:"31,keyasint,omitempty"`
+	RetryAt int64             `cbor:"32,keyasint,omitempty"`
+	StartBy int64             `cbor:"33,keyasint,omitempty"`
+	EndBy   int64             `cbor:"34,keyasint,omitempty"`
+	Before  int               `cbor:"35,keyasint,omitempty"`
+	Told    int               `cbor:"36,keyasint,omitempty"`
+	Spared  int               `cbor:"37,keyasint,omitempty"`
+	Late    *writ.Result      `cbor:"38,keyasint,omitempty"`
+	Sent    *sentRecord       `cbor:"39,keyasint,omitempty"`
+	Answer  *answerRecord     `cbor:"40,keyasint,omitempty"`
+}
+
+// sentRecord is a Delivery.
+type sentRecord struct {
+	_        struct{} `cbor:",toarray"`
+	Try      int
+	Delivery int
+	Node     writ.NodeID // "" if it is the call's
+	Job      []byte
+	Epoch    int64
+	At       int64
+}
+
+// answerRecord is an Answer.
+type answerRecord struct {
+	_     struct{} `cbor:",toarray"`
+	Try   int
+	Frame []byte
+}
+
+// encodeCall returns the row's body of a call.
+func encodeCall(c *Call) ([]byte, error) {
+	r := callRecord{
+		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
+		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Try: c.Try, Delivery: c.Delivery, After: c.After,
+		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
+		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
+		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, Told: c.Told, Spared: c.Spared, Late: c.Late,
+	}
+	if !isPlain(c.Options) {
+		r.Options = &c.Options
+	}
+	if c.Need != (writ.Capacity{}) {
+		r.Need = &c.Need
+	}
+	if d := c.Sent; d != nil {
+		r.Sent = &sentRecord{Try: d.Try, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
+		if d.Node == c.Node {
+			r.Sent.Node = ""
+		}
+	}
+	if a := c.Answered; a != nil {
+		r.Answer = &answerRecord{Try: a.Try, Frame: a.Frame[:]}
+	}
+	body, err := cbor.Marshal(&r)
+	if err != nil {
+		return nil, fmt.Errorf("encode call: %w", err)
+	}
+	return body, nil
+}
+
+// isPlain reports whether a call was made without options.
+func isPlain(o writ.CallOptions) bool {
+	return o.Retries == nil && o.Timeout == 0 && o.OnLoss == "" && o.Node == "" && len(o.Labels) == 0 && !o.Idempotent && !o.Adopt
+}
+
+// decodeCall returns the call of a row. Those of earlier versions have names of fields, and times and digests as texts.
+func decodeCall(body []byte) (*Call, error) {
+	if !isNumbered(body) {
+		return decode[Call](body)
+	}
+	r, err := decode[callRecord](body)
+	if err != nil {
+		return nil, err
+	}
+	c := &Call{
+		Call: writ.Call{
+			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State, Node: r.Node,
+			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Try: r.Try, Delivery: r.Delivery, After: r.After,
+			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
+		},
+		Project: r.Project, UID: r.UID, Args: r.Args, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
+		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, Told: r.Told, Spared: r.Spared, Late: r.Late,
+	}
+	if err := setDigest(&c.Hash, r.Hash); err != nil {
+		return nil, err
+	}
+	if r.Options != nil {
+		c.Options = *r.Options
+	}
+	if r.Need != nil {
+		c.Need = *r.Need
+	}
+	if s := r.Sent; s != nil {
+		c.Sent = &Delivery{Try: s.Try, Delivery: s.Delivery, Node: s.Node, Epoch: s.Epoch, At: sqldb.Time(s.At)}
+		if s.Node == "" {
+			c.Sent.Node = c.Node
+		}
+		if err := setDigest(&c.Sent.Job, s.Job); err != nil {
+			return nil, err
+		}
+	}
+	if a := r.Answer; a != nil {
+		c.Answered = &Answer{Try: a.Try}
+		if err := setDigest(&c.Answered.Frame, a.Frame); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// isNumbered reports whether the first key of a map, whose header has one byte or two, is a number.
+func isNumbered(body []byte) bool {
+	const textKey = 0x60
+	short := len(body) > 1 && body[0] < 0xb8 && body[1] < textKey
+	long := len(body) > 2 && body[0] == 0xb8 && body[2] < textKey
+	return short || long
+}
+
+func setDigest(d *writ.Digest, sum []byte) error {
+	if len(sum) != len(d) {
+		return fmt.Errorf("a digest has %d bytes", len(sum))
+	}
+	copy(d[:], sum)
+	return nil
+}

@@ -1,0 +1,115 @@
+package journal_test
+
+import (
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/supervisor/journal"
+)
+
+// fill sets everything that others may set of a value to something, each to something else.
+func fill(v reflect.Value, next *int) {
+	*next++
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text " + string(rune('a'+*next%26)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*next))
+	case reflect.Array:
+		for i := range v.Len() {
+			v.Index(i).SetUint(uint64((*next + i) % 256))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(v.Index(i), next)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		value := reflect.ValueOf("value")
+		v.SetMapIndex(reflect.ValueOf("key"), value)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), next)
+	case reflect.Interface: // the cause of an error, which is not kept
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.UnixMicro(1795000000000000 + int64(*next)).UTC()))
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), next)
+			}
+		}
+	}
+}
+
+// aFullCall is a call of which everything is set.
+func aFullCall() *journal.Call {
+	c := new(journal.Call)
+	n := 0
+	fill(reflect.ValueOf(c).Elem(), &n)
+	return c
+}
+
+// A field that somebody adds to a call and forgets in its record is noticed here.
+func TestEveryFieldOfACallIsKept(t *testing.T) {
+	full, elsewhere := aFullCall(), aFullCall()
+	elsewhere.Seq++
+	elsewhere.Sent.Node = elsewhere.Node // as it mostly is
+	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	for _, c := range []*journal.Call{full, elsewhere, {Call: writ.Call{Run: full.Run, Seq: elsewhere.Seq + 1}}} {
+		write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+		got := callOf(t, j, c)
+		if diff := cmp.Diff(c, got, cmpopts.IgnoreUnexported(journal.Call{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestCallsOfAnEarlierVersionAreRead(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		for _, c := range []*journal.Call{aFullCall(), {Call: writ.Call{Run: aFullCall().Run, Seq: 1}}} {
+			write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+			named, err := cbor.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.ExecForTest(t.Context(), `UPDATE calls SET body = $1 WHERE seq = $2`, named, c.Seq); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c, callOf(t, j, c), cmpopts.IgnoreUnexported(journal.Call{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+// callOf reads a call again.
+func callOf(t *testing.T, j *journal.Journal, like *journal.Call) (call *journal.Call) {
+	t.Helper()
+	err := j.Read(t.Context(), func(tx *journal.Tx) error {
+		calls, err := tx.Calls(like.Run)
+		for _, c := range calls {
+			if c.Seq == like.Seq {
+				call = c
+			}
+		}
+		return err
+	})
+	if err != nil || call == nil {
+		t.Fatalf("call %d is %v: %v", like.Seq, call, err)
+	}
+	return call
+}
