@@ -240,7 +240,16 @@ func capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	}
 	return writ.Capacity{
 		CPUs:      cmp.Or(given.CPUs, int64(runtime.NumCPU())),
-		MemoryMiB: cmp.Or(given.MemoryMiB, memoryMiB),
-		DiskGiB:   cmp.Or(given.DiskGiB, diskGiB),
+		MemoryMiB: cmp.Or(given.MemoryMiB, spared(memoryMiB, ownMemoryMiB)),
+		DiskGiB:   cmp.Or(given.DiskGiB, spared(diskGiB, 0)),
 	}, nil
+}
+
+// ownMemoryMiB is what the system of a node, its runner and its daemons need at least.
+const ownMemoryMiB = 512
+
+// spared is what a host offers of what it has: a twentieth is left to itself, for what machines need besides their memory and for what else is
+// on the disk, and some at least, but no more than half.
+func spared(has, least int64) int64 {
+	return has - min(max(has/20, least), has/2)
 }

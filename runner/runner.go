@@ -40,8 +40,8 @@ type Runner struct {
 	Journal *journal.Journal // of this node
 	Drivers []sal.Driver     // at most one for each module
 	Slots   int              // jobs at a time; DefaultSlots if 0
-	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs and the memory of the host, and the size of the disk
-	// that holds the data directory.
+	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs of the host, its memory, and the size of the disk that holds
+	// the data directory; of the last two the host keeps some for itself.
 	Capacity writ.Capacity
 	Grace    time.Duration // DefaultGrace if 0
 	// Now is the node's wall clock, time.Now if nil: seals are judged by it. It may be set at any time, forward and back.

@@ -176,6 +176,9 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		r.Cluster, r.Version, r.Log = writ.ClusterID(cluster), version(), log
+		if err := checkCapacity(r.Capacity); err != nil {
+			return err
+		}
 		if r.Supervisor == "" {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
 		}
@@ -203,12 +206,27 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
-	f.Int64Var(&r.Capacity.CPUs, "cpus", 0, "number of CPUs to offer; measured if 0")
-	f.Int64Var(&r.Capacity.MemoryMiB, "memory-mib", 0, "memory to offer; measured if 0")
-	f.Int64Var(&r.Capacity.DiskGiB, "disk-gib", 0, "disk to offer; measured if 0")
+	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots")
 	return c
+}
+
+// capacityFlags say what a node offers.
+func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
+	f := c.Flags()
+	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
+	f.Int64Var(&capacity.MemoryMiB, "memory-mib", 0, "memory to offer, in MiB; "+otherwise)
+	f.Int64Var(&capacity.DiskGiB, "disk-gib", 0, "disk to offer, in GiB; "+otherwise)
+}
+
+// checkCapacity refuses what no node can offer.
+func checkCapacity(c writ.Capacity) error {
+	if c.CPUs < 0 || c.MemoryMiB < 0 || c.DiskGiB < 0 {
+		return writ.Errorf(writ.CodeUsage, "a node cannot offer less than nothing: --cpus %d, --memory-mib %d, --disk-gib %d", c.CPUs, c.MemoryMiB, c.DiskGiB).
+			WithHint("leave out what shall be as the host has it")
+	}
+	return nil
 }
 
 // driverFlags say which drivers a node gets.
@@ -293,6 +311,9 @@ It uses redis-server if that is on PATH, and a stand-in inside the process other
 				return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", d.Datacenters, d.Nodes).
 					WithHint("at least 1 of each, and at most %d nodes in all", maxDevNodes)
 			}
+			if err := checkCapacity(d.Capacity); err != nil {
+				return err
+			}
 			if d.Drivers == daemon.DriversHost && d.Datacenters*d.Nodes > 1 {
 				return writ.Errorf(writ.CodeUsage, "a host has one node: two would take each other's things for orphans").WithHint("say --nodes 1")
 			}
@@ -315,6 +336,7 @@ It uses redis-server if that is on PATH, and a stand-in inside the process other
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each")
+	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
 	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	fromEnvironment(f, "data", "listen")
 	return c

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,6 +172,9 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		}
 	}
 	h.env = append(h.env, "WRIT_CONFIG="+config)
+	if said := h.ok("node", "list"); !strings.Contains(said, fmt.Sprintf("0/%d ", runtime.NumCPU())) {
+		t.Errorf("the node offers something else than the CPUs of its host:\n%s", said)
+	}
 	before := h.traces(data)
 
 	said := h.submit(fmt.Sprintf(`

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -27,7 +28,7 @@ const (
 // DevName is the name of the person of a development cluster.
 const DevName = "dev"
 
-// devCapacity is what a development node offers: what is placed there is mostly simulated, and an example must fit on a small laptop.
+// devCapacity is what a development node offers whose drivers mostly simulate: an example must fit on a small laptop.
 var devCapacity = writ.Capacity{CPUs: 32, MemoryMiB: 64 << 10, DiskGiB: 1000}
 
 // Dev is a whole cluster in one process, made of the same parts as one process per role. What it makes survives in its data directory.
@@ -37,8 +38,9 @@ type Dev struct {
 	Datacenters int
 	Nodes       int // of each datacenter
 	Drivers     Drivers
-	Host        HostConfig // for DriversHost: there may be one node only then
-	Speed       float64    // of simulated drivers
+	Capacity    writ.Capacity // of each node. Parts that are 0 are measured with DriversHost, and plenty with others
+	Host        HostConfig    // for DriversHost: there may be one node only then
+	Speed       float64       // of simulated drivers
 	Version     string
 	Log         *slog.Logger
 	// Note is told what was started, in sentences for people.
@@ -96,6 +98,13 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 		return DevCluster{}, err
 	}
 	d.Data = data
+	if d.Drivers != DriversHost { // those of a host can give no more than it has
+		d.Capacity = writ.Capacity{
+			CPUs:      cmp.Or(d.Capacity.CPUs, devCapacity.CPUs),
+			MemoryMiB: cmp.Or(d.Capacity.MemoryMiB, devCapacity.MemoryMiB),
+			DiskGiB:   cmp.Or(d.Capacity.DiskGiB, devCapacity.DiskGiB),
+		}
+	}
 	person, rosters, err := d.govern()
 	if err != nil {
 		return DevCluster{}, err
@@ -277,7 +286,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 			return nil, err
 		}
 		node := &Runner{
-			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: devCapacity, Drivers: d.Drivers,
+			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers,
 			Host: d.Host, Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
