@@ -96,11 +96,12 @@ func timeBare(b *testing.B, d *Driver) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	h, err := j.spawn(d.Program, fmt.Sprint(began.UnixNano()))
+	r.Own.Process = &process{Launch: fmt.Sprint(began.UnixNano())}
+	h, err := j.spawn(d.Program, r)
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := newVMM(j.dir, h)
+	v := j.newVMM(r.Resource, h)
 	defer v.release()
 	if _, err := v.Ping(b.Context()); err != nil {
 		b.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -46,7 +47,9 @@ type Driver struct {
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	claims sync.Mutex // held while a record with volumes is compared with the others and written
+	claims  sync.Mutex // held while a record with volumes is compared with the others and written
+	usable  sync.Once  // guards cgroups
+	cgroups *cgroup.Groups
 }
 
 var (

@@ -75,6 +75,9 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.endProcess(ctx, r); err != nil {
 		return err
 	}
+	if err := j.unfence(ctx, r); err != nil {
+		return err
+	}
 	j.step("release the taps")
 	if err := j.Networks.Release(ctx, owner(r)); err != nil {
 		return sal.HostError("release the taps of "+r.Resource.String(), err)
@@ -129,7 +132,7 @@ func (j *job) endProcesses(ctx context.Context) error {
 		if h == nil {
 			continue
 		}
-		v := newVMM(j.dir, h)
+		v := j.newVMM(j.Resource, h)
 		err = v.end(ctx, j.step)
 		v.release()
 		if err != nil {

@@ -128,7 +128,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 		if nets == nil {
 			t.Skip("only root makes taps")
 		}
-		made := b.must("machine.create", "web", with(machineSpec, "networks", nets))
+		made := b.must("machine.create", "web", with(machineSpec, "networks", nets, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
 		if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" {
 			t.Errorf("it has %v", made)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,6 +159,9 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	case now == stopped:
 		return k.mend(ctx, "its process had no machine in it", func() error { return k.again(ctx) })
 	}
+	if err := k.rebound(k.r, v.pid); err != nil {
+		return err
+	}
 	if err := k.keepPower(ctx, v, now); err != nil {
 		return err
 	}
@@ -259,7 +263,10 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	if err != nil {
 		return sal.HostError("read the host's boot id", err)
 	}
-	rebooted := own.Process != nil && own.Process.Boot != boot
+	rebooted, why := own.Process != nil && own.Process.Boot != boot, ""
+	if k.starved(k.Resource) {
+		why = ", killed by the kernel as it took more memory than it may"
+	}
 	switch {
 	case own.Power == paused:
 		k.found(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
@@ -272,11 +279,11 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 		own.Past.Off = true
 		return nil
 	case k.clock().Before(own.Past.due()):
-		k.found(false, "its process died again; it is started at %s", own.Past.due().UTC().Format(time.TimeOnly))
+		k.found(false, "its process died again%s; it is started at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
 		return nil
 	}
 	own.Past.again(k.clock())
-	what := fmt.Sprintf("its process had died; it was started again, the %d. time", own.Past.Restarts)
+	what := fmt.Sprintf("its process had died%s; it was started again, the %d. time", why, own.Past.Restarts)
 	return k.mend(ctx, what, func() error { return k.again(ctx) })
 }
 
@@ -328,7 +335,7 @@ func readEvents(path string) (all []event, err error) {
 	}
 }
 
-// Orphans are processes that were started for a machine and are no machine's, and directories of machines that have no record.
+// Orphans are processes that were started for a machine and are no machine's, and directories and groups of machines that have no record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	pids, err := withArgument(below(d.machines()))
 	if err != nil {
@@ -337,6 +344,10 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	dirs, err := os.ReadDir(d.machines())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, sal.HostError("list the directories of machines", err)
+	}
+	groups, err := d.groups().All()
+	if err != nil {
+		return nil, sal.HostError("list the groups of machines", err)
 	}
 	records, damaged, err := d.records().List() // after the processes: a record is there before its process is
 	if err != nil {
@@ -353,12 +364,19 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		}
 		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.Resource.HostName() })
 	}
+	for _, r := range records {
+		delete(groups, r.Resource.HostName())
+	}
 	for _, r := range damaged {
+		delete(groups, r.HostName)
 		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.HostName })
 		its := below(filepath.Join(d.machines(), r.HostName))
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.ContainsFunc(argumentsOf(pid), its) })
 	}
 	all := sal.DamagedOrphans(damaged)
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		all = append(all, sal.Orphan{Kind: "cgroup", Name: groups[name]})
+	}
 	for _, pid := range pids {
 		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid)})
 	}
@@ -391,8 +409,8 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	}
 	for device, counts := range counters {
 		if strings.HasPrefix(device, netPrefix) {
-			u.Received += counts["rx_bytes"]
-			u.Sent += counts["tx_bytes"]
+			u.Received += int64(counts["rx_bytes"])
+			u.Sent += int64(counts["tx_bytes"])
 		}
 	}
 	return u, ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,6 +104,10 @@ func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
 		defer func() { _, _ = reader.Process.Kill(), reader.Wait() }()
 		orphans, err := b.Orphans(t.Context())
 		want := []sal.Orphan{{Kind: "process", Name: strconv.Itoa(r.Own.Process.PID)}, {Kind: "directory", Name: b.dirOf(machine("web"))}}
+		groups, _ := b.groups().All()
+		for _, path := range groups {
+			want = slices.Insert(want, 0, sal.Orphan{Kind: "cgroup", Name: path})
+		}
 		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
 			t.Errorf("orphans: %v\n%s", err, diff)
 		}

@@ -24,6 +24,10 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "switch virtualisation on in the firmware of this host; modprobe kvm_intel || modprobe kvm_amd; usermod -aG kvm USER if the runner is not root",
 		},
 		{
+			Name: "controllers cpu, memory, pids", Use: "nothing bounds what the processes of machines take of the host", Fix: needs.ControllersFix,
+			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
+		},
+		{
 			Name: "firmware", Use: "machines without a kernel are refused", Look: d.lookFirmware,
 			Fix: "writ runner --firmware FILE, the CLOUDHV.fd of https://github.com/cloud-hypervisor/edk2/releases",
 		},

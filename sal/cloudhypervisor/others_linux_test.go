@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -144,6 +145,16 @@ func clear(t testing.TB, host string) {
 		}
 		h.release()
 	}
+	groups := groupsOf(filepath.Join(host, "machine"))
+	all, err := groups.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range all {
+		if err := groups.Remove(context.WithoutCancel(t.Context()), name); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func traces(t testing.TB, host string) (all []string) {
@@ -158,6 +169,11 @@ func traces(t testing.TB, host string) (all []string) {
 	for _, tap := range taps {
 		all = append(all, "tap of "+tap.Name())
 	}
+	groups, err := groupsOf(filepath.Join(host, "machine")).All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = slices.AppendSeq(all, maps.Values(groups))
 	links, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)

@@ -253,7 +253,11 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if err := j.records().Put(r); err != nil {
 		return undo(err)
 	}
-	if err := j.tell(ctx, v, wanted); err != nil {
+	err = j.bound(r) // before the guest takes more
+	if err == nil {
+		err = j.tell(ctx, v, wanted)
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			_, err = undo(err)
 			err = errors.Join(err, j.records().Put(r))

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/confine"
 )
 
 // held is a process that we hold on to: its number is not given away while we do.
@@ -146,16 +148,16 @@ func thisBoot() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// spawn starts a process in a session of its own, so that nothing that ends us ends it, with a socket that it listens on as descriptor 3.
+// spawn starts a process in a cell, in a session of its own, so that nothing that ends us ends it, with a socket that it listens on as descriptor 3.
 // It is waited for until it ends, however long we live: else it would stay as a zombie.
-func spawn(program string, args []string, socket *os.File, log *os.File) (*held, error) {
+func spawn(cell confine.Cell, program string, args []string, socket *os.File, log *os.File) (*held, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{socket}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if err := confine.Start(cmd, cell); err != nil {
 		return nil, err
 	}
 	h, err := hold(cmd.Process.Pid) // nobody has waited for it, so it is this one

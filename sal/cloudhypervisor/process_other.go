@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"writ"
+	"writ/internal/confine"
 )
 
 // held is a process that we hold on to. There is none here.
@@ -35,6 +36,8 @@ func occupied(info fs.FileInfo) int64               { return info.Size() }
 func below(string) func(string) bool                { return func(string) bool { return false } }
 func withArgument(func(string) bool) ([]int, error) { return nil, elsewhere() }
 
-func spawn(string, []string, *os.File, *os.File) (*held, error) { return nil, elsewhere() }
+func spawn(confine.Cell, string, []string, *os.File, *os.File) (*held, error) {
+	return nil, elsewhere()
+}
 
 const maxSocketPath = 100

@@ -53,7 +53,8 @@ func eventsName(launch string) string { return "events-" + launch + ".json" }
 type vmm struct {
 	*api.VM
 	*held
-	dir string
+	dir     string
+	starved func() bool // it was killed because it took too much memory
 }
 
 // attend returns the process of a machine, nil if there is none. Release it.
@@ -90,7 +91,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 		h.release() // the number was given to somebody else
 		return nil, nil
 	}
-	return newVMM(dir, h), nil
+	return d.newVMM(r.Resource, h), nil
 }
 
 // launched finds the process of a start that was interrupted before its number was written down, 0 if there is none.
@@ -108,8 +109,9 @@ func isLaunch(dir, launch string) func(argument string) bool {
 	return func(argument string) bool { return argument == want }
 }
 
-func newVMM(dir string, h *held) *vmm {
-	return &vmm{VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir}
+func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
+	dir := d.dirOf(resource)
+	return &vmm{VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir, starved: func() bool { return d.starved(resource) }}
 }
 
 // release lets go of the process, which lives on.
@@ -144,6 +146,9 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case v.ended() && v.starved():
+		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor, as it took more memory than it may%s", doing, v.lastWords()).
+			WithHint("give the machine more with a larger memory_mib; its log on the node is %s", filepath.Join(v.dir, logName))
 	case v.ended():
 		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).
 			WithHint("its log on the node is %s", filepath.Join(v.dir, logName))
@@ -278,7 +283,7 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 			return nil, err
 		}
 	}
-	h, err := j.spawn(program, r.Own.Process.Launch)
+	h, err := j.spawn(program, r)
 	if errors.Is(err, errEnded) {
 		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", lastWords(j.dir)).
 			WithHint("its log on the node is %s", filepath.Join(j.dir, logName))
@@ -287,7 +292,7 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 		return nil, sal.HostError("start cloud-hypervisor", err)
 	}
 	r.Own.Process.PID, r.Own.Process.Started = h.pid, h.started
-	return newVMM(j.dir, h), nil
+	return j.newVMM(r.Resource, h), nil
 }
 
 // newProcess is one that is about to be started.
@@ -301,9 +306,13 @@ func newProcess() (*process, error) {
 	return &process{Launch: hex.EncodeToString(id[:]), Boot: boot}, nil
 }
 
-func (j *job) spawn(program, launch string) (*held, error) {
+func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	j.step("make room for the process")
 	if err := j.makeRoom(); err != nil {
+		return nil, err
+	}
+	cell, err := j.fence(r)
+	if err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(j.dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -318,7 +327,8 @@ func (j *job) spawn(program, launch string) (*held, error) {
 	}
 	defer socket.Close()
 	j.step("start the process")
-	return spawn(program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + filepath.Join(j.dir, eventsName(launch))}, socket, log)
+	events := filepath.Join(j.dir, eventsName(r.Own.Process.Launch))
+	return spawn(cell, program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + events}, socket, log)
 }
 
 // makeRoom puts aside what the last process has left behind. The directory is synced when there is something in it that has to last.

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,17 +124,16 @@ func wipe(t testing.TB, host string) {
 			t.Errorf("ip netns delete: %v: %s", err, said)
 		}
 	}
-	d := &Driver{Dir: filepath.Join(host, "herodb")}
-	groups, err := names(d.groups())
+	groups := groupsOf(filepath.Join(host, "herodb"))
+	all, err := groups.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range groups {
-		for syscall.Rmdir(filepath.Join(d.groups(), g)) == syscall.EBUSY {
-			continue // the kernel is a moment behind
+	for name := range all {
+		if err := groups.Remove(context.Background(), name); err != nil {
+			t.Error(err)
 		}
 	}
-	_ = syscall.Rmdir(d.groups())
 }
 
 // traces are what drivers have on a host outside of its directory.
@@ -142,12 +143,11 @@ func traces(t testing.TB, host string) []string {
 	for _, p := range processesOf(t, host) {
 		all = append(all, fmt.Sprintf("process %d: %s", p.PID, p.args))
 	}
-	d := &Driver{Dir: filepath.Join(host, "herodb")}
-	groups, err := names(d.groups())
+	groups, err := groupsOf(filepath.Join(host, "herodb")).All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = append(all, groups...)
+	all = slices.AppendSeq(all, maps.Values(groups))
 	return append(all, networksOf(t, host).all(t)...)
 }
 

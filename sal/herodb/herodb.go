@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -48,8 +49,8 @@ type Driver struct {
 	versions map[string]string          // of programs, by path, size and time
 	children map[pid]bool               // processes that it started and that nobody has let go
 	starts   map[writ.ResourceID]starts // of processes that ended by themselves
-	usable   sync.Once                  // guards cgroup
-	cgroup   controller                 // the zero value if memory cannot be bounded
+	usable   sync.Once                  // guards cgroups
+	cgroups  *cgroup.Groups
 }
 
 // Where databases without a network listen if nobody says otherwise: ports that systems give to no outgoing connection.
@@ -209,7 +210,7 @@ func (j *job) clear(r *sal.Record[own]) error {
 			return fmt.Errorf("release the network: %w", err)
 		}
 	}
-	if err := j.unbound(ctx); err != nil {
+	if err := j.unfence(ctx); err != nil {
 		return err
 	}
 	j.step("remove the data")

@@ -371,13 +371,46 @@ func TestMemoryIsBounded(t *testing.T) {
 	if b.pid() != process {
 		t.Error("it was started anew for more memory")
 	}
-	group := b.jobOn(store).group()
-	limit, err := os.ReadFile(filepath.Join(group, b.memory().limit))
-	if b.memory().dir != "" && (err != nil || strings.TrimSpace(string(limit)) != strconv.Itoa(128<<20)) {
-		t.Errorf("the kernel bounds it to %q, %v", limit, err)
+	all, err := b.groups().All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := all[b.jobOn(store).group()]; b.groups().About() != "nothing" {
+		if in, err := b.groups().Has(b.jobOn(store).group(), process.PID); !in || err != nil {
+			t.Errorf("the process is not in %s: %v", dir, err)
+		}
+		limit, err := os.ReadFile(filepath.Join(dir, "memory.max"))
+		if errors.Is(err, fs.ErrNotExist) {
+			limit, err = os.ReadFile(filepath.Join(dir, "memory.limit_in_bytes"))
+		}
+		if err != nil || strings.TrimSpace(string(limit)) != strconv.Itoa(128<<20) {
+			t.Errorf("the kernel bounds it to %q, %v", limit, err)
+		}
 	}
 	if u, err := b.Usage(t.Context(), store); err != nil || u.MemoryMiB != 128 || u.DiskGiB != 1 || u.Received < 10<<20 || u.Sent == 0 {
 		t.Errorf("it uses %+v, %v", u, err)
+	}
+}
+
+// TestAnEngineThatTakesTooMuchIsKilledAlone and it is said why: what a script of a client takes, an engine does not count.
+func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
+	b := newBench(t)
+	if lacking, _ := b.groups().Lacks(); len(lacking) > 0 {
+		t.Skipf("no groups bound %v here", lacking)
+	}
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	p := b.pid()
+	if _, err := b.client().ask(t.Context(), "EVAL", "local t = {} for i = 1, 1000 do t[i] = string.rep('x', 1000000) .. i end return #t", "0"); err == nil {
+		t.Fatal("64 MiB hold a gigabyte")
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	drift := b.keep()
+	if len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, "more than its 64 MiB") {
+		t.Errorf("it says %+v", drift)
+	}
+	b.client()
+	if drift := b.keep(); len(drift) > 0 {
+		t.Errorf("later it says %+v", drift)
 	}
 }
 
@@ -608,7 +641,7 @@ func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
 	b := newBench(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	want := []string{"process", "directory", "tree"}
-	if b.memory().dir != "" {
+	if b.groups().About() != "nothing" {
 		want = append(want, "cgroup")
 	}
 	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {

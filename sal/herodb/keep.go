@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -63,6 +63,9 @@ func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, erro
 		}
 	}
 	what := "the process of the database had ended"
+	if p == (pid{}) && j.starved() {
+		what = fmt.Sprintf("the process of the database was killed by the kernel, as it took more than its %d MiB of memory", r.Own.MemoryMiB)
+	}
 	if p == (pid{}) && drift == nil {
 		if wait := j.due(r.Resource); wait > 0 {
 			return []sal.Drift{{What: fmt.Sprintf("%s again; it is started in %s", what, wait.Round(time.Second))}}, nil
@@ -216,14 +219,20 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 			add("process", host, strconv.Itoa(p.PID))
 		}
 	}
-	for kind, dir := range map[string]string{"directory": filepath.Join(d.Dir, "databases"), "cgroup": d.groups()} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, sal.HostError("list "+dir, err)
-		}
-		for _, e := range entries {
-			add(kind, e.Name(), filepath.Join(dir, e.Name()))
-		}
+	dir := filepath.Join(d.Dir, "databases")
+	dirs, err := sal.FileNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range dirs {
+		add("directory", name, filepath.Join(dir, name))
+	}
+	groups, err := d.groups().All()
+	if err != nil {
+		return nil, sal.HostError("list the groups of databases", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		add("cgroup", name, groups[name])
 	}
 	trees, err := d.Trees.List(ctx)
 	if err != nil {

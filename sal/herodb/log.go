@@ -66,6 +66,10 @@ func (j *job) died() error {
 	said, _ := j.tailLog(4 << 10) // an error that cannot be explained is one all the same
 	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?")))), "\n")
 	text := strings.Join(lines[max(0, len(lines)-saidLines):], "\n")
+	if j.starved() {
+		return writ.Errorf(writ.CodeQuotaExceeded, "the kernel killed the process of %s, as it took more memory than it may. It said:\n%s", j.Resource, text).
+			WithHint("give it more with a larger memory_mib")
+	}
 	for _, full := range []string{"No space left on device", "Disk quota exceeded"} {
 		if strings.Contains(text, full) {
 			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its room on disk is full. It said:\n%s", j.Resource, text).

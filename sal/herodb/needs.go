@@ -16,8 +16,8 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "apt-get install -y redis-server (6.2 or newer) or valkey-server (7.2 or newer)",
 		},
 		{
-			Name: "the memory controller", Use: "nothing bounds the memory of databases but the engine itself", Look: d.lookMemory,
-			Fix: "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; echo +memory >/sys/fs/cgroup/cgroup.subtree_control",
+			Name: "controllers memory, pids", Use: "nothing bounds the memory of databases but the engine itself, and nothing the number of their processes",
+			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
 		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
 	}
@@ -29,11 +29,4 @@ func (d *Driver) lookEngine(ctx context.Context) (string, error) {
 		return "", errors.New(writ.AsError(err).Message)
 	}
 	return p.path + ", " + p.version, nil
-}
-
-func (d *Driver) lookMemory(context.Context) (string, error) {
-	if d.memory().dir == "" {
-		return "", errors.New("no groups can be made")
-	}
-	return d.memory().about, nil
 }

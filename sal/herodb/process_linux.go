@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"writ/internal/confine"
 )
 
 // bootID names this boot of the host.
@@ -124,14 +126,14 @@ func signal(p pid, s syscall.Signal) error {
 	return nil
 }
 
-// spawn starts a process in a session of its own, in a network namespace if one is given, that outlives this one.
-func spawn(namespace string, args []string, dir string, log *os.File) (pid, error) {
+// spawn starts a process in a cell, in a session of its own, that outlives this one.
+func spawn(cell confine.Cell, args []string, dir string, log *os.File) (pid, error) {
 	cmd := &exec.Cmd{
 		Path: args[0], Args: args, Dir: dir, Stdout: log, Stderr: log,
 		Env:         []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + dir},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	if err := inside(namespace, cmd.Start); err != nil {
+	if err := confine.Start(cmd, cell); err != nil {
 		return pid{}, err
 	}
 	number := cmd.Process.Pid

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/internal/netns"
 	"writ/sal"
 )
@@ -119,7 +120,7 @@ func (j *job) refresh(ctx context.Context, in instance, how how) error {
 			return err
 		}
 	}
-	if err := j.bound(in.process, in.own.MemoryMiB); err != nil {
+	if err := j.rebound(in.process, in.own); err != nil {
 		return err
 	}
 	c, err := j.answers(ctx, in)
@@ -186,10 +187,12 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	if err := inside(namespace, func() error { return listens(in.own.Host, in.own.Port) }); err != nil {
 		return j.cannotListen(j.Resource, in.own.Host, in.own.Port, err)
 	}
-	if in.process, err = j.spawn(p, *in, namespace); err != nil {
+	cell, err := j.fence(ctx, in.own)
+	if err != nil {
 		return err
 	}
-	if err := j.bound(in.process, in.own.MemoryMiB); err != nil {
+	cell.Namespace = namespace
+	if in.process, err = j.spawn(p, *in, cell); err != nil {
 		return err
 	}
 	c, err := j.answers(ctx, *in)
@@ -215,7 +218,7 @@ func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64,
 }
 
 // spawn starts the process, with its log as all that it may print to.
-func (j *job) spawn(p program, in instance, namespace string) (pid, error) {
+func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	if err := j.trimLog(); err != nil {
 		return pid{}, err
 	}
@@ -226,7 +229,7 @@ func (j *job) spawn(p program, in instance, namespace string) (pid, error) {
 	}
 	defer log.Close()
 	args := append([]string{p.path}, p.arguments(in)...)
-	started, err := spawn(namespace, args, in.tree, log)
+	started, err := spawn(cell, args, in.tree, log)
 	if err != nil {
 		return pid{}, sal.HostError("start "+p.path, err)
 	}

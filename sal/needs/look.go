@@ -9,8 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"writ/internal/cgroup"
 )
 
 // versionPattern finds the version in what a program says of itself.
@@ -132,4 +135,22 @@ func Nearest(dir string) string {
 		}
 	}
 	return dir
+}
+
+// ControllersFix is what to type where groups lack a controller.
+const ControllersFix = "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments"
+
+// Controllers looks whether groups have all of these controllers.
+func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		lacking, err := groups.Lacks()
+		if err != nil {
+			return "", err
+		}
+		lacking = slices.DeleteFunc(lacking, func(c string) bool { return !slices.Contains(wanted, c) })
+		if len(lacking) > 0 {
+			return "", fmt.Errorf("%s lack %s", groups.About(), strings.Join(lacking, " and "))
+		}
+		return groups.About(), nil
+	}
 }

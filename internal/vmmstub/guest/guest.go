@@ -22,6 +22,10 @@ var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio
 // Cmdline is what a kernel is told at least: it is quiet, its console is the serial port, and it does not start anew after a panic.
 const Cmdline = "console=ttyS0 quiet panic=-1"
 
+// ProgramText is how the line begins that a guest writes to its console when the program of WithProgram has ended; nothing follows if it ended
+// well.
+const ProgramText = "guest: the program has ended"
+
 // UpText is in the line that a guest writes to its console when it is up, after its name.
 const UpText = "is up"
 
@@ -44,7 +48,7 @@ func Build(t testing.TB) Guest {
 	initramfs.Lock()
 	defer initramfs.Unlock()
 	if initramfs.text == nil {
-		text, err := build(kernel.Modules)
+		text, err := build(kernel.Modules, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +61,24 @@ func Build(t testing.TB) Guest {
 	return Guest{Kernel: kernel.Image, Initramfs: path}
 }
 
-// build makes an initramfs with modules from a directory.
-func build(dir string) ([]byte, error) {
+// WithProgram makes a guest that carries out a program, which needs no library, as its only user, and powers off then. What the program says
+// is on the console. Groups of the kernel are there in their version 2.
+func WithProgram(t testing.TB, program string, args ...string) Guest {
+	t.Helper()
+	kernel := testenv.Kernel(t)
+	text, err := build(kernel.Modules, program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "initramfs")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Guest{Kernel: kernel.Image, Initramfs: path}
+}
+
+// build makes an initramfs with modules from a directory, and with a program if one is given.
+func build(dir, program string, args ...string) ([]byte, error) {
 	first, err := buildInit()
 	if err != nil {
 		return nil, err
@@ -81,6 +101,16 @@ func build(dir string) ([]byte, error) {
 		}
 		a.file("modules/"+name+".ko", text)
 	}
+	if program == "" {
+		return a.bytes(), nil
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	a.dir("tmp")
+	a.file("program", text)
+	a.file("arguments", []byte(strings.Join(args, "\n")))
 	return a.bytes(), nil
 }
 

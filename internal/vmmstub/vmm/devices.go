@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 )
@@ -368,7 +369,8 @@ func (v *vmm) counters([]byte) (any, error) {
 		switch {
 		case d.disk != nil:
 			all[d.id] = map[string]uint64{"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0,
-				"read_latency_min": 0, "read_latency_max": 0, "read_latency_avg": 0, "write_latency_min": 0, "write_latency_max": 0, "write_latency_avg": 0}
+				"read_latency_min": math.MaxUint64, "read_latency_max": 0, "read_latency_avg": 0, // as the real one has it of what nobody has read
+				"write_latency_min": math.MaxUint64, "write_latency_max": 0, "write_latency_avg": 0}
 		case d.net != nil:
 			all[d.id] = tapCounters(*d.net.Tap)
 		default:

@@ -218,7 +218,7 @@ func accelerator() string {
 			}
 		}
 	}
-	return "tcg"
+	return "tcg,tb-size=32" // MiB for translated code: by itself it takes a gigabyte, and who starts us may have bounded us
 }
 
 func appendTo(id, path string) string {

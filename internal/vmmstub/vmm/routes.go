@@ -87,6 +87,9 @@ func (v *vmm) misbehave(name string, do func() (any, error)) (any, error) {
 	if slices.Contains(s.DieBefore, name) {
 		crash()
 	}
+	if slices.Contains(s.Eat, name) {
+		eat()
+	}
 	if err := s.wait(name); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type Settings struct {
 	Fail      map[string]string `json:"fail,omitempty"`       // an action fails for this reason, and does nothing
 	DieBefore []string          `json:"die_before,omitempty"` // SIGKILL instead of these actions
 	DieAfter  []string          `json:"die_after,omitempty"`  // SIGKILL after these actions, before they are answered
+	Eat       []string          `json:"eat,omitempty"`        // these actions take all the memory that there is
 	Deaf      bool              `json:"deaf,omitempty"`       // guests do not notice their power button
 	StuckCPUs bool              `json:"stuck_cpus,omitempty"` // guests do not give up CPUs that are taken away
 	Stuck     bool              `json:"stuck,omitempty"`      // guests do not give up devices that are taken away
@@ -60,6 +61,17 @@ func hold(fifo string) error {
 	}
 	_, err := os.ReadFile(fifo)
 	return err
+}
+
+// eat takes memory until somebody ends it.
+func eat() {
+	for all := [][]byte{}; ; {
+		piece := make([]byte, 1<<20)
+		for i := range piece {
+			piece[i] = 1
+		}
+		all = append(all, piece)
+	}
 }
 
 // crash is a death without last words.

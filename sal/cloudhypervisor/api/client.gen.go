@@ -69,7 +69,7 @@ type Console struct {
 }
 
 // Counters defines model for Counters.
-type Counters map[string]map[string]int64
+type Counters map[string]map[string]uint64
 
 // Device defines model for Device.
 type Device struct {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ import (
 
 // order names the modules in the order in which they are loaded: names of one depend on those before it.
 const order = "/modules/order"
+
+// program is what WithProgram puts there.
+const program = "/program"
 
 // settle is how long devices may take to be there after their driver; under emulation it is slow.
 const settle = 20 * time.Second
@@ -40,6 +44,9 @@ func run() error {
 		if err := unix.Mount(m[0], m[1], m[0], 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("mount %s: %w", m[1], err)
 		}
+	}
+	if _, err := os.Stat(program); err == nil {
+		return carryOut()
 	}
 	modules, err := os.ReadFile(order)
 	if err != nil {
@@ -78,6 +85,24 @@ func run() error {
 			seen = tellDisks(seen)
 		}
 	}
+}
+
+// carryOut carries the program out, and powers off.
+func carryOut() error {
+	err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, "")
+	if err == nil {
+		var args []byte
+		args, err = os.ReadFile("/arguments")
+		cmd := exec.Command(program, strings.Split(string(args), "\n")...)
+		cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/tmp"
+		err = errors.Join(err, cmd.Run())
+	}
+	if err != nil {
+		say("the program has ended: %v", err)
+	} else {
+		say("the program has ended")
+	}
+	return powerOff()
 }
 
 func powerOff() error {

@@ -1,0 +1,36 @@
+package cgroup_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ/internal/testenv"
+	"writ/internal/vmmstub/guest"
+)
+
+// Where the kernel has given its controllers to groups of version 1, those of version 2 have none. So the tests above take place once more in
+// a guest, whose kernel has not: a real one, in QEMU.
+func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts a guest")
+	}
+	qemu := testenv.Need(t, "qemu-system-x86_64")
+	tests := filepath.Join(t.TempDir(), "tests")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", tests, "writ/internal/cgroup")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests: %v\n%s", err, said)
+	}
+	g := guest.WithProgram(t, tests, "-test.run=Who|Grow", "-test.v")
+	said, err := exec.CommandContext(t.Context(), qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
+		"-machine", "pc", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", g.Kernel, "-initrd", g.Initramfs, "-append", guest.Cmdline).CombinedOutput()
+	text := strings.ReplaceAll(string(said), "\r", "")
+	if err != nil || !strings.Contains(text, guest.ProgramText+"\n") || strings.Contains(text, "SKIP") || strings.Count(text, "--- PASS") < 5 {
+		t.Fatalf("in the guest: %v\n%s", err, text)
+	}
+	t.Logf("in the guest:\n%s", text)
+}

@@ -1,0 +1,80 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts a process in a cell. It can never get rights that whoever started it does not have (no_new_privs).
+//
+// What a process inherits of these things it has from the thread that starts it, and some of them a thread cannot give back: so the thread
+// ends with it.
+func Start(cmd *exec.Cmd, in Cell) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if in.Namespace == "" {
+		in.Namespace = "/proc/thread-self/ns/net" // of this thread, and not of the one that starts it
+	}
+	namespace, err := os.Open(in.Namespace)
+	if err != nil {
+		return fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer namespace.Close()
+	started := make(chan error, 1)
+	go sacrificed(started, func() error { return start(cmd, in, namespace) })
+	return <-started
+}
+
+// sacrificed does something on a thread that ends with it. That is never the first one of the process, which cannot end alone.
+func sacrificed(done chan<- error, do func() error) {
+	runtime.LockOSThread() // for ever, unless it is the first
+	if unix.Gettid() != os.Getpid() {
+		done <- do()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	inner := make(chan error, 1)
+	go sacrificed(inner, do) // the first thread is held here, so it is another one
+	done <- <-inner
+}
+
+func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
+	if err := join(namespace); err != nil {
+		return fmt.Errorf("enter the network namespace: %w", err)
+	}
+	if in.Groups != nil {
+		door, err := in.Groups.Open(in.Group)
+		if err != nil {
+			return fmt.Errorf("open the group: %w", err)
+		}
+		defer door.Close()
+		if err := door.Enter(); err != nil {
+			return fmt.Errorf("enter the group: %w", err)
+		}
+		if door.Dir != nil {
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(door.Dir.Fd())
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up new rights: %w", err)
+	}
+	return cmd.Start()
+}
+
+// join brings this thread into a network namespace, unless it is there: only the mighty may change it.
+func join(namespace *os.File) error {
+	there, err := namespace.Stat()
+	if err != nil {
+		return err
+	}
+	if here, err := os.Stat("/proc/thread-self/ns/net"); err == nil && os.SameFile(here, there) {
+		return nil
+	}
+	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+}

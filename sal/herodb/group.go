@@ -1,0 +1,94 @@
+package herodb
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"writ/internal/cgroup"
+	"writ/internal/confine"
+	"writ/sal"
+)
+
+// maxProcesses is how many processes and threads an engine may have: redis-server has six and one that writes, and hero_redis may have 512
+// that wait for disks, beside one for each processor.
+const maxProcesses = 1024
+
+// groupsOf are the groups of the driver of a directory. Several drivers of one host, each with a directory of its own, have different ones.
+func groupsOf(dir string) *cgroup.Groups {
+	sum := sha256.Sum256([]byte(dir))
+	return &cgroup.Groups{Name: "writ-herodb-" + hex.EncodeToString(sum[:4])}
+}
+
+func (d *Driver) groups() *cgroup.Groups {
+	d.usable.Do(func() { d.cgroups = groupsOf(d.Dir) })
+	return d.cgroups
+}
+
+// group is the name of the database's.
+func (j *job) group() string { return j.Resource.HostName() }
+
+// fence makes the group for a process that is about to start, in the place of one before. What a process left behind that ended ends with it:
+// an engine that was killed may have a child that writes.
+func (j *job) fence(ctx context.Context, o own) (confine.Cell, error) {
+	if j.groups().About() == "nothing" {
+		return confine.Cell{}, nil
+	}
+	if err := j.unfence(ctx); err != nil {
+		return confine.Cell{}, err
+	}
+	if err := j.bound(o); err != nil {
+		return confine.Cell{}, err
+	}
+	return confine.Cell{Groups: j.groups(), Group: j.group()}, nil
+}
+
+// bound gives the group the bounds of the record.
+func (j *job) bound(o own) error {
+	j.step("bound the process")
+	b := cgroup.Bounds{Memory: o.MemoryMiB << 20, Processes: maxProcesses}
+	return sal.HostError("bound the process of "+j.Resource.String(), j.groups().Bound(j.group(), b))
+}
+
+// rebound bounds a process that runs as the record says now, also one that was started by a version which knew no group.
+func (j *job) rebound(p pid, o own) error {
+	if j.groups().About() == "nothing" {
+		return nil
+	}
+	if err := j.bound(o); err != nil {
+		return err
+	}
+	in, err := j.groups().Has(j.group(), p.PID)
+	if err == nil && !in {
+		j.step("put the process into its group")
+		err = j.groups().Add(j.group(), p.PID)
+	}
+	return sal.HostError("bound the process of "+j.Resource.String(), err)
+}
+
+// unfence ends whatever is left in the group, and takes it away.
+func (j *job) unfence(ctx context.Context) error {
+	if j.groups().About() == "nothing" {
+		return nil
+	}
+	j.step("remove the group")
+	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.group()))
+}
+
+// starved says that the kernel killed what was started last, because it took more memory than it may.
+func (j *job) starved() bool { return j.groups().Stat(j.group()).OutOf > 0 }
+
+// bounded says in some words what bounds engines.
+func (d *Driver) bounded() string {
+	lacking, _ := d.groups().Lacks()
+	switch {
+	case slices.Contains(lacking, "memory"):
+		return "nothing but the engine itself"
+	case len(lacking) > 0:
+		return d.groups().About() + ", without " + strings.Join(lacking, " and ")
+	default:
+		return d.groups().About()
+	}
+}
