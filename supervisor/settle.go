@@ -234,11 +234,12 @@ func (t *turn) enlist(n scripts.NewCall) error {
 	}
 	c := &journal.Call{
 		Call: writ.Call{
-			Run: t.run.ID, Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
+			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
 			State: writ.CallPlanned, Try: 1, After: n.After, Planned: t.now,
 		},
-		Hash: n.Hash, Project: t.run.Project, Args: n.Args, Options: n.Options,
+		Hash: n.Hash, Args: n.Args, Options: n.Options,
 	}
+	c.In(t.run)
 	t.calls = append(t.calls, c)
 	t.run.Bytes += sizeOf(c.Args)
 	t.touch(c)

@@ -13,7 +13,7 @@ func aSentCall(t *testing.T, j *journal.Journal, run writ.RunID, seq int) *journ
 	t.Helper()
 	c := aCall(run, seq)
 	c.State, c.Node, c.Delivery = writ.CallQueued, "n", 1
-	write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+	write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
 	c.Committed()
 	return c
 }

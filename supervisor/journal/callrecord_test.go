@@ -69,7 +69,7 @@ func TestEveryFieldOfACallIsKept(t *testing.T) {
 	elsewhere.Sent.Node = elsewhere.Node // as it mostly is
 	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
 	for _, c := range []*journal.Call{full, elsewhere, {Call: writ.Call{Run: full.Run, Seq: elsewhere.Seq + 1}}} {
-		write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+		write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
 		got := callOf(t, j, c)
 		if diff := cmp.Diff(c, got, cmpopts.IgnoreUnexported(journal.Call{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -81,7 +81,7 @@ func TestCallsOfAnEarlierVersionAreRead(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		for _, c := range []*journal.Call{aFullCall(), {Call: writ.Call{Run: aFullCall().Run, Seq: 1}}} {
-			write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+			write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
 			named, err := cbor.Marshal(c)
 			if err != nil {
 				t.Fatal(err)

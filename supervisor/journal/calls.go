@@ -38,8 +38,19 @@ type Call struct {
 	// Answered is the result that ended the newest try, nil if none did. All others have rows of their own.
 	Answered *Answer `json:"answered,omitempty"`
 
-	stored kept // as the journal has it
+	place  int64 // of its row, 0 if the call is not in the journal
+	stored kept  // as the journal has it
 }
+
+// MaxCalls bounds the calls of a run: its rows have that many places. Submissions are held to less.
+const MaxCalls = 4095
+
+// In makes a new call one of a run.
+func (c *Call) In(r *Run) { c.Run, c.Project, c.place = r.ID, r.Project, place(r.number, c.Seq) }
+
+// place is where the row of a call lies. Runs are numbered as they are accepted, so that what is worked on at the same time lies together, and
+// a commit changes few pages.
+func place(run int64, seq int) int64 { return run*(MaxCalls+1) + int64(seq) }
 
 // Delivery is a job that was sent to a node.
 type Delivery struct {
@@ -100,21 +111,28 @@ func (tx *Tx) PutCall(c *Call) error {
 	if err != nil {
 		return err
 	}
+	if c.place == 0 {
+		number, err := tx.runNumber(c.Run)
+		if err != nil {
+			return err
+		}
+		c.place = place(number, c.Seq)
+	}
 	now := c.kept()
 	var query string
-	args := []any{string(c.Run), c.Seq, string(c.State), !c.State.Ended(), body}
+	args := []any{c.place, string(c.State), !c.State.Ended(), body}
 	switch was := c.stored; {
 	case was.state == "":
-		query = `INSERT INTO calls (run, seq, state, open, body, node, claimed, ready, retry_at, cpus, memory_mib, disk_gib, project, kind, name, planned)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT (run, seq) DO NOTHING`
+		query = `INSERT INTO calls (place, state, open, body, node, claimed, ready, retry_at, cpus, memory_mib, disk_gib, run, seq, project, kind, name, planned)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (place) DO NOTHING`
 		args = append(args, now.columns()...)
-		args = append(args, string(c.Project), string(c.Kind), c.Name, sqldb.Micros(c.Planned))
+		args = append(args, string(c.Run), c.Seq, string(c.Project), string(c.Kind), c.Name, sqldb.Micros(c.Planned))
 	case was.placed == now.placed:
-		query = `UPDATE calls SET state = $3, open = $4, body = $5 WHERE run = $1 AND seq = $2 AND state = $6`
+		query = `UPDATE calls SET state = $2, open = $3, body = $4 WHERE place = $1 AND state = $5`
 		args = append(args, string(was.state))
 	default:
-		query = `UPDATE calls SET state = $3, open = $4, body = $5, node = $6, claimed = $7, ready = $8, retry_at = $9,
-			cpus = $10, memory_mib = $11, disk_gib = $12 WHERE run = $1 AND seq = $2 AND state = $13`
+		query = `UPDATE calls SET state = $2, open = $3, body = $4, node = $5, claimed = $6, ready = $7, retry_at = $8,
+			cpus = $9, memory_mib = $10, disk_gib = $11 WHERE place = $1 AND state = $12`
 		args = append(append(args, now.columns()...), string(was.state))
 	}
 	found, err := tx.changed(query, args...)
@@ -137,31 +155,51 @@ func (c *Call) kept() kept {
 	return kept{c.State, placed{c.Node, c.Need, c.Claimed, c.Ready, sqldb.Micros(c.RetryAt)}}
 }
 
+// calls returns the calls whose places and bodies query finds.
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
-	calls, err := list(tx, decodeCall, query, args...)
-	for _, c := range calls {
-		c.Committed()
+	rows, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
 	}
-	return calls, err
+	defer rows.Close()
+	var calls []*Call
+	for rows.Next() {
+		var place int64
+		var body []byte
+		if err := rows.Scan(&place, &body); err != nil {
+			return nil, err
+		}
+		c, err := decodeCall(body)
+		if err != nil {
+			return nil, err
+		}
+		c.place = place
+		c.Committed()
+		calls = append(calls, c)
+	}
+	return calls, rows.Err()
 }
 
 // Calls returns all calls of a run in their order.
 func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
-	return tx.calls(`SELECT body FROM calls WHERE run = $1 ORDER BY seq`, string(run))
+	return tx.calls(callsOf, string(run), MaxCalls+1)
 }
+
+const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2
+	AND place < ((SELECT number FROM runs WHERE id = $1) + 1) * $2 ORDER BY place`
 
 // LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.
 func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
 	return tx.calls(leftCalls, string(id.Project), string(id.Kind), id.Name)
 }
 
-const leftCalls = `SELECT body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
+const leftCalls = `SELECT place, body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
 	AND project = $1 AND kind = $2 AND name = $3 ORDER BY planned DESC`
 
 // SentCalls returns every call that is out at a node.
 func (tx *Tx) SentCalls() ([]*Call, error) { return tx.calls(sentCalls) }
 
-const sentCalls = `SELECT body FROM calls WHERE open AND state <> 'planned' ORDER BY node, planned, run, seq`
+const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planned' ORDER BY node, planned, run, seq`
 
 // SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
 func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {

@@ -40,7 +40,7 @@ func TestEveryDeliveryIsRemembered(t *testing.T) {
 				if err := tx.AddDelivery(c, writ.DigestOf(fmt.Append(nil, d.try, d.delivery)), 1); err != nil {
 					return err
 				}
-				return tx.PutCall(c)
+				return putFirst(tx, c)
 			})
 			c.Committed()
 		}
@@ -66,7 +66,7 @@ func TestDeliveriesOfAnEarlierVersionAreRemembered(t *testing.T) {
 		j := open(t, path)
 		c := aCall(aRun("r").ID, 1)
 		c.Node, c.Delivery = "a", 1
-		write(t, j, func(tx *journal.Tx) error { return tx.PutCall(c) })
+		write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
 		c.Committed()
 		if err := j.ExecForTest(t.Context(), `INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent) VALUES ($1, 1, 1, 1, 'a', $2, 1, 1)`,
 			string(c.Run), writ.DigestOf([]byte("old")).String()); err != nil {
@@ -101,7 +101,7 @@ func TestRunsWithOpenCallsOnANode(t *testing.T) {
 		} {
 			call := aCall(aRun(fmt.Sprint(c)).ID, 1)
 			call.State, call.Node = c.state, c.node
-			write(t, j, func(tx *journal.Tx) error { return tx.PutCall(call) })
+			write(t, j, func(tx *journal.Tx) error { return putFirst(tx, call) })
 			if c.want {
 				want = append(want, call.Run)
 			}

@@ -58,6 +58,21 @@ func aRun(name string) *journal.Run {
 	}
 }
 
+// accept puts a run with an id into the journal, if there is none.
+func accept(tx *journal.Tx, id writ.RunID) error {
+	run := &journal.Run{Run: writ.Run{ID: id, Payload: writ.DigestOf([]byte(id)), State: writ.RunAccepted}}
+	_, err := tx.AddRun(run, 1, []byte("signed"))
+	return err
+}
+
+// putFirst keeps the first call of a run, and the run.
+func putFirst(tx *journal.Tx, c *journal.Call) error {
+	if err := accept(tx, c.Run); err != nil {
+		return err
+	}
+	return tx.PutCall(c)
+}
+
 func aCall(run writ.RunID, seq int) *journal.Call {
 	retries := 2
 	return &journal.Call{

@@ -174,7 +174,7 @@ func theCall(tx *journal.Tx, run writ.RunID) (*journal.Call, error) {
 	}
 	c := aCall(run, 1)
 	c.State = writ.CallQueued
-	if err := tx.PutCall(c); err != nil {
+	if err := putFirst(tx, c); err != nil {
 		return nil, err
 	}
 	c.Committed()

@@ -20,6 +20,12 @@ func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
 			r.Fatal(err)
 		}
 		defer j.Close()
+		if err := j.Write(t.Context(), func(tx *Tx) error {
+			_, err := tx.AddRun(&Run{Run: writ.Run{ID: "r", State: writ.RunAccepted}}, 1, []byte("signed"))
+			return err
+		}); err != nil {
+			r.Fatal(err)
+		}
 		nodes := rapid.SampledFrom([]writ.NodeID{"", "n1", "n2"})
 		capacity := rapid.Custom(func(r *rapid.T) writ.Capacity {
 			return writ.Capacity{CPUs: rapid.Int64Range(0, 3).Draw(r, "cpus"), DiskGiB: rapid.Int64Range(0, 3).Draw(r, "disk")}
@@ -60,7 +66,7 @@ func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
 }
 
 func changeCall(r *rapid.T, tx *Tx, seq int, node writ.NodeID, need writ.Capacity) error {
-	calls, err := tx.calls(`SELECT body FROM calls WHERE run = 'r' AND seq = $1`, seq)
+	calls, err := tx.calls(`SELECT place, body FROM calls WHERE run = 'r' AND seq = $1`, seq)
 	if err != nil || rapid.Bool().Draw(r, "skip") {
 		return err
 	}
@@ -100,7 +106,7 @@ func loadsOf(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 // counted is what loads must say.
 func counted(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 	all := make(map[writ.NodeID]Load)
-	calls, err := tx.calls(`SELECT body FROM calls WHERE open`)
+	calls, err := tx.calls(`SELECT place, body FROM calls WHERE open`)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -24,6 +24,7 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"runsOfEngine", runsOfEngine, "runs_engine"},
 		{"earlierRun", earlierRun, "runs_deployment"},
 		{"nextOf", nextOf, "runs_deployment"},
+		{"callsOf", callsOf, "sqlite_autoindex_calls_1"},
 		{"sentCalls", sentCalls, "calls_sent"},
 		{"sendableKeys", sendableKeys, "calls_sendable"},
 		{"dueCalls", dueCalls, "calls_due"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func (tx *Tx) forgetRuns(ended time.Time) (int64, error) {
 	old, err := list(tx, decode[Run], oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
 	for _, r := range old {
 		for _, step := range []struct{ query, key string }{
-			{`INSERT INTO forgotten (run) VALUES ($1) ON CONFLICT (run) DO NOTHING`, string(r.ID)},
+			{`INSERT INTO forgotten (run, number) SELECT id, number FROM runs WHERE id = $1 ON CONFLICT (run) DO NOTHING`, string(r.ID)},
 			{`DELETE FROM runs WHERE id = $1`, string(r.ID)},
 			{`DELETE FROM payloads WHERE digest = $1`, r.Payload.String()},
 		} {
@@ -106,7 +107,7 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	calls, err := tx.calls(`SELECT body FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`, string(run), forgetRows)
+	calls, err := tx.calls(`SELECT place, body`+firstCalls, string(run), forgetRows)
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +117,7 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	}{
 		{`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, late},
 		{`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`, nil},
-		{`DELETE FROM calls WHERE run = $1 AND seq < (SELECT MIN(seq) FROM calls WHERE run = $1) + $2`, framesOf(calls)},
+		{`DELETE` + firstCalls, framesOf(calls)},
 		{`DELETE FROM logs WHERE run = $1 AND ordinal < (SELECT MIN(ordinal) FROM logs WHERE run = $1) + $2`, nil},
 	} {
 		gone, err := tx.deleted(part.query, string(run), forgetRows)
@@ -135,6 +136,11 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	}
 	return 0, nil
 }
+
+// firstCalls are the first calls of a run that is gone.
+var firstCalls = fmt.Sprintf(` FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %d
+	AND place < ((SELECT number FROM forgotten WHERE run = $1) + 1) * %[1]d
+	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %[1]d) + $2`, MaxCalls+1)
 
 // framesOf returns the frames in which the results of calls came, each once.
 func framesOf(calls []*Call) []string {

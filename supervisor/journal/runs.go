@@ -39,6 +39,7 @@ type Run struct {
 	Allow       []string  `json:"allow"`
 	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
 
+	number        int64         // counts the runs of the journal
 	stored        writ.RunState // as the journal has it
 	storedDue     time.Time
 	storedIdle    bool
@@ -85,9 +86,13 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("encode run: %w", err)
 	}
-	return true, tx.exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, string(r.ID), string(r.State), !r.State.Ended(), string(r.Project), r.Deployment,
-		r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), sqldb.Micros(r.needed()), !r.Idle, roster, r.Engine, body)
+	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + 1 RETURNING number`).Scan(&r.number); err != nil {
+		return false, err
+	}
+	return true, tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, string(r.ID), r.number, string(r.State), !r.State.Ended(),
+		string(r.Project), r.Deployment, r.Revision, sqldb.Micros(r.Accepted), sqldb.Micros(r.due()), sqldb.Micros(r.needed()), !r.Idle, roster,
+		r.Engine, body)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is
@@ -121,12 +126,32 @@ func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.due
 
 // Run returns a run, nil if there is none.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
-	r, err := get[Run](tx, `SELECT body FROM runs WHERE id = $1`, string(id))
-	if r != nil {
-		r.Committed()
-		r.storedWaiting = r.Waiting
+	var number int64
+	var body []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT number, body FROM runs WHERE id = $1`, string(id)).Scan(&number, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	r, err := decode[Run](body)
+	if err != nil {
+		return nil, err
+	}
+	r.number = number
+	r.Committed()
+	r.storedWaiting = r.Waiting
+	return r, nil
+}
+
+// runNumber returns the number of a run that is there.
+func (tx *Tx) runNumber(id writ.RunID) (number int64, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT number FROM runs WHERE id = $1`, string(id)).Scan(&number)
+	if err != nil {
+		err = fmt.Errorf("find run %s: %w", id, err)
+	}
+	return number, err
 }
 
 // PendingRuns returns the open runs for which a pass may bring something new, oldest first. Of a deployment only the run whose turn it is
