@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"writ"
 	"writ/sal"
@@ -29,10 +30,55 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], lines int) (sal.O
 	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(answer)}, nil
 }
 
-// trim gives the beginning of a log back to the disk that has grown too big. Its process goes on writing where it is: the file keeps its size
-// and has a hole.
-func (j *job) trim(name string) error {
-	f, err := os.OpenFile(filepath.Join(j.dir, name), os.O_RDWR, 0)
+// trimEvery is how often a console is held against its bound while a runner is there. A serial port takes less than a MiB in that time: each
+// byte stops the guest.
+const trimEvery = time.Second
+
+// Run cuts off what machines and their processes write once it is too much, until ctx ends; then it returns nil. Without it Keep does, more
+// rarely.
+func (d *Driver) Run(ctx context.Context) error {
+	for every := time.NewTicker(trimEvery); ; {
+		select {
+		case <-ctx.Done():
+			every.Stop()
+			return nil
+		case <-every.C:
+			d.trimAll()
+		}
+	}
+}
+
+// trimAll trims the files of all machines. What stands in the way is told by Keep.
+func (d *Driver) trimAll() {
+	names, err := sal.FileNames(d.machines())
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		_ = d.trim(filepath.Join(d.machines(), name))
+	}
+}
+
+// trim bounds what a machine and its process have written, in its directory.
+func (d *Driver) trim(dir string) error {
+	var failed error
+	for _, name := range []string{consoleName, logName} {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err == nil && occupied(info) > maxConsole {
+			err = d.trimTo(path, info.Size()-keepConsole, maxConsole)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// trimTo gives the beginning of a file back to the disk, up to a place in it, if it occupies more than it may. Its process goes on writing
+// where it is: the file keeps its size and has a hole.
+func (d *Driver) trimTo(path string, end, most int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -41,9 +87,9 @@ func (j *job) trim(name string) error {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || occupied(info) <= maxConsole {
+	if err != nil || occupied(info) <= most || end <= 0 {
 		return err
 	}
-	j.step("trim " + name)
-	return punch(f, info.Size()-keepConsole)
+	d.step("trim a log")
+	return punch(f, end)
 }

@@ -2,10 +2,8 @@ package cloudhypervisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -27,11 +25,12 @@ type past struct {
 	Quick    int       `json:"quick,omitempty"`    // of these, how many in a row were soon after the one before
 	Off      bool      `json:"off,omitempty"`      // the guest turned itself off; nobody starts it again unasked
 	Reboots  int       `json:"reboots,omitempty"`  // of the guest by itself, that were told
+	Heard    heard     `json:"heard,omitzero"`     // of the process that is there
 }
 
 // began notes that the process was started.
 func (p *past) began(now time.Time) {
-	p.Started, p.Off, p.Reboots = now, false, 0
+	p.Started, p.Off, p.Reboots, p.Heard = now, false, 0, heard{}
 }
 
 // A machine that ran for steady before its process died is started again at once. The pauses of one that dies sooner double, from shortest
@@ -80,11 +79,12 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r.Own.Power == stopped {
 		return k.drift, k.keepStopped(ctx)
 	}
+	if err := k.hear(); err != nil {
+		k.found(false, "what its process says of itself cannot be read: %v", err)
+	}
 	err = k.keepUp(ctx)
-	for _, name := range []string{consoleName, logName} {
-		if err := j.trim(name); err != nil {
-			k.found(false, "its %s cannot be trimmed: %v", name, err)
-		}
+	if trimmed := j.trim(j.dir); trimmed != nil {
+		k.found(false, "its console or log cannot be cut off: %v", trimmed)
 	}
 	return k.drift, err
 }
@@ -247,12 +247,12 @@ func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) e
 
 // keepCount tells of guests that started themselves anew.
 func (k *keeping) keepCount() error {
-	reboots := k.events("vm", "rebooted")
-	if reboots <= k.r.Own.Past.Reboots {
+	past := &k.r.Own.Past
+	if past.Heard.Reboots <= past.Reboots {
 		return nil
 	}
-	k.found(true, "its guest started itself anew, %d times since the machine was started", reboots)
-	k.r.Own.Past.Reboots = reboots
+	k.found(true, "its guest started itself anew, %d times since the machine was started", past.Heard.Reboots)
+	past.Reboots = past.Heard.Reboots
 	return k.records().Put(k.r)
 }
 
@@ -274,7 +274,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	case rebooted:
 		own.Past = past{}
 		return k.mend(ctx, "the host was started anew", func() error { return k.again(ctx) })
-	case own.Past.Off || k.events("vmm", "shutdown") > 0:
+	case own.Past.Off || own.Past.Heard.Off:
 		k.found(false, "its guest turned itself off; machine.start starts it again")
 		own.Past.Off = true
 		return nil
@@ -293,46 +293,6 @@ func (k *keeping) again(ctx context.Context) error {
 	err := k.run(ctx, k.r)
 	k.r.Own.Past.Restarts, k.r.Own.Past.Quick = before.Restarts, before.Quick
 	return errors.Join(err, k.records().Put(k.r))
-}
-
-// events counts what the process said of itself since it was started.
-func (k *keeping) events(source, event string) (n int) {
-	if k.r.Own.Process == nil {
-		return 0
-	}
-	all, err := readEvents(filepath.Join(k.dir, eventsName(k.r.Own.Process.Launch)))
-	if err != nil {
-		return 0
-	}
-	for _, e := range all {
-		if e.Source == source && e.Event == event {
-			n++
-		}
-	}
-	return n
-}
-
-// event is something that a process says of itself.
-type event struct {
-	Source string `json:"source"`
-	Event  string `json:"event"`
-}
-
-// readEvents reads the events of a process, which may be writing the next one.
-func readEvents(path string) (all []event, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	const most = 4 << 20
-	for d := json.NewDecoder(io.LimitReader(f, most)); ; {
-		var e event
-		if d.Decode(&e) != nil {
-			return all, nil // the end, or what is not written yet
-		}
-		all = append(all, e)
-	}
 }
 
 // Orphans are processes that were started for a machine and are no machine's, and directories and groups of machines that have no record.

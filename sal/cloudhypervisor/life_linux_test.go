@@ -3,13 +3,16 @@ package cloudhypervisor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"writ/internal/vmmstub"
-	"writ/sal"
 )
 
 func TestMachineSurvivesItsRunner(t *testing.T) {
@@ -121,11 +124,35 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 	b.must("machine.create", "web", machineSpec)
 	b.signal("web", vmmstub.GuestReboots, false)
 	r := b.record("web")
-	k := &keeping{job: b.job(sal.Request{Resource: r.Resource}), r: r}
-	for k.events("vm", "rebooted") == 0 && t.Context().Err() == nil {
+	events := filepath.Join(b.dirOf(r.Resource), eventsName(r.Own.Process.Launch))
+	for h := (heard{}); h.Reboots == 0 && t.Context().Err() == nil; {
 		time.Sleep(time.Millisecond) // the process tells nobody but its file
+		var err error
+		if h, err = h.hear(events); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.keeps("web", "started itself anew, 1 times", true)
+	b.keeps("web", "", false)
+	f, err := os.OpenFile(events, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := strings.Repeat(`{"timestamp":{"secs":1,"nanos":2},"source":"vm","event":"rebooted","properties":null}`+"\n\n", 2*maxEvents/80)
+	if _, err := f.WriteString(many + `{"source": "vm", "eve`); err != nil {
+		t.Fatal(err)
+	}
+	b.keeps("web", fmt.Sprintf("started itself anew, %d times", 1+2*maxEvents/80), true)
+	if info, err := f.Stat(); err != nil || occupied(info) > 64<<10 {
+		t.Errorf("what was heard occupies %d bytes still, %v", occupied(info), err)
+	}
+	if _, err := f.WriteString(`nt": "rebooted"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.keeps("web", fmt.Sprintf("started itself anew, %d times", 2+2*maxEvents/80), true)
 	b.keeps("web", "", false)
 	if got := b.state("web"); got != string(running) {
 		t.Errorf("it is %s", got)

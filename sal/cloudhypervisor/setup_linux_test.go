@@ -1,12 +1,16 @@
 package cloudhypervisor
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/internal/vmmstub"
@@ -136,7 +140,7 @@ func (b *bench) change(name string, change func(o *own)) {
 	}
 }
 
-// signal sends a signal to the process of a machine and, if it is to end, waits for that.
+// signal sends a signal to the process of a machine and, if it is to end or to stand still, waits for that.
 func (b *bench) signal(name string, s syscall.Signal, ends bool) {
 	b.Helper()
 	v, err := b.attend(b.record(name))
@@ -147,12 +151,31 @@ func (b *bench) signal(name string, s syscall.Signal, ends bool) {
 	if err := v.signal(s); err != nil {
 		b.Fatal(err)
 	}
+	for s == unix.SIGSTOP && !standsStill(b, v.pid) && b.Context().Err() == nil {
+		time.Sleep(time.Millisecond) // each thread stops when it comes to it, and the kernel tells nobody but the parent
+	}
 	if !ends {
 		return
 	}
 	if err := v.wait(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// standsStill reports whether all threads of a process are stopped.
+func standsStill(t testing.TB, pid int) bool {
+	t.Helper()
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil && !strings.HasPrefix(string(text[bytes.LastIndexByte(text, ')')+1:]), " T") {
+			return false
+		}
+	}
+	return true
 }
 
 // keeps holds a machine against its record, which must find one thing, or nothing for "".

@@ -173,6 +173,7 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	}
 	if !lacks["machine"] {
 		h.withNetworks() // it cannot do without
+		d.services = append(d.services, h.machines.Run)
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
 		h.containers.Others = []sal.Users{h.machines}
 	}

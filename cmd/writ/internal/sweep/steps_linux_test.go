@@ -37,7 +37,7 @@ var onlyAfterAnEnd = map[string]bool{
 var notTaken = map[string]string{
 	"sal/cloudhypervisor: terminate the process":          "it needs a process that does not end when it is asked to",
 	"sal/cloudhypervisor: kill the process":               "it needs a process that does not end when it is asked to",
-	"sal/cloudhypervisor: trim …":                         "it needs megabytes of a log",
+	"sal/cloudhypervisor: trim a log":                     "it needs megabytes of a log",
 	"sal/cloudhypervisor: put the process into its group": "it needs a process that an earlier version has started",
 	"sal/herodb: put the process into its group":          "it needs a process that an earlier version has started",
 	"sal/mycelium: cut the log off":                       "it needs megabytes of a log",
