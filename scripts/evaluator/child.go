@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,8 +27,12 @@ type child struct {
 	layers   Layers        // what confines it, as it says
 	patience time.Duration // how long it may take for an answer
 	programs map[writ.Digest]bool
+	version  uint64 // of the last journal that it was told
+	retired  bool   // it has said that it ends
+	buf      []byte // that answers are read into
+
+	mu       sync.Mutex
 	journals journals // that it keeps
-	version  uint64   // of the last journal that it was told
 }
 
 // startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can have an end.
@@ -39,7 +45,8 @@ func startChild(ctx context.Context, executable string, patience time.Duration) 
 	w := c.watch(ctx)
 	defer context.AfterFunc(ctx, w.wake)()
 	var g greeting
-	if err := w.readFrame(&g); err != nil {
+	err = w.readFrame(&g)
+	if err = cmp.Or(err, w.silent()); err != nil {
 		words := c.end()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -96,61 +103,115 @@ func (c *child) end() string {
 	return strings.TrimSpace(string(words))
 }
 
-// pass asks for a pass, with no more of bundle and journal than the child needs. After an error the child is of no use any more and must
-// be ended.
-func (c *child) pass(ctx context.Context, bundle *scripts.Bundle, r request, journal []scripts.Entry) (*answer, error) {
-	run := r.Inputs.Run
+// round asks for passes, with no more of bundle and journal than the child needs, and answers them one after the other. After an error the
+// child is of no use any more and must be ended; what has no answer then was not carried out, or is why.
+func (c *child) round(ctx context.Context, passes []*passing) error {
+	requests := make([]request, len(passes))
+	for i, p := range passes {
+		c.version++
+		requests[i] = p.request
+		requests[i].Journal = c.journals.difference(p.request.Inputs.Run, c.version, p.journal)
+		if c.programs[p.request.Program] {
+			requests[i].Bundle = nil
+		}
+	}
+	var forgotten []*passing
+	err := c.ask(ctx, requests, func(i int, a *answer) error {
+		if a.Outcome == nil {
+			forgotten = append(forgotten, passes[i])
+			return nil
+		}
+		return c.learn(passes[i], requests[i].Journal, a)
+	})
+	for _, p := range forgotten {
+		if err == nil {
+			err = c.insist(ctx, p)
+		}
+	}
+	return err
+}
+
+// insist asks for a pass again, of which the child has forgotten something, and tells it everything.
+func (c *child) insist(ctx context.Context, p *passing) error {
 	c.version++
-	r.Journal = c.journals.difference(run, c.version, journal)
-	if !c.programs[r.Program] {
-		r.Bundle = bundle
+	r := p.request
+	r.Journal = difference{Version: c.version, Count: len(p.journal), Entries: p.journal}
+	return c.ask(ctx, []request{r}, func(_ int, a *answer) error {
+		if a.Outcome == nil {
+			return errors.New("the child has all that it needs and did not evaluate it")
+		}
+		return c.learn(p, r.Journal, a)
+	})
+}
+
+// learn takes the answer to a pass, if it is one that the script can have, and keeps what the child has now.
+func (c *child) learn(p *passing, d difference, a *answer) error {
+	inputs := &p.request.Inputs
+	if err := a.Outcome.Check(*inputs, p.journal); err != nil {
+		return err
 	}
-	a, err := c.ask(ctx, &r)
-	if err == nil && a.Outcome == nil { // forgotten meanwhile
-		r.Bundle, r.Journal = bundle, difference{Version: c.version, Count: len(journal), Entries: journal}
-		a, err = c.ask(ctx, &r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if a.Outcome == nil {
-		return nil, errors.New("the child has all that it needs and did not evaluate it")
-	}
-	c.programs[r.Program] = true
-	c.journals.take(run, r.Journal)
-	c.journals.settle(run, a.Outcome)
-	return a, nil
+	c.programs[p.request.Program] = true
+	c.mu.Lock()
+	c.journals.take(inputs.Run, d)
+	c.journals.settle(inputs.Run, a.Outcome)
+	c.mu.Unlock()
+	p.answer(*a.Outcome, a.Slow)
+	return nil
+}
+
+// keeps reports whether the child has the journal of a run. Unlike all others it may be asked while the child is at work.
+func (c *child) keeps(run writ.RunID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.journals.find(run) != nil
 }
 
 // plan asks for a plan. After an error the child is of no use any more and must be ended.
-func (c *child) plan(ctx context.Context, r request) (*answer, error) {
-	a, err := c.ask(ctx, &r)
-	if err == nil && a.Plan == nil {
-		err = errors.New("the child has all that it needs and did not plan")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+func (c *child) plan(ctx context.Context, r request) (plan *scripts.Plan, err error) {
+	err = c.ask(ctx, []request{r}, func(_ int, a *answer) error {
+		if plan = a.Plan; plan == nil {
+			return errors.New("the child has all that it needs and did not plan")
+		}
+		return nil
+	})
+	return plan, err
 }
 
-func (c *child) ask(ctx context.Context, r *request) (*answer, error) {
-	frame, err := appendFrame(r)
+// ask writes requests and reads the answer to each of them, in order.
+func (c *child) ask(ctx context.Context, requests []request, answered func(i int, a *answer) error) error {
+	frame, err := appendFrame(requests)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w := c.watch(ctx)
 	defer context.AfterFunc(ctx, w.wake)()
+	defer func() {
+		if cap(c.buf) > mostAnswers {
+			c.buf = nil
+		}
+	}()
 	if err := w.write(frame); errors.Is(err, syscall.EPIPE) {
-		return nil, errGone
+		return errGone
 	} else if err != nil {
-		return nil, err
+		return err
 	}
-	var a answer
-	if err := w.readFrame(&a); err != nil {
-		return nil, err
+	for i := range requests {
+		var a answer
+		if err := w.readFrame(&a); err != nil {
+			return err
+		}
+		if i == len(requests)-1 {
+			if err := w.silent(); err != nil {
+				return err
+			}
+			c.retired = a.Retire
+		}
+		if err := answered(i, &a); err != nil {
+			return err
+		}
+		w.again()
 	}
-	return &a, nil
+	return nil
 }
 
 // errGone means that the child was dead before it read the request.
@@ -168,13 +229,22 @@ var (
 type watch struct {
 	ctx   context.Context
 	child *child
-	began time.Time
+	began time.Time     // of the wait for one answer
 	cpu   time.Duration // that the child had used when it was first looked at, -1 before
 	look  time.Time     // when it is looked at next, whatever it says until then: it may say one byte at a time
+	said  []byte        // what was read and not looked into yet; a part of the child's buf
 }
 
 func (c *child) watch(ctx context.Context) *watch {
-	return &watch{ctx: ctx, child: c, began: time.Now(), cpu: -1, look: time.Now().Add(glance)}
+	w := &watch{ctx: ctx, child: c}
+	w.again()
+	return w
+}
+
+// again begins the wait for one more answer.
+func (w *watch) again() {
+	w.began, w.cpu = time.Now(), -1
+	w.look = w.began.Add(glance)
 }
 
 // wake makes a wait look at ctx.
@@ -219,51 +289,56 @@ func (w *watch) write(frame []byte) error {
 	return nil
 }
 
-// read reads into buf until it has at least so many bytes, and returns how many.
-func (w *watch) read(buf []byte, least int) (n int, err error) {
-	for n < least {
+// read waits until at least so many bytes were said.
+func (w *watch) read(least int) error {
+	if cap(w.said) < least {
+		if cap(w.child.buf) < least {
+			w.child.buf = make([]byte, 0, max(least, mostAnswers))
+		}
+		w.said = append(w.child.buf[:0], w.said...)
+	}
+	for len(w.said) < least {
 		if err := w.child.out.SetReadDeadline(w.look); err != nil {
-			return n, fmt.Errorf("read frame: %w", err)
+			return fmt.Errorf("read frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
-			return n, context.Cause(w.ctx)
+			return context.Cause(w.ctx)
 		}
-		more, err := w.child.out.Read(buf[n:])
-		n += more
+		n, err := w.child.out.Read(w.said[len(w.said):cap(w.said)])
+		w.said = w.said[:len(w.said)+n]
 		if err := w.judge(err); err != nil {
-			return n, fmt.Errorf("read frame: %w", err)
+			return fmt.Errorf("read frame: %w", err)
 		}
 	}
-	return n, nil
+	return nil
 }
 
-// mostAnswers is how many bytes most answers have at the most.
-const mostAnswers = 4 << 10
+// mostAnswers is how many bytes the answers of most rounds have at the most.
+const mostAnswers = 16 << 10
 
-// readFrame reads one frame. The child is silent behind it: more would be the word of one that was taken over.
+// readFrame reads one frame.
 func (w *watch) readFrame(v any) error {
-	buf := make([]byte, mostAnswers)
-	n, err := w.read(buf, frameHead)
+	if err := w.read(frameHead); err != nil {
+		return err
+	}
+	size, err := frameSize(w.said)
 	if err != nil {
 		return err
 	}
-	size, err := frameSize(buf)
-	if err != nil {
+	if err := w.read(frameHead + size); err != nil {
 		return err
 	}
-	body := buf[frameHead:n]
-	switch {
-	case len(body) > size:
-		return fmt.Errorf("read frame: %d bytes follow it", len(body)-size)
-	case len(body) < size:
-		begun := len(body)
-		body = append(make([]byte, 0, size), body...)[:size]
-		if _, err := w.read(body[begun:], size-begun); err != nil {
-			return err
-		}
-	}
-	if err := cbor.Decode(body, v); err != nil {
+	if err := cbor.Decode(w.said[frameHead:frameHead+size], v); err != nil {
 		return fmt.Errorf("read frame: %w", err)
+	}
+	w.said = w.said[frameHead+size:]
+	return nil
+}
+
+// silent reports whether nothing follows what was read: more would be the word of a child that was taken over.
+func (w *watch) silent() error {
+	if len(w.said) > 0 {
+		return fmt.Errorf("read frame: %d bytes follow the last one", len(w.said))
 	}
 	return nil
 }

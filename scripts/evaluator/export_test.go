@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"time"
@@ -63,3 +64,30 @@ func (m moody) Read(b []byte) (int, error) {
 
 // SetPatience says how long children may take for an answer.
 func (p *Pool) SetPatience(d time.Duration) { p.patience = d }
+
+// Hold keeps all children from passes, and returns what lets go of them.
+func (p *Pool) Hold() (release func()) {
+	n := p.children()
+	for range n {
+		_, _ = p.enter(context.Background(), nil)
+	}
+	return func() {
+		for range n {
+			p.leave()
+		}
+	}
+}
+
+// Waiting returns how many wait for a child.
+func (p *Pool) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.lobby.queue)
+}
+
+// Busy returns how many children are at work.
+func (p *Pool) Busy() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lobby.busy
+}

@@ -11,8 +11,9 @@ import (
 )
 
 // A frame is a length of four bytes, big end first, and so many bytes of CBOR. The child greets with one; then the parent
-// writes requests, and the child answers each with one frame. What the parent believes the child to have, the bundle and most of the
-// journal, it leaves out; a child that does not have it answers so, and is told all of it.
+// writes lists of requests, and the child answers each request with one frame. It has read a list before it answers, so nobody waits for
+// somebody who waits. What the parent believes the child to have, the bundle and most of the journal, it leaves out; a child that does not
+// have it answers so, and is told all of it.
 
 // maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
 const maxFrame = 16 << 20
@@ -37,7 +38,8 @@ type request struct {
 type answer struct {
 	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child lacks what was left out: ask again with all of it
 	Plan    *scripts.Plan    `json:"plan,omitempty"`
-	Retire  bool             `json:"retire,omitempty"` // the child has worked long enough and ends after this answer
+	Slow    bool             `json:"slow,omitempty"`   // the pass took so long that others should not wait for it
+	Retire  bool             `json:"retire,omitempty"` // the child has worked long enough and ends after this answer, the last of its list
 }
 
 // appendFrame encodes v as a frame.

@@ -17,7 +17,7 @@ import (
 func asked(f *testing.F, requests ...request) []byte {
 	var stream []byte
 	for _, r := range requests {
-		frame, err := appendFrame(r)
+		frame, err := appendFrame([]request{r})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0xa0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte("\x00\x00\x00\x10\xa2finputs\xa0gprogram\x60"))
+	f.Add([]byte("\x00\x00\x00\x11\x81\xa2finputs\xa0gprogram\x60"))
 	f.Fuzz(func(_ *testing.T, stream []byte) {
 		_ = serve(bytes.NewReader(stream), io.Discard, nil, func() time.Duration { return 0 })
 	})

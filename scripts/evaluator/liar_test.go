@@ -3,6 +3,7 @@ package evaluator_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -111,7 +112,8 @@ var noise = map[string][]byte{
 	"a tag":            {0, 0, 0, 2, 0xc1, 0x00},
 }
 
-// lie is a child that says what a script tells it to: "say …". To other scripts it answers that they completed.
+// lie is a child that says what a script tells it to: "say …". To other scripts it answers that they completed, and logs how many passes it
+// was asked for together. Each script is one comment.
 func lie() int {
 	tell := func(v any) {
 		body, err := cbor.Marshal(v)
@@ -121,6 +123,7 @@ func lie() int {
 		_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
 	}
 	tell(map[string]any{"layers": []any{}})
+	texts := make(map[string][]byte) // of scripts, by program
 	for {
 		var head [4]byte
 		if _, err := io.ReadFull(os.Stdin, head[:]); err != nil {
@@ -130,28 +133,45 @@ func lie() int {
 		if _, err := io.ReadFull(os.Stdin, request); err != nil {
 			return 1
 		}
-		_, what, found := bytes.Cut(request, []byte("// say "))
-		name, _, _ := strings.Cut(string(what), ".")
-		switch {
-		case !found:
-			tell(said(outcome{"status": "completed"}))
-		case name == "what is possible":
-			tell(said(outcome{"status": "completed", "calls": calls(98), "handled": []any{1}, "logs": []any{"a\tb"}, "output": nested(20)}))
-		case name == "one byte at a time":
-			_, _ = os.Stdout.Write([]byte{0, 0xff, 0, 0})
-			for {
-				time.Sleep(time.Millisecond)
-				if _, err := os.Stdout.Write([]byte{0xa0}); err != nil {
-					return 1
-				}
+		var list []struct {
+			Program string
+			Bundle  *scripts.Bundle
+			Inputs  any
+			Journal any
+			Plan    bool
+		}
+		if err := cbor.Decode(request, &list); err != nil {
+			return 1
+		}
+		for _, one := range list {
+			if one.Bundle != nil { // else it has it
+				texts[one.Program] = one.Bundle.Main.Text
 			}
-		case name == "the next answer too":
-			tell(said(outcome{"status": "completed"}))
-			tell(lies["a call that is forbidden"])
-		case noise[name] != nil:
-			_, _ = os.Stdout.Write(noise[name])
-		default:
-			tell(lies[name])
+			what, found := bytes.CutPrefix(texts[one.Program], []byte("// say "))
+			name, _, _ := strings.Cut(string(what), ".")
+			switch {
+			case !found:
+				tell(said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}))
+			case name == "what is possible":
+				tell(said(outcome{"status": "completed", "calls": calls(98), "handled": []any{1}, "logs": []any{"a\tb"}, "output": nested(20)}))
+			case name == "it takes long":
+				tell(map[string]any{"outcome": outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}, "slow": true})
+			case name == "one byte at a time":
+				_, _ = os.Stdout.Write([]byte{0, 0xff, 0, 0})
+				for {
+					time.Sleep(time.Millisecond)
+					if _, err := os.Stdout.Write([]byte{0xa0}); err != nil {
+						return 1
+					}
+				}
+			case name == "the next answer too":
+				tell(said(outcome{"status": "completed"}))
+				tell(lies["a call that is forbidden"])
+			case noise[name] != nil:
+				_, _ = os.Stdout.Write(noise[name])
+			default:
+				tell(lies[name])
+			}
 		}
 	}
 }

@@ -28,43 +28,18 @@ type Pool struct {
 
 	patience time.Duration // how long a pass may take; maxWall if 0
 
-	once  sync.Once
-	slots chan struct{} // one for each child that may be at work
-
 	mu     sync.Mutex
+	lobby  lobby
 	idle   []*child // the last used last
 	layers Layers   // of the first child; nil before there was one
 }
 
 var _ scripts.Evaluator = (*Pool)(nil)
 
-func (p *Pool) prepare() {
-	p.once.Do(func() {
-		size := p.Size
-		if size <= 0 {
-			size = runtime.GOMAXPROCS(0)
-		}
-		p.slots = make(chan struct{}, size)
-	})
-}
-
-// enter waits until another child may be at work, and leave ends that.
-func (p *Pool) enter(ctx context.Context) error {
-	p.prepare()
-	select {
-	case p.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (p *Pool) leave() { <-p.slots }
-
 // Confinement returns what confines children, as the first one said; if there was none yet, one is started. A supervisor asks when it
 // starts, so that a host on which no child can live is known before there is a run. The error says why none can.
 func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
-	if err := p.enter(ctx); err != nil {
+	if _, err := p.enter(ctx, nil); err != nil {
 		return nil, err
 	}
 	defer p.leave()
@@ -85,61 +60,85 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 // Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. The values in the journal must not change
 // afterwards: they are compared with those of the run's next pass, to send a child only what it does not know.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	r := request{Program: bundle.Digest(), Inputs: inputs}
-	a, err := p.ask(ctx, r, func(c *child) (*answer, error) {
-		a, err := c.pass(ctx, &bundle, r, journal)
-		if err == nil {
-			err = a.Outcome.Check(inputs, journal)
-		}
-		return a, err
-	})
-	switch {
-	case err == errFrameTooBig:
-		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, nil
-	case err != nil:
+	one := &passing{request: request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs}, journal: journal}
+	first, err := p.enter(ctx, one)
+	if err != nil {
 		return scripts.Outcome{}, err
-	default:
-		return *a.Outcome, nil
 	}
+	if first {
+		defer p.leave()
+		runtime.Gosched() // lets those come along who are about to ask
+		for !one.over {
+			p.lead(ctx, one)
+		}
+	}
+	return one.outcome, one.err
+}
+
+// lead carries out a pass, and others that wait. If the child ends over more than one of them, none is answered that was not before: each
+// goes alone then.
+func (p *Pool) lead(ctx context.Context, first *passing) {
+	if ctx.Err() != nil {
+		first.fail(context.Cause(ctx))
+		return
+	}
+	c, fresh, err := p.take(ctx, first.request.Program, first.request.Inputs.Run)
+	if err != nil {
+		first.fail(err)
+		return
+	}
+	all := append([]*passing{first}, p.company(c, first)...)
+	err = c.round(ctx, all)
+	p.remember(all)
+	left := slices.DeleteFunc(all, func(one *passing) bool { return one.over })
+	switch {
+	case errors.Is(err, errFrameTooBig):
+		p.give(c) // it was not even asked
+		if len(left) == 1 {
+			first.answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}}, false)
+		}
+	case errors.Is(err, errGone) && !fresh:
+		c.end() // it died while it had nothing to do, which is not the script's fault
+	case err != nil && len(left) == 1:
+		left[0].fail(p.bury(ctx, c, left[0].request.Inputs.Run, err))
+	case err != nil:
+		_ = p.bury(ctx, c, first.request.Inputs.Run, err)
+	case c.retired:
+		c.end()
+	default:
+		p.give(c)
+	}
+	p.again(left, first, ctx.Err() == nil && !errors.Is(err, errGone))
 }
 
 // Plan implements scripts.Evaluator.
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Plan: true}
-	a, err := p.ask(ctx, r, func(c *child) (*answer, error) { return c.plan(ctx, r) })
-	if err != nil {
+	if _, err := p.enter(ctx, nil); err != nil {
 		return scripts.Plan{}, err
-	}
-	return *a.Plan, nil
-}
-
-// ask lets a child answer a request. errFrameTooBig is returned as it is.
-func (p *Pool) ask(ctx context.Context, r request, ask func(c *child) (*answer, error)) (*answer, error) {
-	if err := p.enter(ctx); err != nil {
-		return nil, err
 	}
 	defer p.leave()
 	for {
 		c, fresh, err := p.take(ctx, r.Program, r.Inputs.Run)
 		if err != nil {
-			return nil, err
+			return scripts.Plan{}, err
 		}
-		a, err := ask(c)
+		plan, err := c.plan(ctx, r)
 		switch {
 		case errors.Is(err, errFrameTooBig):
 			p.give(c) // it was not even asked
-			return nil, errFrameTooBig
+			return scripts.Plan{}, errFrameTooBig
 		case errors.Is(err, errGone) && !fresh:
 			c.end() // it died while it had nothing to do, which is not the script's fault
 			continue
 		case err != nil:
-			return nil, p.bury(ctx, c, r.Inputs.Run, err)
-		case a.Retire:
+			return scripts.Plan{}, p.bury(ctx, c, r.Inputs.Run, err)
+		case c.retired:
 			c.end()
 		default:
 			p.give(c)
 		}
-		return a, nil
+		return *plan, nil
 	}
 }
 
@@ -193,7 +192,7 @@ func (p *Pool) kept(program writ.Digest, run writ.RunID) *child {
 	if n == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(p.idle, func(c *child) bool { return c.journals.find(run) != nil })
+	i := slices.IndexFunc(p.idle, func(c *child) bool { return c.keeps(run) })
 	if i < 0 {
 		i = slices.IndexFunc(p.idle, func(c *child) bool { return c.programs[program] })
 	}
@@ -236,9 +235,9 @@ func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) er
 
 // Close waits for the passes that are under way and ends all children. A Pool can be used again afterwards.
 func (p *Pool) Close() error {
-	p.prepare()
-	for range cap(p.slots) {
-		p.slots <- struct{}{}
+	size := p.children()
+	for range size {
+		_, _ = p.enter(context.Background(), nil)
 	}
 	p.mu.Lock()
 	idle := p.idle
@@ -247,8 +246,8 @@ func (p *Pool) Close() error {
 	for _, c := range idle {
 		c.end()
 	}
-	for range cap(p.slots) {
-		<-p.slots
+	for range size {
+		p.leave()
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func IsChild(args []string) bool {
 // Main is what a child does: it gives up everything it does not need, then carries out passes until its parent closes the pipe. It
 // returns the exit status.
 func Main() int {
-	runtime.GOMAXPROCS(2)      // one for the script, one for the collector; each takes memory
+	runtime.GOMAXPROCS(1)      // each takes memory, and whoever wakes one up for a small pass waits for the rest of them
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
 	pace.Pace{Small: 4 << 20, Late: 400, Early: 50}.Keep() // collected every few passes, a small heap took more than half of a child's time
@@ -61,27 +61,58 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		return err
 	}
 	kept := memory{journals: journals{most: maxJournals}}
-	in = bufio.NewReader(in) // most requests take one read
+	in = bufio.NewReaderSize(in, mostRequests) // most lists take one read
+	answers := bufio.NewWriterSize(out, mostAnswers)
 	for {
-		var r request
-		if err := readFrame(in, &r); errors.Is(err, io.EOF) {
+		var requests []request
+		if err := readFrame(in, &requests); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		a, err := kept.answer(&r)
+		retire, err := kept.answerAll(requests, answers, used)
+		if err != nil || retire {
+			return err
+		}
+	}
+}
+
+const (
+	// mostRequests is how many bytes most lists of requests have at the most.
+	mostRequests = 16 << 10
+	// holdBack is how long answers wait for those of other passes, to be written together.
+	holdBack = 5 * time.Millisecond
+	// slow is a pass that takes longer: it goes alone from then on.
+	slow = 10 * time.Millisecond
+)
+
+// answerAll answers requests in order, and says with the last one whether the child ends.
+func (m *memory) answerAll(requests []request, out *bufio.Writer, used func() time.Duration) (retire bool, err error) {
+	wrote := time.Now()
+	began := wrote
+	for i := range requests {
+		a, err := m.answer(&requests[i])
 		if err != nil {
-			return err
+			return false, err
 		}
-		a.Retire = (a.Outcome != nil || a.Plan != nil) && used() > retireCPU
+		now := time.Now()
+		a.Slow = now.Sub(began) > slow
+		began = now
+		last := i == len(requests)-1
+		a.Retire = last && (a.Outcome != nil || a.Plan != nil) && used() > retireCPU
+		retire = a.Retire
 		if err := writeFrame(out, a); err != nil {
-			return err
+			return false, err
 		}
-		if a.Retire {
-			return nil
+		if last || now.Sub(wrote) > holdBack {
+			if err := out.Flush(); err != nil {
+				return false, fmt.Errorf("write frame: %w", err)
+			}
+			wrote = now
 		}
 		tidy()
 	}
+	return retire, nil
 }
 
 // tidy frees the memory of a big pass, while the parent has its answer already: it must not count against the next one. What is kept is

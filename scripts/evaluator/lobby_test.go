@@ -1,0 +1,155 @@
+package evaluator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+// passed is what came of a pass.
+type passed struct {
+	text string
+	scripts.Outcome
+	err error
+}
+
+// crowd lets passes of scripts wait until all of them do, each of a run of its own, then lets them go, and returns what came of each.
+func crowd(t *testing.T, pool *evaluator.Pool, ctx func(text string) context.Context, texts ...string) []passed {
+	t.Helper()
+	release := pool.Hold()
+	all := make([]passed, len(texts))
+	var group sync.WaitGroup
+	for i, text := range texts {
+		inputs := everything
+		inputs.Run = writ.RunID(fmt.Sprint(i))
+		group.Go(func() {
+			o, err := pool.Pass(ctx(text), bundle(text), inputs, nil)
+			all[i] = passed{text, o, err}
+		})
+		for pool.Waiting() <= i { // in order
+			runtime.Gosched()
+		}
+	}
+	release()
+	group.Wait()
+	if n := pool.Busy(); n != 0 {
+		t.Errorf("%d children are at work, and nobody waits", n)
+	}
+	return all
+}
+
+func always(t *testing.T) func(string) context.Context {
+	return func(string) context.Context { return t.Context() }
+}
+
+func repeated(text string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = text
+	}
+	return all
+}
+
+func TestPassesThatWaitShareAnExchange(t *testing.T) {
+	together := make(map[int]int) // passes by how many went together
+	for _, one := range crowd(t, newPoolOf(t, "liar"), always(t), repeated("// count", 40)...) {
+		if one.err != nil {
+			t.Fatal(one.err)
+		}
+		n, _ := strconv.Atoi(one.Logs[0])
+		together[n]++
+	}
+	if together[16] != 32 || together[8] != 8 {
+		t.Errorf("passes by how many went together: %v, want 32 of 16 and 8 of 8", together)
+	}
+}
+
+// TestNobodyWaitsForASlowProgram lets a program that took long wait with others.
+func TestNobodyWaitsForASlowProgram(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	const slow = "// say it takes long."
+	for round, want := range []string{"5", "1"} {
+		for _, one := range crowd(t, pool, always(t), "// count", "// count", slow, "// count", "// count") {
+			if one.err != nil {
+				t.Fatal(one.err)
+			}
+			if one.text == slow && one.Logs[0] != want {
+				t.Errorf("round %d: the slow one goes with %s others, itself included, want %s", round, one.Logs[0], want)
+			}
+		}
+	}
+}
+
+func TestADeadChildCostsOneOfThePassesThatItHad(t *testing.T) {
+	for kind, bad := range map[string]string{"moody": "// please die", "liar": "// say nothing."} {
+		t.Run(kind, func(t *testing.T) {
+			texts := append(repeated("// good", 5), bad)
+			for _, one := range crowd(t, newPoolOf(t, kind), always(t), append(texts, repeated("// good", 5)...)...) {
+				switch code := writ.CodeOf(one.err); {
+				case one.text == bad && code != writ.CodeEvaluatorCrashed:
+					t.Errorf("%s: %v", bad, one.err)
+				case one.text != bad && (one.err != nil || one.Status != scripts.Completed):
+					t.Errorf("one that was with it: %+v, %v", one.Outcome, one.err)
+				}
+			}
+		})
+	}
+}
+
+// TestPassesOutliveTheOneWhoLeadsThem ends the context of a pass that took others along, while its child hangs.
+func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
+	pool := newMoodyPool(t)
+	finish(t, pool, bundle(facts)) // starts the child
+	const bad = "// please hang"
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for pool.Busy() == 0 || pool.Waiting() > 0 || len(pool.Idle()) > 0 { // until the child has them
+			runtime.Gosched()
+		}
+		stop()
+	}()
+	for _, one := range crowd(t, pool, func(text string) context.Context {
+		if text == bad {
+			return ctx
+		}
+		return t.Context()
+	}, bad, "// good", "// good") {
+		switch {
+		case one.text == bad && !errors.Is(one.err, context.Canceled):
+			t.Errorf("%s: %v, want %v", bad, one.err, context.Canceled)
+		case one.text != bad && one.err != nil:
+			t.Errorf("one that was with it: %v", one.err)
+		}
+	}
+}
+
+func TestWhoWaitsForAChildMayGiveUp(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	release := pool.Hold()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := pool.Pass(ctx, bundle("// count"), everything, nil)
+		done <- err
+	}()
+	for pool.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Pass = %v, want %v", err, context.Canceled)
+	}
+	release()
+	if n := pool.Busy(); n != 0 {
+		t.Errorf("%d children are at work, and nobody waits", n)
+	}
+}
