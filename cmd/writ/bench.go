@@ -216,6 +216,7 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 	f.StringVar(&s.Data, "data", "", "")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
 	f.StringVar(&s.Redis.URL, "redis", "", "")
+	fromEnvironment(f, "redis")
 	f.StringVar(&listen, "listen", "", "")
 	return c
 }
@@ -240,6 +241,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	f.StringVar(&r.Supervisor, "supervisor", "", "")
 	f.StringVar(&join, "join", "", "")
 	f.StringVar(&r.Redis.URL, "redis", "", "")
+	fromEnvironment(f, "redis")
 	f.IntVar(&r.Slots, "slots", 0, "")
 	return c
 }
@@ -282,6 +284,7 @@ func (a *app) benchAsynqCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&redis, "redis", "", "")
+	fromEnvironment(f, "redis")
 	f.IntVar(&p.Slots, "slots", 0, "")
 	f.DurationVar(&p.Poll, "poll", 0, "")
 	f.BoolVar(&p.Journal, "journal", false, "")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -25,9 +26,16 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles,
 		"--beside", fakePeers(t), "-o", "json")
-	cmd.Stdout, cmd.Stderr = &out, &words
+	var login string
+	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) { // each word of progress is said while all processes are there
+		login = cmp.Or(login, shownLogin(t, bin))
+		return words.Write(p)
+	})
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &words)
+	}
+	if login != "" {
+		t.Errorf("a password is among the arguments of %s", login)
 	}
 	var r bench.SpeedReport
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
@@ -134,7 +142,11 @@ func TestBenchWaiting(t *testing.T) {
 	const runs = 700
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "waiting", "--runs", "700", "--idle", "100ms", "--limit-mib", "1", "-o", "json")
-	cmd.Stdout, cmd.Stderr = &out, &words
+	var login string
+	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) { // each word of progress is said while all processes are there
+		login = cmp.Or(login, shownLogin(t, bin))
+		return words.Write(p)
+	})
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("a supervisor of more than 1 MiB is %v, want exit code 1\n%s", err, &words)
 	}
@@ -155,4 +167,24 @@ func TestBenchWaiting(t *testing.T) {
 			t.Errorf("%s was not measured", what)
 		}
 	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// shownLogin returns the command line of a process of a program that shows how to log in to a Redis, "" if none does.
+func shownLogin(t *testing.T, program string) string {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range lines {
+		line, _ := os.ReadFile(path) // its process may be gone
+		if args := strings.Split(string(line), "\x00"); args[0] == program && strings.Contains(string(line), "@127.0.0.1") {
+			return strings.Join(args, " ")
+		}
+	}
+	return ""
 }

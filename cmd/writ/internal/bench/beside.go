@@ -70,7 +70,7 @@ func (s *Speed) besideAll(on *site, r *SpeedReport) (all []system, err error) {
 	}
 	for _, journal := range []bool{false, true} {
 		b := &beside{redis: redis.PID}
-		b.process, err = startChild(on.ctx, on.logs, &b.About, AsynqName, "--redis", redis.URL, "--slots", strconv.Itoa(s.Slots), "--poll", s.AsynqPoll.String(),
+		b.process, err = startChild(on.ctx, on.logs, &b.About, redis.URL, AsynqName, "--slots", strconv.Itoa(s.Slots), "--poll", s.AsynqPoll.String(),
 			"--journal="+strconv.FormatBool(journal))
 		if err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (s *Speed) besideOf(on *site, program string, r *SpeedReport) (all []system
 			return nil, fmt.Errorf("make a directory for %s: %w", offer.Name, err)
 		}
 		b := &beside{}
-		b.process, err = startProgram(on.ctx, on.logs, &b.About, offer.Name, program, offer.Name, "-dir", dir, "-slots", strconv.Itoa(s.Slots))
+		b.process, err = startProgram(on.ctx, on.logs, &b.About, nil, offer.Name, program, offer.Name, "-dir", dir, "-slots", strconv.Itoa(s.Slots))
 		if err != nil {
 			return nil, err
 		}

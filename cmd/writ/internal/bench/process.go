@@ -90,18 +90,20 @@ type child struct {
 	ready   time.Duration // from its start until it served
 }
 
-// startChild starts this program again, as one of the hidden commands, and returns when it has said hello.
-func startChild(ctx context.Context, log io.Writer, hello any, name string, args ...string) (*child, error) {
+// startChild starts this program again, as one of the hidden commands, with the address of its Redis, and returns when it has said hello.
+// The address has a password and is no argument: those are shown to everybody on the machine.
+func startChild(ctx context.Context, log io.Writer, hello any, redis, name string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return startProgram(ctx, log, hello, name, self, append([]string{"bench", name}, args...)...)
+	return startProgram(ctx, log, hello, []string{"WRIT_REDIS=" + redis}, name, self, append([]string{"bench", name}, args...)...)
 }
 
 // startProgram starts a program that speaks lines of JSON, and returns when it has said the first one, which is hello.
-func startProgram(ctx context.Context, log io.Writer, hello any, name, path string, args ...string) (_ *child, err error) {
+func startProgram(ctx context.Context, log io.Writer, hello any, env []string, name, path string, args ...string) (_ *child, err error) {
 	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...), started: time.Now()}
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = log
 	c.cmd.WaitDelay = 10 * time.Second
 	if c.in, err = c.cmd.StdinPipe(); err != nil {

@@ -204,8 +204,8 @@ func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) e
 
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *site) startSupervisor() (err error) {
-	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
-		"--redis", s.redis.URL, "--listen", s.door, "--profile", s.profile)
+	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
+		"--listen", s.door, "--profile", s.profile)
 	if err != nil {
 		return err
 	}
@@ -276,8 +276,8 @@ func (s *site) addRunner(name string, slots int) (*child, error) {
 	if s.profiles != "" {
 		profile = filepath.Join(s.profiles, RunnerName+".pprof")
 	}
-	r, err := startChild(s.ctx, s.logs, new(memory), RunnerName, "--data", dir, "--name", name, "--supervisor", "http://"+s.door, "--join", "@"+file,
-		"--redis", redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, "--slots", strconv.Itoa(slots), "--profile", profile)
+	r, err := startChild(s.ctx, s.logs, new(memory), redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, RunnerName, "--data", dir, "--name", name,
+		"--supervisor", "http://"+s.door, "--join", "@"+file, "--slots", strconv.Itoa(slots), "--profile", profile)
 	if err != nil {
 		return nil, err
 	}
