@@ -191,7 +191,7 @@ var Codes = []CodeInfo{
 	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error; the message has its words."},
 	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has no more room of this kind."},
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
-	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says. It was thrown away."},
+	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says, or than the node says that it came from. It was thrown away."},
 	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The signed header names no secret like this, or the datacenter does not have that version of it: never, or not any more. `writ secret list` shows what it has; sign the script again."},
 	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "Whoever should open the secret cannot: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was told to fail here."},

@@ -38,6 +38,9 @@ func besides(op *catalog.Operation) []writ.Code {
 			codes = []writ.Code{writ.CodeResourceUnknown}
 		}
 	}
+	if op.Origin != "" {
+		codes = append(codes, writ.CodeResourceUnknown, writ.CodeUnreachable, writ.CodeChecksumMismatch)
+	}
 	if op.Repeat == catalog.Once {
 		codes = append(codes, writ.CodeOutcomeUnknown)
 	}

@@ -30,6 +30,7 @@ type Job struct {
 	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now; a secret is {"secret": "name@version"}
 	// Secrets are the values of the secrets among Args by "name@version", each encrypted to the node (package identity/secret).
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
+	Waybill    []byte            `json:"waybill,omitempty"` // a sealed Waybill, if the operation copies from another node
 	Idempotent bool              `json:"idempotent,omitempty"`
 	Resumes    int               `json:"resumes,omitempty"` // of the run so far
 	// Told is the try up to which it was known how each one failed when this one was decided. What those may have done may be done again;
@@ -40,6 +41,23 @@ type Job struct {
 	StartBy  int64  `json:"start_by"`
 	EndBy    int64  `json:"end_by"`
 	Deadline int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
+}
+
+// Waybill lets one node fetch what a resource of another one holds. The supervisor seals it into the job of the node that fetches, which
+// shows it to the other. It counts once both are who they say they are, for that resource alone and until it expires.
+type Waybill struct {
+	Cluster    ClusterID    `json:"cluster"`
+	Datacenter DatacenterID `json:"datacenter"`
+	Transfer   string       `json:"transfer"` // "<run>-<seq>", the same for every try and delivery of the call
+	From       NodeID       `json:"from"`
+	FromName   string       `json:"from_name"`
+	FromKey    []byte       `json:"from_key"`          // its ed25519 key
+	Address    string       `json:"address,omitempty"` // where it gives archives away, "host:port"; "" if it does not
+	To         NodeID       `json:"to"`
+	ToKey      []byte       `json:"to_key"`
+	Resource   ResourceID   `json:"resource"` // that From has
+	UID        UID          `json:"uid"`
+	Expires    int64        `json:"expires"` // unix milliseconds by the supervisor's clock
 }
 
 // Until is when no delivery of the job's call can come any more.
@@ -79,7 +97,8 @@ type Beat struct {
 	Capacity    Capacity     `json:"capacity"`
 	Drivers     []NodeDriver `json:"drivers"`
 	Version     string       `json:"version"`
-	Fault       string       `json:"fault,omitempty"` // why the node refuses work at the moment, "" if it does not
+	Transfers   string       `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
+	Fault       string       `json:"fault,omitempty"`     // why the node refuses work at the moment, "" if it does not
 }
 
 // Wedged is a job whose driver ignores that its time is over. Until the driver is done, other jobs wait for the resource.

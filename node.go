@@ -47,10 +47,11 @@ type Node struct {
 	Used       Capacity          `json:"used"` // reserved by what was placed there
 	Drivers    []NodeDriver      `json:"drivers,omitempty"`
 	Version    string            `json:"version,omitempty"`
-	Fault      string            `json:"fault,omitempty"`   // why it gets no work, "" if it does
-	Wedged     []Wedged          `json:"wedged,omitempty"`  // jobs there whose drivers ignore that their time is over
-	Orphans    []Orphan          `json:"orphans,omitempty"` // as of its last look
-	Network    *NodeNetwork      `json:"network,omitempty"` // likewise; nil if it makes no networks
+	Transfers  string            `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
+	Fault      string            `json:"fault,omitempty"`     // why it gets no work, "" if it does
+	Wedged     []Wedged          `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
+	Orphans    []Orphan          `json:"orphans,omitempty"`   // as of its last look
+	Network    *NodeNetwork      `json:"network,omitempty"`   // likewise; nil if it makes no networks
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }

@@ -29,10 +29,13 @@ func (n *incarnation) beat(ctx context.Context) {
 
 // state is what the node says of itself.
 func (n *incarnation) state(sequence int64) *writ.Beat {
-	now := n.now()
+	now, transfers := n.now(), ""
+	if n.transfers != nil {
+		transfers = n.transfers.Address
+	}
 	return &writ.Beat{
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
 		Active: n.desk.keys(func(*work) bool { return true }), Wedged: n.desk.wedged(), Slots: n.slots, Capacity: n.capacity, Drivers: n.about,
-		Version: n.version, Fault: n.faultText(now),
+		Version: n.version, Transfers: transfers, Fault: n.faultText(now),
 	}
 }

@@ -25,7 +25,8 @@ type work struct {
 
 	operation *catalog.Operation // nil if the node does not know it
 	args      any
-	mask      mask // of the secrets in args
+	mask      mask       // of the secrets in args
+	origin    sal.Origin // of what it copies, nil if that is on this host
 	driver    sal.Driver
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn

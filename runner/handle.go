@@ -222,6 +222,9 @@ func (n *incarnation) decode(w *work) error {
 		return err
 	}
 	w.mask = maskOf(secrets)
+	if w.origin, err = n.origin(w.ctx, w); err != nil {
+		return err
+	}
 	w.args, err = operation.DecodeWith(w.job.Args, secrets)
 	return err
 }

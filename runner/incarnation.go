@@ -43,6 +43,8 @@ type incarnation struct {
 	capacity writ.Capacity
 	version  string
 
+	transfers *Transfers // nil if it gives nothing to other nodes
+
 	opener   *seal.Opener // of jobs
 	epoch    atomic.Int64 // the highest that was seen
 	desk     desk
@@ -65,7 +67,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door),
+		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door), transfers: r.Transfers,
 	}
 	if n.now = r.Now; n.now == nil {
 		n.now = time.Now

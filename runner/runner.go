@@ -44,6 +44,8 @@ type Runner struct {
 	// the data directory; of the last two the host keeps some for itself.
 	Capacity writ.Capacity
 	Grace    time.Duration // DefaultGrace if 0
+	// Transfers is where other nodes fetch copies of what is here; nil gives nothing away.
+	Transfers *Transfers
 	// Now is the node's wall clock, time.Now if nil: seals are judged by it. It may be set at any time, forward and back.
 	Now     func() time.Time
 	Version string       // of the program
@@ -113,7 +115,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var services sync.WaitGroup
-	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.keeper.run} {
+	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.keeper.run, n.give} {
 		services.Go(func() { service(background) })
 	}
 	served := make(chan error, 1)

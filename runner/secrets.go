@@ -145,8 +145,13 @@ func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
 		UID:       w.job.UID,
 		Args:      w.args,
 		Key:       w.job.JobKey.String(),
-		Progress: func(text string) {
-			n.log.DebugContext(ctx, w.mask.text(text), "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
-		},
+		Origin:    w.origin,
+		Progress:  n.progress(ctx, w),
+	}
+}
+
+func (n *incarnation) progress(ctx context.Context, w *work) func(text string) {
+	return func(text string) {
+		n.log.DebugContext(ctx, w.mask.text(text), "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	}
 }

@@ -17,6 +17,8 @@ type Request struct {
 	Args      any // a pointer to the operation's argument struct of package catalog
 	// Key is the job's identity, "<run>-<seq>-<try>". Drivers that count effects count them by it; nothing else may depend on it.
 	Key string
+	// Origin is where the content comes from that the operation copies, nil if that is on this host.
+	Origin Origin
 	// Progress may be called with a sentence that is shown to whoever watches; it is never nil.
 	Progress func(text string)
 }

@@ -178,6 +178,9 @@ func (t *turn) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 			return false, t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "%s needs the %s, which project %s does not have", describe(c), id, t.run.ProjectName).
 				WithHint("make it first, in this script or in an earlier one"))
 		}
+		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
+			continue // it may be elsewhere
+		}
 		if c.Node != "" && c.Node != have.Node {
 			return false, t.fail(c, writ.CallFailed, t.apart(c, id, have.Node))
 		}

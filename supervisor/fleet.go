@@ -219,6 +219,7 @@ func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, 
 	m.beats++
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Wedged = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Wedged
+	m.Transfers = b.Transfers
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
 		m.Fault = fmt.Sprintf("CLOCK_SKEW: its clock is off by %s", skew.Round(time.Second))
 	}

@@ -86,7 +86,7 @@ func sizeOf(values map[string]any) int {
 func moderate(b writ.Beat) writ.Beat {
 	b.Slots = min(max(b.Slots, 0), maxSlots)
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
-	b.Version, b.Fault = clip(b.Version, maxWord), clip(b.Fault, maxText)
+	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), clip(b.Transfers, maxText), clip(b.Fault, maxText)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
 	b.Wedged = b.Wedged[:min(len(b.Wedged), maxWedged)]
 	for i, w := range b.Wedged {

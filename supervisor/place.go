@@ -180,7 +180,7 @@ func (t *turn) connected() [][]*journal.Call {
 		}
 	}
 	for _, c := range waiting {
-		for _, seq := range slices.Concat(c.After, c.Orders) {
+		for _, seq := range slices.Concat(t.near(c), c.Orders) {
 			if _, ok := parent[seq]; ok && local(c) && local(t.call(seq)) {
 				parent[find(c.Seq)] = find(seq)
 			}
@@ -302,7 +302,7 @@ func (t *turn) homes(c *journal.Call) []writ.NodeID {
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
-	for _, seq := range c.After {
+	for _, seq := range t.near(c) {
 		if need := t.call(seq); need != nil && need.Node != "" && local(need) && local(c) {
 			nodes = append(nodes, need.Node)
 		}

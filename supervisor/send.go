@@ -175,9 +175,13 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	c.StartBy = earlier(t.now.Add(startWithin), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
+	waybill, err := t.waybill(tx, op, c)
+	if err != nil {
+		return err
+	}
 	job := writ.Job{
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
-		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Idempotent: c.Options.Idempotent,
+		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Waybill: waybill, Idempotent: c.Options.Idempotent,
 		Resumes: t.run.Resumes, Told: c.Told, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
 		StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(), Deadline: t.run.Deadline.UnixMilli(),
 	}

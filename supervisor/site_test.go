@@ -345,9 +345,11 @@ type testNode struct {
 	age      *age.X25519Identity
 	slots    int
 	capacity writ.Capacity
-	fault    string        // said in beats
-	claims   []writ.JobKey // said to be active besides what is
-	act      func(ctx context.Context, job writ.Job) writ.Result
+	fault    string // said in beats
+	// transfers is likewise.
+	transfers string
+	claims    []writ.JobKey // said to be active besides what is
+	act       func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
 	silent   bool
@@ -427,7 +429,7 @@ func succeed(_ context.Context, job writ.Job) writ.Result {
 	if op.Named() {
 		r.Values["name"], r.Values["uid"] = job.Name, string(job.UID)
 	}
-	if strings.HasSuffix(job.Operation, ".create") {
+	if strings.HasSuffix(job.Operation, ".create") || strings.HasPrefix(job.Operation, "volume.c") {
 		r.Change = writ.ChangeCreated
 	}
 	return r
@@ -498,7 +500,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			b.Drivers = append(b.Drivers, writ.NodeDriver{Module: module, Name: "test", Simulated: true})

@@ -207,8 +207,10 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
+	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes; without it they get none")
+	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach that, if it is another one")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
-	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots")
+	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "public-transfers")
 	return c
 }
 

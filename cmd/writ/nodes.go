@@ -100,6 +100,9 @@ func nodeText(n writ.Node) string {
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
 	fmt.Fprintf(&b, "  joined %s, last heard of %s ago\n", n.Joined.UTC().Format(time.RFC3339), age(n.LastBeat))
+	if n.Transfers != "" {
+		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
+	}
 	for _, d := range n.Drivers {
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
 	}

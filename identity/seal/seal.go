@@ -29,6 +29,7 @@ const (
 	Report  Kind = "report"  // node → supervisor
 	Summary Kind = "summary" // supervisor → client
 	Account Kind = "account" // supervisor → node, at its door
+	Waybill Kind = "waybill" // supervisor → node that gives, by way of the one that fetches
 )
 
 const (

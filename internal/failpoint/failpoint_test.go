@@ -199,6 +199,7 @@ var passedOn = map[string]string{
 	"sal/btrfs.RemoveSnapshot":       "a directory that has become empty",
 	"sal/btrfs.removeSnapshots":      "a directory that has become empty",
 	"sal/volume.forgetPart":          "it takes away what was never finished; if it stays it is in nobody's way",
+	"sal/volume.forgetArrival":       "it takes away what arrived and is whole or wanted no more; if it stays it is in nobody's way",
 	"sal/containerd.open":            "the log of a container",
 	"sal/containerd.rotate":          "the log of a container",
 	"sal/needs.Openable":             "it only looks whether it may",

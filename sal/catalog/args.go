@@ -65,7 +65,7 @@ func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (an
 }
 
 // Named returns the resources that args give by name instead of by a handle, in the order of the schema, without their UIDs. They are
-// dependencies too: the operation can be carried out only on the node that has them.
+// dependencies too: the operation can be carried out only on the node that has them, unless the field says Elsewhere.
 func (s Schema) Named(args map[string]any) []writ.Ref {
 	var refs []writ.Ref
 	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {

@@ -48,6 +48,8 @@ type Operation struct {
 	Timeout     time.Duration // from start to end, if the script gives none
 	Args        Schema        // of the spec map
 	Result      Schema        // of the fields that a handle offers
+	// Origin is the field of Args that names what the operation copies, which may be on another node; "" if everything has to be on one.
+	Origin string
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
 	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
 	Needs   func(args map[string]any) writ.Capacity
@@ -128,6 +130,9 @@ func declare[A, R any](o Operation) *Operation {
 	o.Args, o.Result = schemaOf[A](), schemaOf[R]()
 	o.newArgs = func() any { return new(A) }
 	o.structs = map[reflect.Type]Schema{reflect.TypeFor[A](): o.Args, reflect.TypeFor[R](): o.Result}
+	if i := slices.IndexFunc(o.Args, func(f Field) bool { return f.Elsewhere }); i >= 0 {
+		o.Origin = o.Args[i].Name
+	}
 	if o.Args.uses() {
 		o.Needs = o.Args.needs
 	}

@@ -29,24 +29,25 @@ type Schema []Field
 
 // Field is one key of a spec or of a result.
 type Field struct {
-	Name     string
-	Help     string
-	Type     Type
-	Required bool                // of a result: it is always there
-	Mutable  bool                // may be changed by a later `create` of the same resource
-	Default  any                 // a value, nil if none; without one a field that is not given is the type's zero
-	Min, Max *int64              // of an Int its value, of a String its bytes, of a List or Map its elements
-	Pattern  string              // that a string must match as a whole
-	Form     string              // what Pattern means, for people: "64 lower-case hex digits"
-	Enum     []string            // the only strings that are allowed
-	Kinds    []writ.ResourceKind // of a Handle
-	ByName   bool                // a Handle that may also be given as the name of a resource of the project
-	Uses     string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
-	Secret   bool                // a String that may be a secret: see Text
-	Hidden   bool                // a String that must be one
-	Key      *Field              // of a Map: its keys, strings
-	Elem     *Field              // of a List or Map
-	Fields   Schema              // of an Object
+	Name      string
+	Help      string
+	Type      Type
+	Required  bool                // of a result: it is always there
+	Mutable   bool                // may be changed by a later `create` of the same resource
+	Default   any                 // a value, nil if none; without one a field that is not given is the type's zero
+	Min, Max  *int64              // of an Int its value, of a String its bytes, of a List or Map its elements
+	Pattern   string              // that a string must match as a whole
+	Form      string              // what Pattern means, for people: "64 lower-case hex digits"
+	Enum      []string            // the only strings that are allowed
+	Kinds     []writ.ResourceKind // of a Handle
+	ByName    bool                // a Handle that may also be given as the name of a resource of the project
+	Elsewhere bool                // a Handle to what may be on another node; an operation has one at most
+	Uses      string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
+	Secret    bool                // a String that may be a secret: see Text
+	Hidden    bool                // a String that must be one
+	Key       *Field              // of a Map: its keys, strings
+	Elem      *Field              // of a List or Map
+	Fields    Schema              // of an Object
 
 	valid func(string) bool // what Pattern says, and what no pattern can say
 	index []int             // of the struct's field
@@ -77,7 +78,7 @@ var refType = reflect.TypeFor[writ.Ref]()
 // struct count as its own. Go types are string, Text, bool, int64, writ.Ref, slices of these and of structs, structs,
 // map[string]string and map[string]Text. What may be a secret says so by being a Text. The options:
 //
-//	required  mutable  byname  hidden    as in Field
+//	required  mutable  byname  hidden  elsewhere    as in Field
 //	min=N  max=N  default=V      as in Field
 //	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
 //	keys=F                       the form of a map's keys
@@ -166,6 +167,8 @@ func (f *Field) set(option string) error {
 		f.Mutable = true
 	case "byname":
 		inner.ByName = true
+	case "elsewhere":
+		f.Elsewhere = true
 	case "hidden":
 		inner.Hidden = true
 	case "uses":

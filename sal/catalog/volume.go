@@ -24,6 +24,13 @@ type VolumeClone struct {
 	SizeGiB  int64    `writ:"size_gib,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's; the source's if not given"`
 }
 
+// VolumeCopy are the arguments of volume.copy.
+type VolumeCopy struct {
+	From     writ.Ref `writ:"from,required,kinds=volume,byname,elsewhere" help:"the volume to copy, on whatever node: a handle to it, or the name of one that the project has"`
+	Snapshot string   `writ:"snapshot,form=name" help:"copy this snapshot of it instead of what it holds now"`
+	SizeGiB  int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's"`
+}
+
 // VolumeSend are the arguments of volume.send.
 type VolumeSend struct {
 	Backup   string `writ:"backup,required,form=name" help:"name of the archive to write into the node's backup directory; it must not exist"`
@@ -67,6 +74,8 @@ func volumeOperations() []*Operation {
 			"Puts a volume back to a snapshot; what was written since is lost.").destructive().once()),
 		declare[VolumeClone, Volume](volume.with("clone", Make, 10*time.Minute,
 			"Makes a new volume with the content of another one.")),
+		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
+			"Makes a new volume with the content of one that may be on another node; a copy that is cut off goes on where it was.")),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
 			"Writes a volume's content as an archive into the node's backup directory.").once()),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,

@@ -71,6 +71,12 @@ var exams = map[string]saltest.Exam{
 		Mutable:   map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before", "size_gib": int64(30)},
 		Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source")},
 	},
+	"volume.copy": {
+		Others:    []saltest.Other{source},
+		Make:      saltest.Step{Operation: "volume.copy", Args: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before", "size_gib": int64(20)}},
+		Mutable:   map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before", "size_gib": int64(30)},
+		Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "size_gib": int64(20)},
+	},
 	"volume.receive": {
 		Others:    []saltest.Other{source},
 		Make:      saltest.Step{Operation: "volume.receive", Args: values(kept, "size_gib", int64(10))},
@@ -429,6 +435,8 @@ func TestVolumesOnlyGrowAndHoldTheirContent(t *testing.T) {
 		{"volume.receive", "copy", values(kept, "size_gib", int64(10), "sha256", strings.Repeat("0a", 32)), writ.CodeChecksumMismatch},
 		{"volume.receive", "copy", map[string]any{"backup": "none", "size_gib": int64(10)}, writ.CodeResourceUnknown},
 		{"volume.clone", "copy", map[string]any{"from": saltest.RefTo(writ.KindVolume, "none")}, writ.CodeResourceUnknown},
+		{"volume.copy", "copy", map[string]any{"from": "none", "size_gib": int64(10)}, writ.CodeResourceUnknown},
+		{"volume.copy", "copy", map[string]any{"from": "root", "size_gib": int64(5)}, writ.CodeQuotaExceeded},
 		{"volume.clone", "copy", map[string]any{"from": saltest.RefTo(writ.KindVolume, "root")}, writ.CodeResourceConflict},
 		{"volume.clone", "copy", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}, "size_gib": int64(5)}, writ.CodeQuotaExceeded},
 	} {

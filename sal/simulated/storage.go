@@ -79,6 +79,16 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 		}
 		s.SizeGiB = cmp.Or(args.SizeGiB, size)
 		return fits(request, size, s.SizeGiB)
+	case *catalog.VolumeCopy:
+		s.SizeGiB = args.SizeGiB
+		if request.Origin != nil {
+			return nil // nothing is carried: what the other node simulates has no content
+		}
+		size, err := d.sourceSize(request, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot})
+		if err != nil {
+			return err
+		}
+		return fits(request, size, s.SizeGiB)
 	case *catalog.VolumeReceive:
 		b, err := d.readBackup(request.Resource.Project, args.Backup)
 		if err != nil {
@@ -114,6 +124,9 @@ func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int
 	if err != nil {
 		return 0, err
 	}
+	if source.UID == "" && r != nil { // it was given by its name
+		source.UID = r.UID
+	}
 	if err := r.Owned(source); err != nil {
 		return 0, err
 	}
@@ -133,6 +146,8 @@ func updateVolume(request sal.Request, fields []string, s *state) error {
 		size = args.SizeGiB
 	case *catalog.VolumeClone:
 		size = cmp.Or(args.SizeGiB, s.SizeGiB) // no longer given: as it is
+	case *catalog.VolumeCopy:
+		size = args.SizeGiB
 	case *catalog.VolumeReceive:
 		size = args.SizeGiB
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -152,42 +153,53 @@ func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
 	if err != nil {
 		return filling{}, sal.HostError("look for the backup", err)
 	}
-	return filling{args.SizeGiB, func(ctx context.Context) error {
+	return filling{sizeGiB: args.SizeGiB, into: func(ctx context.Context, _ *record) error {
 		f, err := os.Open(j.backupPath(args.Backup))
 		if err != nil {
 			return err
 		}
-		return errors.Join(j.receive(ctx, f, args), f.Close())
+		from := archived{name: fmt.Sprintf("backup %q", args.Backup), sizeGiB: args.SizeGiB, sha256: args.SHA256}
+		return errors.Join(j.receive(ctx, f, from), f.Close())
 	}}, nil
 }
 
+// archived is what is known of an archive that a volume is to be made of.
+type archived struct {
+	name    string // for people
+	sizeGiB int64  // of the volume
+	sha256  string // that it must have, "" if any will do
+}
+
 // receive makes the tree of an archive. Whatever that says, nothing is written elsewhere.
-func (j *job) receive(ctx context.Context, f *os.File, args *catalog.VolumeReceive) error {
+func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	info, err := ended(f)
-	if err != nil {
-		return noArchive(args.Backup, err)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
-	dir, err := j.Trees.Make(ctx, j.name, j.bound(args.SizeGiB))
+	if err != nil {
+		return from.isNone(err)
+	}
+	dir, err := j.Trees.Make(ctx, j.name, j.bound(from.sizeGiB))
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
 	source := io.TeeReader(f, io.MultiWriter(hash, &meter{far: sal.Far(ctx, "read", info.Size())}))
-	u := &unpacking{fits: func(bytes int64) error { return j.fits(bytes, args.SizeGiB) }, step: j.step}
+	u := &unpacking{fits: func(bytes int64) error { return j.fits(bytes, from.sizeGiB) }, step: j.step}
 	unpacked := u.unpack(ctx, dir, source)
-	if unpacked != nil && (args.SHA256 == "" || ofHost(unpacked)) {
-		return noArchive(args.Backup, unpacked)
+	if unpacked != nil && (from.sha256 == "" || ofHost(unpacked)) {
+		return from.isNone(unpacked)
 	}
 	if _, err := io.Copy(io.Discard, &endingReader{ctx, source}); err != nil { // what is behind the end counts too
 		return err
 	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); args.SHA256 != "" && sum != args.SHA256 {
-		return writ.Errorf(writ.CodeChecksumMismatch, "the backup %q has the SHA-256 %s, not %s", args.Backup, sum, args.SHA256)
+	if sum := hex.EncodeToString(hash.Sum(nil)); from.sha256 != "" && sum != from.sha256 {
+		return writ.Errorf(writ.CodeChecksumMismatch, "the %s has the SHA-256 %s, not %s", from.name, sum, from.sha256)
 	}
 	if unpacked != nil {
-		return noArchive(args.Backup, unpacked)
+		return from.isNone(unpacked)
 	}
-	return j.growDisk(dir, args.SizeGiB*gib)
+	return j.growDisk(dir, from.sizeGiB*gib)
 }
 
 // ended returns an error unless an archive has its end, two blocks of zeros. The reader of package tar takes one without as complete.
@@ -206,13 +218,12 @@ func ended(f *os.File) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// noArchive says that a file in the backup directory is not what volume.send writes, unless err is about the host, the volume or the
-// context.
-func noArchive(name string, err error) error {
+// isNone says that a file is not what volume.send writes, unless err is about the host, the volume or the context.
+func (a archived) isNone(err error) error {
 	if ofHost(err) {
 		return err
 	}
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the backup %q is not an archive that volume.send writes: %w", name, err)
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the %s is not an archive that volume.send writes: %w", a.name, err)
 }
 
 // endingReader ends with its context.

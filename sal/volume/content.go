@@ -17,7 +17,8 @@ import (
 // filling is what a new volume is filled with.
 type filling struct {
 	sizeGiB int64
-	into    func(ctx context.Context) error // makes the tree
+	into    func(ctx context.Context, r *record) error // makes the tree
+	goesOn  bool                                       // the next attempt goes on where this one fails
 }
 
 // content finds out what the new volume is to hold, before anything is made: not every disk stops what does not fit.
@@ -27,6 +28,8 @@ func (j *job) content(ctx context.Context) (filling, error) {
 		return j.imageContent(ctx, args)
 	case *catalog.VolumeClone:
 		return j.cloneContent(ctx, args)
+	case *catalog.VolumeCopy:
+		return j.copyContent(ctx, args)
 	case *catalog.VolumeReceive:
 		return j.backupContent(args)
 	default:
@@ -35,12 +38,12 @@ func (j *job) content(ctx context.Context) (filling, error) {
 }
 
 func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (filling, error) {
-	empty := func(ctx context.Context) error {
+	empty := func(ctx context.Context, _ *record) error {
 		_, err := j.Trees.Make(ctx, j.name, j.bound(args.SizeGiB))
 		return err
 	}
 	if args.Image.Name == "" {
-		return filling{args.SizeGiB, empty}, nil
+		return filling{sizeGiB: args.SizeGiB, into: empty}, nil
 	}
 	image, err := j.image(ctx, args.Image)
 	if err != nil {
@@ -49,8 +52,8 @@ func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (fil
 	if err := j.fits(image.Bytes, args.SizeGiB); err != nil {
 		return filling{}, err
 	}
-	return filling{args.SizeGiB, func(ctx context.Context) error {
-		if err := empty(ctx); err != nil {
+	return filling{sizeGiB: args.SizeGiB, into: func(ctx context.Context, r *record) error {
+		if err := empty(ctx, r); err != nil {
 			return err
 		}
 		return j.Trees.Clone(ctx, image.Path, filepath.Join(j.Trees.Path(j.name), sal.DiskName), args.SizeGiB*gib)
@@ -88,7 +91,7 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 	if size < source.Own.SizeGiB {
 		return filling{}, tooSmall(j.Resource, size, fmt.Sprintf("%d GiB", source.Own.SizeGiB))
 	}
-	return filling{size, func(ctx context.Context) error {
+	return filling{sizeGiB: size, into: func(ctx context.Context, _ *record) error {
 		dir, err := j.Trees.Copy(ctx, j.name, j.bound(size), source.Resource.HostName(), args.Snapshot)
 		if err != nil {
 			return err

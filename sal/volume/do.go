@@ -94,19 +94,31 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	}
 	r := sal.NewRecord[own](j.Request)
 	r.Own = own{SizeGiB: fill.sizeGiB, Phase: making}
+	if fill.goesOn {
+		if r.Own.Arrival, err = j.begun(r); err != nil {
+			return nil, err
+		}
+	}
 	if err := j.records().Put(r); err != nil {
 		return nil, err
 	}
 	err = j.Trees.Remove(ctx, j.name) // an earlier attempt may have left something
 	if err == nil {
-		err = fill.into(ctx)
+		err = fill.into(ctx, r)
+	}
+	if err != nil && fill.goesOn && passes(ctx, err) {
+		return nil, sal.HostError("make "+j.Resource.String(), errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
 	}
 	if err != nil {
 		return nil, errors.Join(sal.HostError("make "+j.Resource.String(), err), j.clear(context.WithoutCancel(ctx), r))
 	}
-	r.Own.Phase = ready
+	r.Own.Phase, r.Own.Arrival = ready, nil
 	r.Generation++
-	return r, j.records().Put(r)
+	if err := j.records().Put(r); err != nil {
+		return nil, err
+	}
+	j.forgetArrival()
+	return r, nil
 }
 
 // update lets the volume grow to what its spec says now; nothing else of a volume may change. If volume.clone no longer says a size,
@@ -185,6 +197,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		return err
 	}
 	j.forgetPart()
+	j.forgetArrival()
 	return j.records().Remove(j.Resource)
 }
 
@@ -223,7 +236,7 @@ func (j *job) resize(ctx context.Context, r *record, size int64) (sal.Outcome, e
 }
 
 func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome, error) {
-	all, err := j.Trees.Snapshots(ctx, j.name)
+	all, err := j.snapshots(ctx, j.name)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -256,7 +269,7 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 
 // hasSnapshot returns an error unless a volume has a snapshot.
 func (j *job) hasSnapshot(ctx context.Context, volume writ.ResourceID, name string) error {
-	all, err := j.Trees.Snapshots(ctx, volume.HostName())
+	all, err := j.snapshots(ctx, volume.HostName())
 	if err == nil && !slices.Contains(all, name) {
 		err = writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", volume, name)
 	}

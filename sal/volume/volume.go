@@ -1,7 +1,8 @@
 // Package volume is the driver of volumes: directories that outlive whoever uses them, each a tree with a record. What a tree is, another
 // package knows; every rule about volumes stands here. It must not know what is in a volume, but for the disk of a machine.
 //
-// On disk, below Dir: records/ as package sal writes them; backups/PROJECT/*.tar the archives. The trees have the names of their volumes,
+// On disk, below Dir: records/ as package sal writes them; backups/PROJECT/*.tar the archives; arriving/*.tar those that come from other
+// nodes. The trees have the names of their volumes,
 // writ.ResourceID.HostName.
 package volume
 
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"writ"
 	"writ/sal"
@@ -26,6 +28,8 @@ type Driver struct {
 	Users []sal.Users
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
+	// Now is the wall clock, time.Now if nil.
+	Now func() time.Time
 }
 
 var (
@@ -38,6 +42,10 @@ var (
 type own struct {
 	SizeGiB int64 `json:"size_gib"`
 	Phase   phase `json:"phase"`
+	// Arrival is what comes from another node while the volume is being made of it.
+	Arrival *arrival `json:"arrival,omitempty"`
+	// Shipments are what is kept for other nodes.
+	Shipments []shipment `json:"shipments,omitempty"`
 }
 
 // phase tells what a crash may have interrupted.
@@ -112,7 +120,7 @@ func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error)
 	return r, r.Owned(sal.Request{Resource: resource, UID: volume.UID})
 }
 
-// Keep finishes a deletion, and lets the tree be held against its record.
+// Keep finishes a deletion, takes away what was kept for another node or came from one and is over, and lets the tree be held against its record.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -123,6 +131,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	case deleting:
 		return nil, j.clear(ctx, r)
 	case making:
+		if r.Own.Arrival != nil && j.now().After(r.Own.Arrival.Until) {
+			return nil, j.clear(ctx, r)
+		}
 		return nil, nil // whoever asked for it asks again
 	case leaving, restoring:
 		if err := j.open(r); err != nil {
@@ -130,6 +141,11 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		}
 	}
 	j.forgetHalf()
+	if now := j.now(); r.Own.Shipments != nil {
+		if err := j.letGo(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
+			return nil, err
+		}
+	}
 	return d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
 }
 
@@ -168,8 +184,15 @@ func (d *Driver) Usage(_ context.Context, resource writ.ResourceID) (sal.Usage, 
 func (d *Driver) show(ctx context.Context, r *record) (v catalog.Volume, err error) {
 	name := r.Resource.HostName()
 	v = catalog.Volume{Identity: catalog.Identify(r.Resource, r.UID, false), Path: d.Trees.Path(name), SizeGiB: r.Own.SizeGiB}
-	v.Snapshots, err = d.Trees.Snapshots(ctx, name)
+	v.Snapshots, err = d.snapshots(ctx, name)
 	return v, err
+}
+
+func (d *Driver) now() time.Time {
+	if d.Now == nil {
+		return time.Now()
+	}
+	return d.Now()
 }
 
 func (d *Driver) records() *sal.Records[own] {

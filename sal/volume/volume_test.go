@@ -122,6 +122,11 @@ func TestExam(t *testing.T) {
 			Mutable:   with(from, "size_gib", int64(2)),
 			Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source")},
 		},
+		"copy from elsewhere": {
+			Make:      saltest.Step{Operation: "volume.copy", Args: with(from, "size_gib", int64(1))},
+			Mutable:   with(from, "size_gib", int64(2)),
+			Immutable: map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "size_gib": int64(1)},
+		},
 		"receive": {
 			Others:    []saltest.Other{empty},
 			Make:      saltest.Step{Operation: "volume.receive", Args: with(backup, "size_gib", int64(1))},
@@ -137,13 +142,76 @@ func TestExam(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					exam.Hosts, exam.Prepare = hosts, prepare
-					exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver { return k.open(host, step) }
+					exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+						if d := k.open(host, step); name == "copy from elsewhere" {
+							return &distant{d, elsewhere(t)}
+						} else {
+							return d
+						}
+					}
 					saltest.Run(t, exam)
 				})
 			}
 		})
 	}
 }
+
+// distant is a driver that is to copy from another node, whatever it is asked for.
+type distant struct {
+	*Driver
+	origin sal.Origin
+}
+
+func (d *distant) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	r.Origin = d.origin
+	return d.Driver.Do(ctx, r)
+}
+
+// canned is an origin that has an archive at hand, and gives a piece of it at a time.
+type canned struct {
+	sal.Archive
+	text []byte
+	cut  int // it gives so many bytes and fails, if not 0
+	asks []int64
+	done int
+}
+
+// elsewhere is the origin of a volume of 1 GiB with little in it.
+func elsewhere(t testing.TB) *canned {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "in", "file"), "from elsewhere")
+	text := packed(t, dir)
+	return &canned{Archive: sal.Archive{Edition: "first", Bytes: int64(len(text)), SizeGiB: 1}, text: text}
+}
+
+var errCut = writ.Errorf(writ.CodeUnreachable, "the connection was cut")
+
+func (c *canned) Fetch(ctx context.Context, _ string, to sal.Part) error {
+	edition, offset := to.At()
+	if edition != c.Edition {
+		offset = 0
+	}
+	c.asks = append(c.asks, offset)
+	if offset == 0 {
+		if err := to.Begin(c.Archive); err != nil {
+			return err
+		}
+	}
+	text := c.text[offset:]
+	if c.cut > 0 && c.cut < len(text) {
+		text = text[:c.cut]
+	}
+	if _, err := to.Write(text); err != nil {
+		return err
+	}
+	if int(offset)+len(text) < len(c.text) {
+		return errCut
+	}
+	return ctx.Err()
+}
+
+func (c *canned) Done(context.Context, string) { c.done++ }
 
 // bench is a driver on a host of its own.
 type bench struct {

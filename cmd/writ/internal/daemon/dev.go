@@ -286,7 +286,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 			return nil, err
 		}
 		node := &Runner{
-			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers,
+			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0",
 			Host: d.Host, Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {

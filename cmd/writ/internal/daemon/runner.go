@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +30,8 @@ type Runner struct {
 	Token      string // to join with, "" if it has joined or waits for an approve statement
 	Cluster    writ.ClusterID
 	Redis      redisqueue.Server // without a login in its URL the node has the account that its supervisor gives it
+	Transfers  string            // address to listen on for other nodes that fetch copies of volumes; port 0 is any; "" gives nothing away
+	Public     string            // "host:port" at which the others reach that; Transfers if ""
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
@@ -46,6 +50,13 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	if u, err := url.Parse(r.Supervisor); err != nil || u.Host == "" {
 		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
+	}
+	transfers, err := openTransfers(r.Transfers, r.Public)
+	if err != nil {
+		return err
+	}
+	if transfers != nil {
+		defer transfers.Listener.Close()
 	}
 	door := &nodes.Client{URL: strings.TrimSuffix(r.Supervisor, "/")}
 	queue, err := r.Redis.Open()
@@ -77,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	ready(describe(drivers.all))
 	node := &runner.Runner{
 		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Version: r.Version, Log: r.Log,
+		Grace: r.Grace, Transfers: transfers, Version: r.Version, Log: r.Log,
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -90,4 +101,35 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return node.Run(serving)
 	})
 	return group.Wait()
+}
+
+// openTransfers listens where other nodes fetch copies, nil for "". What they are told is the public address, or else the one that was given.
+func openTransfers(address, public string) (*runner.Transfers, error) {
+	if address == "" {
+		if public != "" {
+			return nil, writ.Errorf(writ.CodeUsage, "--public-transfers says where others reach --transfers, which is missing")
+		}
+		return nil, nil
+	}
+	if !namesHost(address) && public == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--transfers %s does not say at which address other nodes reach this one", address).
+			WithHint("name the host as the others do, like 10.0.0.5:7450, or add --public-transfers HOST:PORT")
+	}
+	if public != "" && !namesHost(public) {
+		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is no address of a host", public).WithHint("it looks like n1.example.net:7450")
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).WithHint("use an address of this host, and a port that nobody has")
+	}
+	host, _, _ := net.SplitHostPort(address)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return &runner.Transfers{Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port))}, nil
+}
+
+// namesHost reports whether an address leads to one host, rather than to whatever a socket takes.
+func namesHost(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && host != "" && port != "" && (ip == nil || !ip.IsUnspecified())
 }

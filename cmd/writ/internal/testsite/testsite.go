@@ -111,13 +111,14 @@ func (s *Site) In(t testing.TB) *Site {
 // Datacenter is a datacenter to add to a site.
 type Datacenter struct {
 	Name      string
-	Redis     string   // URL
-	NodeRedis string   // URL by which nodes find it; the same if ""
-	Listen    string   // address of the supervisor's door; a free port if ""
-	Door      string   // URL by which nodes find it; where it listens if ""
-	Nodes     int      // named NAME-n1, NAME-n2, ...
-	Speed     string   // of the simulated drivers: 1 takes the time of the real thing, 0 none
-	Node      []string // what each node is told besides
+	Redis     string     // URL
+	NodeRedis string     // URL by which nodes find it; the same if ""
+	Listen    string     // address of the supervisor's door; a free port if ""
+	Door      string     // URL by which nodes find it; where it listens if ""
+	Nodes     int        // named NAME-n1, NAME-n2, ...
+	Speed     string     // of the simulated drivers: 1 takes the time of the real thing, 0 none
+	Node      []string   // what each node is told besides
+	Own       [][]string // what the first node is told alone, the second, and so on
 }
 
 // Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
@@ -154,9 +155,13 @@ func (s *Site) Add(d Datacenter) {
 		if err := os.WriteFile(filepath.Join(s.Dir, node+".token"), []byte(token), 0o600); err != nil {
 			s.T.Fatal(err)
 		}
+		more := d.Node
+		if i < len(d.Own) {
+			more = slices.Concat(more, d.Own[i])
+		}
 		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", door, "--redis", ours,
 			"--join", "@" + node + ".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32",
-			"--disk-gib", "1000"}, d.Node...)...)
+			"--disk-gib", "1000"}, more...)...)
 	}
 }
 

@@ -34,12 +34,16 @@ const (
 // Spoils are all ways.
 var Spoils = []Spoil{Late, Cut, HalfOpen, Slow, Flapping}
 
+// Narrow lets 1 MiB through in a second, each way: something big takes so long that there is a middle of it.
+const Narrow Spoil = "narrow"
+
 // toxics are the ways that are one of the proxy's own.
 var toxics = map[Spoil]string{
 	Late:     `"type": "latency", "attributes": {"latency": 400, "jitter": 300}`,
 	Cut:      `"type": "reset_peer", "attributes": {"timeout": 0}`,
 	HalfOpen: `"type": "timeout", "attributes": {"timeout": 0}`,
 	Slow:     `"type": "slicer", "attributes": {"average_size": 1, "size_variation": 0, "delay": 1000000}`,
+	Narrow:   `"type": "bandwidth", "attributes": {"rate": 1024}`,
 }
 
 // NewWire lays a wire to an address, until the test ends.

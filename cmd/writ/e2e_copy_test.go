@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+const (
+	makesData = `
+volume := import("volume")
+run := import("run")
+run.output({path: volume.create("data", {size_gib: 1}, {node: "dc1-n1"}).path})
+`
+	copiesData = `
+volume := import("volume")
+run := import("run")
+params := {name: {type: "string"}, node: {type: "string"}}
+made := volume.copy(run.params.name, {from: "data", size_gib: 1}, {node: run.params.node})
+run.output({path: made.path})
+`
+	copiesBack = `
+volume := import("volume")
+volume.copy("back", {from: volume.get("copy"), size_gib: 1}, {node: "dc1-n1"}).path
+`
+)
+
+// TestACopyBetweenNodesOutlivesTheirEnds copies a volume from one node to another over a narrow wire, and ends both of them with SIGKILL in the
+// middle. The copy is as the volume, nothing of it went over the wire twice but what was on its way, and nothing else is left of it.
+func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	broker := testenv.RedisWithPassword(t)
+	s := testsite.New(t)
+	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	wire := testsite.NewWire(t, listen)
+	s.Add(testsite.Datacenter{
+		Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Node: []string{"--drivers", "auto"},
+		Own: [][]string{{"--transfers", listen, "--public-transfers", wire.Addr}},
+	})
+	s.Says(0, []string{"gives copies of its volumes to other nodes at " + wire.Addr}, "node", "show", "dc1-n1")
+	for name, text := range map[string]string{"make.tengo": makesData, "copy.tengo": copiesData, "back.tengo": copiesBack} {
+		s.Script(name, text)
+	}
+	content := make([]byte, 4<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+	data := pathOf(t, s, s.Submit("make.tengo"))
+	if err := os.WriteFile(filepath.Join(data, "content"), content, 0o640); err != nil {
+		t.Fatal(err)
+	}
+
+	wire.Spoil(t, testsite.Narrow)
+	id := s.Submit("copy.tengo", "-p", "name=copy", "-p", "node=dc1-n2")
+	for i, victim := range []string{"dc1-n2", "dc1-n1"} {
+		s.Until(fmt.Sprintf("%d MiB have arrived", i+1), func(context.Context) bool { return arrived(t, s, "dc1-n2") > int64(i+1)<<20 })
+		if n := arrived(t, s, "dc1-n2"); n >= int64(len(content)) {
+			t.Errorf("%d bytes had arrived before %s was ended", n, victim)
+		}
+		s.Kill(victim)
+		s.Restart(victim)
+	}
+	wire.Heal()
+	copied := pathOf(t, s, id)
+	if got, err := os.ReadFile(filepath.Join(copied, "content")); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the copy has %d bytes, %v", len(got), err)
+	}
+	if said := s.Procs["dc1-n1"].Said(); !strings.Contains(said, "gives an archive") || strings.Contains(said, "offset=0") {
+		t.Errorf("it did not go on where it was:\n%s", said)
+	}
+
+	twin := pathOf(t, s, s.Submit("copy.tengo", "-p", "name=twin", "-p", "node=dc1-n1")) // on its own node it is a clone
+	if got, err := os.ReadFile(filepath.Join(twin, "content")); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the twin has %d bytes, %v", len(got), err)
+	}
+	if again := pathOf(t, s, s.Submit("copy.tengo", "-p", "name=copy", "-p", "node=dc1-n2")); again != copied {
+		t.Errorf("asked for again the copy is at %s, not %s", again, copied)
+	}
+	s.Says(writ.ExitFailed, []string{"DRIVER_MISSING", "dc1-n2", "--transfers"}, "submit", "back.tengo")
+	left, err := filepath.Glob(filepath.Join(s.Dir, "dc1-n*", "host", "pool", "trees", "*", "snapshots", "*"))
+	if err != nil || len(left) > 0 || arrived(t, s, "dc1-n2") >= 0 {
+		t.Errorf("%v, %v are left, and %d bytes of an archive", left, err, arrived(t, s, "dc1-n2"))
+	}
+	s.Runs("coord", "dc1", "dc1-n1", "dc1-n2")
+	if conn, err := net.Dial("tcp", listen); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
+}
+
+// pathOf waits for the end of a run and returns the path that it says.
+func pathOf(t *testing.T, s *testsite.Site, id writ.RunID) string {
+	t.Helper()
+	summary := s.Succeeded(s.Follow(id, 0, func() {}))
+	path, _ := summary.Output["path"].(string)
+	if path == "" {
+		t.Fatalf("run %s says %v", id, summary.Output)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.Dir, path)
+	}
+	return path
+}
+
+// arrived is how much of an archive is on a node, -1 if nothing.
+func arrived(t *testing.T, s *testsite.Site, node string) int64 {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(s.Dir, node, "host", "*", "arriving", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return -1
+	}
+	info, err := os.Stat(all[0])
+	if err != nil {
+		return -1 // it is whole
+	}
+	return info.Size()
+}

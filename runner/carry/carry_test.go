@@ -1,0 +1,476 @@
+package carry
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+func TestAVolumeArrivesAsItIs(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		from.made("data", 2)
+		from.give(nil)
+		_, err := from.do(t.Context(), "volume.snapshot", "data", map[string]any{"snapshot": "monday"}, nil)
+		must(t, err)
+		for name, args := range map[string]map[string]any{"now": copies("data"), "then": copies("data", "snapshot", "monday")} {
+			if _, err := to.do(t.Context(), "volume.copy", name, args, to.origin(from, "data", nil)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(from.shape("data"), to.shape(name)); diff != "" {
+				t.Errorf("%s: the copy (+) differs:\n%s", name, diff)
+			}
+		}
+		values, err := from.do(t.Context(), "volume.resize", "data", map[string]any{"size_gib": int64(2)}, nil)
+		must(t, err)
+		if all := values["snapshots"].([]any); len(all) != 1 || all[0] != "monday" {
+			t.Errorf("the volume has the snapshots %v", all)
+		}
+		from.clean()
+		to.clean()
+	})
+}
+
+// TestACopyGoesOnWhereItWasCut cuts every connection after some of the archive. What has arrived is not sent again, and what is written into
+// the volume meanwhile is not in the copy.
+func TestACopyGoesOnWhereItWasCut(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		dir := from.made("data", 4)
+		want := from.shape("data")
+		from.give(nil)
+		from.cutAt.Store(1 << 20)
+		origin := to.origin(from, "data", nil)
+		origin.Patience = 0 // it is cut, and not away
+		changed := false
+		origin.Progress = func(text string) {
+			if !changed {
+				changed = true
+				must(t, os.WriteFile(filepath.Join(dir, "some", "where", "small"), []byte("after"), 0o600))
+			}
+		}
+		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), origin)
+		must(t, err)
+		if diff := cmp.Diff(want, to.shape("copy")); diff != "" || !changed {
+			t.Errorf("the copy (+) differs, or was never cut (%v):\n%s", !changed, diff)
+		}
+		if sent := from.sent.Load(); sent > 5<<20 {
+			t.Errorf("%d bytes were sent for little more than 4 MiB", sent)
+		}
+		from.clean()
+		to.clean()
+	})
+}
+
+// TestACopyOutlivesBothEnds ends both nodes again and again in the middle; what they start with anew is only what is on their disks.
+func TestACopyOutlivesBothEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		from.made("data", 4)
+		want := from.shape("data")
+		from.cutAt.Store(1 << 20)
+		ends := 0
+		for {
+			from.restart()
+			from.give(nil)
+			ctx, kill := context.WithCancel(t.Context())
+			origin := to.origin(from, "data", nil)
+			origin.Patience, origin.Progress = 0, func(string) { kill() }
+			before := to.partial()
+			_, err := to.do(ctx, "volume.copy", "copy", copies("data"), origin)
+			kill()
+			if err == nil {
+				break
+			}
+			if after := to.partial(); !errors.Is(err, context.Canceled) || after <= before {
+				t.Fatalf("%v, with %d bytes after %d", err, after, before)
+			}
+			ends++
+			to.restart()
+		}
+		if diff := cmp.Diff(want, to.shape("copy")); diff != "" || ends < 3 {
+			t.Errorf("after %d ends the copy (+) differs:\n%s", ends, diff)
+		}
+		if sent := from.sent.Load(); sent > 5<<20 {
+			t.Errorf("%d bytes were sent for little more than 4 MiB", sent)
+		}
+		from.clean()
+		to.clean()
+	})
+}
+
+// TestNobodyGetsMoreThanTheWaybillSays tries waybills that are not the right ones. The driver is never asked.
+func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	from.made("data", 0)
+	from.made("other", 0)
+	from.give(nil)
+	other := from.node(t, "n3", t.TempDir(), kinds["directory"])
+	other.address = from.address
+	for name, tt := range map[string]struct {
+		origin *Fetcher
+		code   writ.Code
+	}{
+		"sealed by a stranger": {to.originBy(newKey(), to.waybill(from, to, "data")), writ.CodeSignerUnknown},
+		"sealed by the node":   {to.originBy(from.key, to.waybill(from, to, "data")), writ.CodeSignerUnknown},
+		"for another to have": {to.origin(from, "data", func(w *writ.Waybill) { w.To, w.ToKey = other.id, other.key.Public().(ed25519.PublicKey) }),
+			writ.CodeSignatureInvalid},
+		"of another node":    {to.origin(from, "data", func(w *writ.Waybill) { w.From = other.id }), writ.CodeSignatureInvalid},
+		"of another cluster": {to.origin(from, "data", func(w *writ.Waybill) { w.Cluster = "c2" }), writ.CodeSignatureInvalid},
+		"of another place":   {to.origin(from, "data", func(w *writ.Waybill) { w.Datacenter = "d2" }), writ.CodeSignatureInvalid},
+		"expired":            {to.origin(from, "data", func(w *writ.Waybill) { w.Expires = time.Now().Add(-2 * time.Minute).UnixMilli() }), writ.CodeExpired},
+		"nameless":           {to.origin(from, "data", func(w *writ.Waybill) { w.Transfer = "" }), writ.CodeBadRequest},
+		"for an image":       {to.origin(from, "data", func(w *writ.Waybill) { w.Resource.Kind = writ.KindImage }), writ.CodeDriverMissing},
+	} {
+		if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), tt.origin); writ.CodeOf(err) != tt.code {
+			t.Errorf("%s: %s (%v), want %s", name, writ.CodeOf(err), err, tt.code)
+		}
+	}
+	changed := to.origin(from, "data", nil)
+	changed.Sealed = bytes.Replace(changed.Sealed, []byte("uid-of-data"), []byte("uid-of-xxxx"), 1)
+	if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), changed); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+		t.Errorf("a changed waybill: %v", err)
+	}
+	if n := from.holds.Load(); n != 0 {
+		t.Errorf("the volumes were asked for %d times", n)
+	}
+	// What is not there as the waybill says is another matter: the driver says so.
+	for name, tt := range map[string]struct {
+		change func(w *writ.Waybill)
+		args   map[string]any
+		code   writ.Code
+	}{
+		"gone":           {func(w *writ.Waybill) { w.Resource.Name = "none" }, copies("data"), writ.CodeResourceUnknown},
+		"made anew":      {func(w *writ.Waybill) { w.UID = saltest.RefTo(writ.KindVolume, "other").UID }, copies("data"), writ.CodeResourceConflict},
+		"no snapshot":    {nil, copies("data", "snapshot", "none"), writ.CodeResourceUnknown},
+		"hidden":         {nil, copies("data"), ""},
+		"too small here": {nil, copies("big", "size_gib", int64(1)), writ.CodeQuotaExceeded},
+	} {
+		source := "data"
+		if name == "too small here" {
+			source = "big"
+			_, err := from.do(t.Context(), "volume.create", "big", map[string]any{"size_gib": int64(2)}, nil)
+			must(t, err)
+		}
+		_, err := to.do(t.Context(), "volume.copy", strings.ReplaceAll(name, " ", "-"), tt.args, to.origin(from, source, tt.change))
+		if writ.CodeOf(err) != tt.code {
+			t.Errorf("%s: %s (%v), want %s", name, writ.CodeOf(err), err, tt.code)
+		}
+	}
+	to.clean()
+}
+
+// TestAWaybillIsShownToItsNodeOnly has somebody else at the address of the node.
+func TestAWaybillIsShownToItsNodeOnly(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	config, err := secured(newKey())
+	must(t, err)
+	got := make(chan int, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		secure := tls.Server(conn, config)
+		n, _ := io.Copy(io.Discard, secure)
+		got <- int(n)
+	}()
+	from.address = listener.Addr().String()
+	_, err = to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	if writ.CodeOf(err) != writ.CodeUnreachable || !errors.Is(err, errStranger) {
+		t.Errorf("with a stranger at the address: %v", err)
+	}
+	if n := <-got; n != 0 {
+		t.Errorf("the stranger was told %d bytes", n)
+	}
+}
+
+// archiveOf makes an archive with one entry.
+func archiveOf(t *testing.T, h tar.Header, content string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	h.Size, h.Mode = int64(len(content)), 0o644
+	must(t, w.WriteHeader(&h))
+	_, err := w.Write([]byte(content))
+	must(t, errors.Join(err, w.Close()))
+	return b.Bytes()
+}
+
+// TestANodeThatLiesMakesNoVolume has the node that gives send what it should not.
+func TestANodeThatLiesMakesNoVolume(t *testing.T) {
+	t.Parallel()
+	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
+	for name, tt := range map[string]struct {
+		archive sal.Archive
+		code    writ.Code
+	}{
+		"a way out":         {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "../../out"}, "out")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "../../out"}, "out")))}, writ.CodeArgumentsInvalid},
+		"a link out":        {sal.Archive{Write: text(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")), Bytes: int64(len(archiveOf(t, tar.Header{Name: "a", Typeflag: tar.TypeLink, Linkname: "../../../x"}, "")))}, writ.CodeArgumentsInvalid},
+		"no archive":        {sal.Archive{Write: text(bytes.Repeat([]byte("x"), 4096)), Bytes: 4096}, writ.CodeArgumentsInvalid},
+		"nothing":           {sal.Archive{Write: text(nil), Bytes: 0}, writ.CodeArgumentsInvalid},
+		"half":              {sal.Archive{Write: text(fine[:1024]), Bytes: 1024}, writ.CodeArgumentsInvalid},
+		"more than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) - 512}, writ.CodeUnreachable},
+		"less than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) + 512}, writ.CodeUnreachable},
+		"far too much":      {sal.Archive{Write: text(fine), Bytes: 5 << 30}, writ.CodeQuotaExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := plain(t)
+			tt.archive.Edition = "e"
+			from.give(&liar{archive: tt.archive})
+			_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+			if writ.CodeOf(err) != tt.code {
+				t.Errorf("%s (%v), want %s", writ.CodeOf(err), err, tt.code)
+			}
+			if _, err := to.do(t.Context(), "volume.delete", "copy", nil, nil); err != nil {
+				t.Error(err)
+			}
+			to.clean()
+			if all, err := to.driver.List(t.Context()); err != nil || len(all) > 0 {
+				t.Errorf("%v, %v are left", all, err)
+			}
+			if _, err := os.Lstat(filepath.Join(to.dir, "out")); err == nil {
+				t.Error("it got out")
+			}
+		})
+	}
+}
+
+// TestOneWrongByteIsFetchedAnewOnce spoils what has arrived while nobody works with it. The digest finds out, and all comes again.
+func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	from.made("data", 2)
+	want := from.shape("data")
+	from.give(nil)
+	from.cutAt.Store(1 << 20)
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	if writ.CodeOf(err) != writ.CodeUnreachable || to.partial() < 512<<10 {
+		t.Fatalf("%v, with %d bytes", err, to.partial())
+	}
+	all, err := filepath.Glob(filepath.Join(to.dir, "volumes", "arriving", "*"))
+	must(t, err)
+	f, err := os.OpenFile(all[0], os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("?"), 300<<10)
+	must(t, errors.Join(err, f.Close()))
+	from.cutAt.Store(0)
+	to.restart()
+	_, err = to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	must(t, err)
+	if diff := cmp.Diff(want, to.shape("copy")); diff != "" {
+		t.Errorf("the copy (+) differs:\n%s", diff)
+	}
+}
+
+// TestAWrongDigestIsTheEnd has a node that says another digest than that of what it sends, each time.
+func TestAWrongDigestIsTheEnd(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
+	connections := from.fake(func(conn net.Conn, _ request) {
+		must(t, send(conn, answer{Edition: "e", Bytes: int64(len(fine)), SizeGiB: 1}))
+		_, err := conn.Write(fine)
+		must(t, err)
+		must(t, send(conn, trailer{SHA256: strings.Repeat("0", 64)}))
+	})
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	if writ.CodeOf(err) != writ.CodeChecksumMismatch || connections.Load() != 1 {
+		t.Errorf("%v after %d connections", err, connections.Load())
+	}
+	to.clean()
+}
+
+// TestASlowNodeCostsNoMoreThanTheTimeOfTheCall has a node that sends one byte and no more. The next try goes on with the second.
+func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
+	ctx, over := context.WithCancel(t.Context())
+	var offsets []int64
+	from.fake(func(conn net.Conn, r request) {
+		offsets = append(offsets, r.Offset)
+		must(t, send(conn, answer{Edition: "e", Bytes: int64(len(fine)), Offset: r.Offset, SizeGiB: 1}))
+		_, err := conn.Write(fine[r.Offset : r.Offset+1])
+		must(t, err)
+		for to.partial() < r.Offset+1 {
+			time.Sleep(time.Millisecond)
+		}
+		over()
+		_, _ = conn.Read(make([]byte, 1)) // until the other end has enough
+	})
+	for range 2 {
+		if _, err := to.do(ctx, "volume.copy", "copy", copies("data"), to.origin(from, "data", nil)); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		ctx, over = context.WithCancel(t.Context())
+	}
+	if len(offsets) != 2 || offsets[0] != 0 || offsets[1] != 1 || to.partial() != 2 {
+		t.Errorf("it was asked for the bytes from %v on, and %d are there", offsets, to.partial())
+	}
+	over()
+}
+
+// fake lets the test speak for the node, to whoever shows a key.
+func (n *node) fake(serve func(conn net.Conn, r request)) (connections *atomic.Int64) {
+	n.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(n, err)
+	config, err := secured(n.key)
+	must(n, err)
+	n.address, connections = listener.Addr().String(), new(atomic.Int64)
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			secure := tls.Server(conn, config)
+			var r request
+			if err := receive(secure, &r); err == nil && !r.Done {
+				connections.Add(1)
+				serve(secure, r)
+			}
+			_ = secure.Close()
+		}
+	}()
+	n.Cleanup(func() {
+		_ = listener.Close()
+		<-ended
+	})
+	return connections
+}
+
+func TestAVolumeThatIsDeletedMeanwhileIsNotCopied(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		from.made("data", 2)
+		from.give(nil)
+		from.cutAt.Store(1 << 20)
+		origin := to.origin(from, "data", nil)
+		origin.Patience = 0
+		origin.Progress = func(string) {
+			from.turn.Lock()
+			defer from.turn.Unlock()
+			_, err := from.do(t.Context(), "volume.delete", "data", nil, nil)
+			must(t, err)
+		}
+		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), origin)
+		if writ.CodeOf(err) != writ.CodeResourceUnknown || !strings.Contains(err.Error(), "n1") {
+			t.Errorf("%s: %v", writ.CodeOf(err), err)
+		}
+		from.clean()
+		to.clean()
+	})
+}
+
+// TestNothingStaysOfACopyThatWasGivenUp lets the time pass in which somebody could have asked for the rest.
+func TestNothingStaysOfACopyThatWasGivenUp(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		from.made("data", 2)
+		from.give(nil)
+		from.cutAt.Store(1 << 20)
+		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+		if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "n1") || to.partial() < 512<<10 {
+			t.Fatalf("%v, with %d bytes", err, to.partial())
+		}
+		for _, later := range []time.Duration{0, 25 * time.Hour} {
+			for _, n := range []*node{from, to} {
+				n.restart()
+				n.driver.Now = func() time.Time { return time.Now().Add(later) }
+				all, err := n.driver.List(t.Context())
+				must(t, err)
+				for _, resource := range all {
+					if drift, err := n.driver.Keep(t.Context(), resource); err != nil || len(drift) > 0 {
+						t.Errorf("%v, %v", drift, err)
+					}
+				}
+			}
+			if later == 0 && to.partial() < 0 {
+				t.Error("what had arrived was taken away at once")
+			}
+		}
+		from.clean()
+		to.clean()
+		if all, err := to.driver.List(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v are left", all, err)
+		}
+	})
+}
+
+// TestANodeGivesOnlySoManyArchivesAtATime asks for more at once than a node gives. All come in the end.
+func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
+	t.Parallel()
+	from, _ := plain(t)
+	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
+	var now, most atomic.Int64
+	full := make(chan bool)
+	from.give(&liar{archive: sal.Archive{Edition: "e", Bytes: int64(len(fine)), SizeGiB: 1, Write: func(_ context.Context, to io.Writer) error {
+		n := now.Add(1)
+		defer now.Add(-1)
+		if most.Store(max(most.Load(), n)); n == maxStreams {
+			close(full)
+		}
+		<-full
+		_, err := to.Write(fine)
+		return err
+	}}})
+	done := make(chan error)
+	const all = 3 * maxStreams
+	for range all {
+		to := from.node(t, "n2", t.TempDir(), kinds["directory"])
+		go func() {
+			origin := to.origin(from, "data", nil)
+			origin.Progress = nil
+			o, _ := catalog.Lookup("volume.copy")
+			args, err := o.Decode(copies("data"))
+			if err == nil {
+				_, err = to.driver.Do(context.WithoutCancel(t.Context()), sal.Request{
+					Operation: o, Resource: saltest.Resource(writ.KindVolume, "copy"), UID: "u", Args: args, Origin: origin, Progress: func(string) {},
+				})
+			}
+			done <- err
+		}()
+	}
+	for range all {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := most.Load(); n != maxStreams {
+		t.Errorf("%d archives were given at a time", n)
+	}
+}
+
+func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverMissing || !strings.Contains(e.Hint, "--transfers") {
+		t.Errorf("%v", err)
+	}
+	to.clean()
+}

@@ -1,0 +1,221 @@
+package carry
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+const (
+	// patience is how long the other node may be away while an archive is fetched: long enough for one that is started anew.
+	patience = time.Minute
+	// pauseFirst and pauseMost are how long it waits before it tries again.
+	pauseFirst, pauseMost = 200 * time.Millisecond, 5 * time.Second
+)
+
+// Fetcher is the origin of what a waybill lets this node have.
+type Fetcher struct {
+	Key     ed25519.PrivateKey // of this node
+	Waybill writ.Waybill
+	Sealed  []byte // the same, as the supervisor sealed it
+	// Dial connects, as net.Dialer.DialContext if nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Patience is how long the other node may be away without a word; a minute if 0.
+	Patience time.Duration
+	// Progress is told in sentences what is in the way; it may be nil.
+	Progress func(text string)
+}
+
+var _ sal.Origin = (*Fetcher)(nil)
+
+// Fetch implements sal.Origin: over as many connections as it takes.
+func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
+	if f.Waybill.Address == "" {
+		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Waybill.FromName, f.Waybill.Resource).
+			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
+	}
+	config, err := secured(f.Key)
+	if err != nil {
+		return err
+	}
+	again, heard, anew := pauseFirst, time.Now(), false
+	for {
+		_, had := to.At()
+		lives, err := f.attempt(ctx, config, snapshot, to)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errDigest) && !anew && had > 0: // something in what was there before is wrong
+			anew = true
+			if err := to.Begin(sal.Archive{}); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, errDigest):
+			return writ.Errorf(writ.CodeChecksumMismatch, "what the node %s sent of the %s does not have the digest that it says", f.Waybill.FromName, f.Waybill.Resource)
+		}
+		if final, ok := errors.AsType[*final](err); ok {
+			return final.err
+		}
+		if lives {
+			heard = time.Now()
+		}
+		if time.Since(heard) > cmp.Or(f.Patience, patience) {
+			return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Waybill.FromName, f.Waybill.Resource, f.Waybill.Address, err).
+				WithHint("see that it runs and that this node reaches its address (`writ node show %s`); what has arrived is kept for the next try", f.Waybill.FromName)
+		}
+		_, has := to.At()
+		f.tell("node %s: %v; %d bytes are here", f.Waybill.FromName, err, has)
+		pause(ctx, again)
+		if again = min(2*again, pauseMost); has > had {
+			again = pauseFirst
+		}
+	}
+}
+
+func (f *Fetcher) tell(format string, args ...any) {
+	if f.Progress != nil {
+		f.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// errDigest is that of an archive which is whole and not what it should be.
+var errDigest = errors.New("its digest is wrong")
+
+// final is an error that another connection does not help against.
+type final struct{ err error }
+
+func (f *final) Error() string { return f.err.Error() }
+func (f *final) Unwrap() error { return f.err }
+
+// attempt fetches what one connection brings. lives says that the other end does what it can, however long that takes.
+func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot string, to sal.Part) (lives bool, err error) {
+	edition, offset := to.At()
+	conn, err := f.connect(ctx, config, request{Waybill: f.Sealed, Snapshot: snapshot, Edition: edition, Offset: offset})
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	a, lives, err := hear(conn)
+	switch {
+	case err != nil:
+		return lives, err
+	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
+		return true, f.refused(a.Error)
+	case a.Error != nil:
+		return true, &final{f.refused(a.Error)}
+	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
+		return true, &final{writ.Errorf(writ.CodeDriverFailed, "the node %s answers with another part of the archive than was asked for", f.Waybill.FromName)}
+	case a.Offset == 0:
+		if err := to.Begin(sal.Archive{Edition: a.Edition, Bytes: a.Bytes, SizeGiB: a.SizeGiB}); err != nil {
+			return true, &final{err}
+		}
+	}
+	moved, err := pass(conn, to, a.Bytes-a.Offset)
+	if err != nil {
+		return lives || moved > 0, err
+	}
+	var end trailer
+	if err := receive(conn, &end); err != nil {
+		return lives || moved > 0, err
+	}
+	if end.SHA256 != to.Sum() {
+		return true, errDigest
+	}
+	return true, nil
+}
+
+// pass passes so many bytes on. What goes wrong here is final, what goes wrong on the way is not.
+func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
+	buffer := make([]byte, min(chunk, max(bytes, 1)))
+	for moved < bytes {
+		n, err := from.Read(buffer[:min(int64(len(buffer)), bytes-moved)])
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return moved, &final{err}
+			}
+			moved += int64(n)
+		}
+		if err != nil && moved < bytes {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// connect sends a request to the node of the waybill, and to no other.
+func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (conn *moving, err error) {
+	dial := f.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	first, stop := context.WithTimeout(ctx, handshakeFor)
+	defer stop()
+	raw, err := dial(first, "tcp", f.Waybill.Address)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(raw, config)
+	defer func() {
+		if err != nil {
+			_ = raw.Close()
+		}
+	}()
+	if err := secure.HandshakeContext(first); err != nil {
+		return nil, err
+	}
+	shown, err := keyOf(secure.ConnectionState())
+	if err == nil && !shown.Equal(ed25519.PublicKey(f.Waybill.FromKey)) {
+		err = errStranger // it may be one that had the address before
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn = &moving{secure, stall}
+	return conn, send(conn, r)
+}
+
+// hear reads the answer, which may take its time: the other end lives if it says so.
+func hear(from io.Reader) (a answer, lives bool, err error) {
+	for {
+		a = answer{}
+		if err := receive(from, &a); err != nil || !a.Wait {
+			return a, lives, err
+		}
+		lives = true
+	}
+}
+
+// refused is what the other node said, for people here.
+func (f *Fetcher) refused(e *writ.Error) *writ.Error {
+	return writ.Errorf(e.Code, "the node %s says: %s", f.Waybill.FromName, e.Message).WithHint("%s", e.Hint)
+}
+
+// Done implements sal.Origin. It tries once: what is not let go of expires.
+func (f *Fetcher) Done(ctx context.Context, snapshot string) {
+	config, err := secured(f.Key)
+	if err != nil || f.Waybill.Address == "" {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, handshakeFor)
+	defer stop()
+	conn, err := f.connect(ctx, config, request{Waybill: f.Sealed, Snapshot: snapshot, Done: true})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_, _, _ = hear(conn)
+}

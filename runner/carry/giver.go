@@ -1,0 +1,322 @@
+package carry
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/sal"
+)
+
+const (
+	// maxConnections bounds who is connected, whether they have shown a waybill or not.
+	maxConnections = 64
+	// maxStreams bounds the archives that are given away at a time; who comes later waits.
+	maxStreams = 4
+)
+
+// Giver gives archives to other nodes, to each what its waybill says. Fill it in and call Serve once.
+type Giver struct {
+	Node       writ.NodeID
+	Cluster    writ.ClusterID
+	Datacenter writ.DatacenterID
+	Key        ed25519.PrivateKey // of the node
+	Keys       seal.Keys          // that seal waybills: of the datacenter's supervisor in the newest roster
+	// Hold waits until no operation is under way on a resource, and keeps others waiting until done is called. It returns an error, for
+	// people, when that takes too long.
+	Hold func(ctx context.Context, resource writ.ResourceID) (done func(), err error)
+	// Shipper finds the driver of a kind of resources, nil if it gives nothing away or there is none.
+	Shipper func(kind writ.ResourceKind) sal.Shipper
+	Now     func() time.Time
+	Log     *slog.Logger
+
+	streams chan struct{} // has a token for each archive that is being given away
+}
+
+// Serve serves until ctx ends, and returns nil then, with no connection open and the listener closed. It returns an error only if it
+// cannot serve at all.
+func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
+	config, err := secured(g.Key)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	g.streams = make(chan struct{}, maxStreams)
+	var open sync.WaitGroup
+	defer open.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	places := make(chan struct{}, maxConnections)
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("take connections of other nodes: %w", err)
+		case err != nil: // out of files, mostly
+			g.Log.WarnContext(ctx, "cannot take a connection of another node", "err", err)
+			pause(ctx, time.Second)
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
+		open.Go(func() {
+			defer func() { <-places }()
+			g.serve(ctx, conn, config)
+		})
+	}
+}
+
+// serve has one connection.
+func (g *Giver) serve(ctx context.Context, raw net.Conn, config *tls.Config) {
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	defer raw.Close()
+	if err := g.talk(ctx, tls.Server(raw, config)); err != nil && ctx.Err() == nil {
+		g.Log.WarnContext(ctx, "another node did not get what it asked for", "from", raw.RemoteAddr().String(), "err", err)
+	}
+}
+
+// talk reads the request, and gives what it asks for or says why not.
+func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
+		return err
+	}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("shake hands: %w", err)
+	}
+	shown, err := keyOf(conn.ConnectionState())
+	if err != nil {
+		return err
+	}
+	var asked request
+	if err := receive(conn, &asked); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	moving := &moving{conn, stall}
+	waybill, err := g.check(asked, shown)
+	if err != nil {
+		return errors.Join(err, send(moving, answer{Error: told(err)}))
+	}
+	log := g.Log.With("transfer", waybill.Transfer, "to", waybill.To, "resource", waybill.Resource.String())
+	ctx, stop := context.WithTimeoutCause(ctx, time.UnixMilli(waybill.Expires).Add(identity.Skew).Sub(g.Now()), errExpired)
+	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
+	ship := sal.Shipment{
+		Transfer: waybill.Transfer, Resource: waybill.Resource, UID: waybill.UID, Snapshot: asked.Snapshot,
+		Until: time.UnixMilli(waybill.Expires).Add(identity.Skew),
+	}
+	if asked.Done {
+		err := g.letGo(ctx, ship)
+		return errors.Join(err, send(moving, answer{Error: told(err)}))
+	}
+	archive, err := g.keep(ctx, moving, ship)
+	if err != nil {
+		return errors.Join(err, send(moving, answer{Error: told(err)}))
+	}
+	defer func() { _ = archive.Close() }()
+	defer func() { <-g.streams }()
+	begin := asked.Offset
+	if asked.Edition != archive.Edition || begin > archive.Bytes {
+		begin = 0
+	}
+	log.InfoContext(ctx, "gives an archive to another node", "bytes", archive.Bytes, "offset", begin)
+	out := &tail{to: moving, skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
+	buffered, hash := bufio.NewWriterSize(out, chunk), sha256.New()
+	if err := archive.Write(ctx, io.MultiWriter(hash, buffered)); err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	if err := errors.Join(buffered.Flush(), out.begin()); err != nil {
+		return err
+	}
+	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
+}
+
+var errExpired = writ.Errorf(writ.CodeExpired, "the waybill has expired").WithHint("the next try of the call has a new one")
+
+// check returns the waybill of a request, if it is one for this node and the one that shows it.
+func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.Waybill, error) {
+	all, _, err := seal.Open[writ.Waybill](seal.Waybill, asked.Waybill, g.Keys)
+	if err != nil {
+		return nil, err
+	}
+	w := all[0]
+	switch {
+	case len(all) != 1 || w.Cluster != g.Cluster || w.Datacenter != g.Datacenter || w.From != g.Node || !g.Key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(w.FromKey)):
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for another node than this one")
+	case !shown.Equal(ed25519.PublicKey(w.ToKey)):
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for another node than the one that shows it")
+	case g.Now().After(time.UnixMilli(w.Expires).Add(identity.Skew)):
+		return nil, errExpired
+	case w.Transfer == "" || asked.Offset < 0:
+		return nil, writ.Errorf(writ.CodeBadRequest, "the request does not say what it wants")
+	}
+	return &w, nil
+}
+
+// keep waits for its turn to give something away, and has the driver keep what that is. Meanwhile the other end is told to wait. Without an
+// error the caller has a stream, which it gives back.
+func (g *Giver) keep(ctx context.Context, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
+	type kept struct {
+		sal.Archive
+		err error
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan kept, 1)
+	go func() {
+		var k kept
+		k.Archive, k.err = g.take(ctx, ship)
+		done <- k
+	}()
+	tick := time.NewTicker(keepalive)
+	defer tick.Stop()
+	var gone error
+	for {
+		select {
+		case k := <-done:
+			if k.err == nil && gone != nil {
+				<-g.streams
+				return sal.Archive{}, errors.Join(gone, k.Close())
+			}
+			return k.Archive, errors.Join(k.err, gone)
+		case <-tick.C:
+			if gone == nil {
+				if gone = send(to, answer{Wait: true}); gone != nil {
+					stop() // nobody waits any more
+				}
+			}
+		}
+	}
+}
+
+// take waits for a stream and has the driver keep what is to be given away.
+func (g *Giver) take(ctx context.Context, ship sal.Shipment) (archive sal.Archive, err error) {
+	shipper, err := g.shipper(ship)
+	if err != nil {
+		return sal.Archive{}, err
+	}
+	select {
+	case g.streams <- struct{}{}:
+	case <-ctx.Done():
+		return sal.Archive{}, context.Cause(ctx)
+	}
+	done, err := g.Hold(ctx, ship.Resource)
+	if err == nil {
+		archive, err = guarded(func() (sal.Archive, error) { return shipper.Ship(ctx, ship) })
+		done()
+	}
+	if err != nil {
+		<-g.streams
+	}
+	return archive, err
+}
+
+// letGo has the driver forget what it keeps.
+func (g *Giver) letGo(ctx context.Context, ship sal.Shipment) error {
+	shipper, err := g.shipper(ship)
+	if err != nil {
+		return err
+	}
+	done, err := g.Hold(ctx, ship.Resource)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = guarded(func() (sal.Archive, error) { return sal.Archive{}, shipper.Shipped(ctx, ship) })
+	return err
+}
+
+func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
+	if s := g.Shipper(ship.Resource.Kind); s != nil {
+		return s, nil
+	}
+	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that gives it away", ship.Resource)
+}
+
+// guarded makes an error of a driver's panic.
+func guarded(do func() (sal.Archive, error)) (archive sal.Archive, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the driver panicked: %v", p)
+		}
+	}()
+	return do()
+}
+
+// told is an error as another node gets it: short, and without what is nobody's business there.
+func told(err error) *writ.Error {
+	if err == nil {
+		return nil
+	}
+	e := writ.AsError(err)
+	return &writ.Error{Code: e.Code, Message: clip(e.Message), Hint: clip(e.Hint)}
+}
+
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2<<10)], "") }
+
+// tail passes on what follows the first bytes, behind the answer. The first bytes have to be made too, for the digest of the whole; meanwhile
+// the other end is told to wait.
+type tail struct {
+	to    io.Writer
+	head  answer
+	skip  int64
+	begun bool
+	last  time.Time // that something was sent
+}
+
+func (t *tail) begin() error {
+	if t.begun {
+		return nil
+	}
+	t.begun = true
+	return send(t.to, t.head)
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	skipped := int(min(t.skip, int64(len(p))))
+	t.skip -= int64(skipped)
+	if skipped == len(p) {
+		if time.Since(t.last) < keepalive {
+			return len(p), nil
+		}
+		t.last = time.Now()
+		return len(p), send(t.to, answer{Wait: true})
+	}
+	if err := t.begin(); err != nil {
+		return skipped, err
+	}
+	n, err := t.to.Write(p[skipped:])
+	return skipped + n, err
+}
+
+// pause waits a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,349 @@
+package carry
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/sal"
+	"writ/sal/btrfs"
+	"writ/sal/btrfs/btrfstest"
+	"writ/sal/catalog"
+	"writ/sal/directory"
+	"writ/sal/saltest"
+	"writ/sal/volume"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	cluster    = writ.ClusterID("c1")
+	datacenter = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000d")
+)
+
+func newKey() ed25519.PrivateKey {
+	_, key, _ := ed25519.GenerateKey(nil) // crypto/rand never fails
+	return key
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kinds are the kinds of trees that volumes can be.
+var kinds = map[string]func(dir string) sal.Trees{
+	"directory": func(dir string) sal.Trees { return &directory.Trees{Dir: dir} },
+	"btrfs":     func(dir string) sal.Trees { return &btrfs.Pool{Dir: dir} },
+}
+
+// onEach runs a test with each kind of trees at each end.
+func onEach(t *testing.T, test func(t *testing.T, from, to *node)) {
+	t.Parallel()
+	for there, givers := range kinds {
+		for here, fetchers := range kinds {
+			t.Run(there+" to "+here, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				if there == "btrfs" || here == "btrfs" {
+					dir = btrfstest.NewHosts(t).New(t)
+				}
+				s := &site{supervisor: newKey()}
+				test(t, s.node(t, "n1", filepath.Join(dir, "n1"), givers), s.node(t, "n2", filepath.Join(dir, "n2"), fetchers))
+			})
+		}
+	}
+}
+
+// plain runs a test with directories at both ends.
+func plain(t *testing.T) (from, to *node) {
+	t.Helper()
+	s, dir := &site{supervisor: newKey()}, t.TempDir()
+	return s.node(t, "n1", filepath.Join(dir, "n1"), kinds["directory"]), s.node(t, "n2", filepath.Join(dir, "n2"), kinds["directory"])
+}
+
+// site is a datacenter, whose supervisor the test plays.
+type site struct{ supervisor ed25519.PrivateKey }
+
+// node is one node with volumes.
+type node struct {
+	testing.TB
+	*site
+	name  string
+	id    writ.NodeID
+	key   ed25519.PrivateKey
+	dir   string
+	trees func(dir string) sal.Trees
+
+	driver  *volume.Driver
+	turn    sync.Mutex // of its volumes
+	holds   atomic.Int64
+	address string
+	stop    func()
+	sent    atomic.Int64 // bytes on its connections, encrypted
+	cutAt   atomic.Int64 // each connection is cut after so many bytes, if not 0
+}
+
+func (s *site) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
+	t.Helper()
+	n := &node{TB: t, site: s, name: name, id: writ.NodeID(name), key: newKey(), dir: dir, trees: trees}
+	n.restart()
+	return n
+}
+
+// restart opens everything anew, as a new process does.
+func (n *node) restart() {
+	n.Helper()
+	n.kill()
+	n.driver = &volume.Driver{Dir: filepath.Join(n.dir, "volumes"), Trees: n.trees(filepath.Join(n.dir, "pool"))}
+}
+
+// give lets the node give archives away, in place of the driver's if shipper is not nil.
+func (n *node) give(shipper sal.Shipper) {
+	n.Helper()
+	if shipper == nil {
+		shipper = n.driver
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(n, err)
+	n.address = listener.Addr().String()
+	g := &Giver{
+		Node: n.id, Cluster: cluster, Datacenter: datacenter, Key: n.key, Keys: seal.Only(n.supervisor.Public().(ed25519.PublicKey)),
+		Hold: func(context.Context, writ.ResourceID) (func(), error) {
+			n.holds.Add(1)
+			n.turn.Lock()
+			return n.turn.Unlock, nil
+		},
+		Shipper: func(kind writ.ResourceKind) sal.Shipper {
+			if kind != writ.KindVolume {
+				return nil
+			}
+			return shipper
+		},
+		Now: time.Now, Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(ctx, &counting{listener, n}) }()
+	n.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			n.Errorf("giving ended with %v", err)
+		}
+	}
+	n.Cleanup(n.kill)
+}
+
+// kill ends what the node gives, in the middle of whatever it does.
+func (n *node) kill() {
+	if n.stop != nil {
+		n.stop()
+		n.stop = nil
+	}
+}
+
+// counting counts what a node sends, and cuts connections.
+type counting struct {
+	net.Listener
+	*node
+}
+
+func (c *counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	return &counted{Conn: conn, node: c.node}, err
+}
+
+type counted struct {
+	net.Conn
+	node *node
+	sent int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	if most := c.node.cutAt.Load(); most > 0 && c.sent+int64(len(p)) > most {
+		_ = c.Close()
+		return 0, errors.New("cut by the test")
+	}
+	n, err := c.Conn.Write(p)
+	c.sent += int64(n)
+	c.node.sent.Add(int64(n))
+	return n, err
+}
+
+// do carries out an operation on a volume, with the UID "uid of" its name.
+func (n *node) do(ctx context.Context, operation, name string, args map[string]any, origin sal.Origin) (map[string]any, error) {
+	n.Helper()
+	o, ok := catalog.Lookup(operation)
+	if !ok {
+		n.Fatalf("there is no %s", operation)
+	}
+	decoded, err := o.Decode(args)
+	must(n, err)
+	outcome, err := n.driver.Do(ctx, sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindVolume, name), UID: saltest.RefTo(writ.KindVolume, name).UID, Args: decoded, Key: "k",
+		Origin: origin, Progress: func(text string) { n.Log(text) },
+	})
+	return outcome.Values, err
+}
+
+// made makes a volume with some MiB in it, and returns where it is.
+func (n *node) made(name string, mib int) string {
+	n.Helper()
+	values, err := n.do(n.Context(), "volume.create", name, map[string]any{"size_gib": int64(1)}, nil)
+	must(n, err)
+	dir := values["path"].(string)
+	noise := make([]byte, mib<<20)
+	for i := range noise { // nothing in it repeats in steps of a block
+		noise[i] = byte(i ^ i>>8 ^ i>>13 ^ i>>17)
+	}
+	must(n, os.MkdirAll(filepath.Join(dir, "some", "where"), 0o750))
+	must(n, os.WriteFile(filepath.Join(dir, "noise"), noise, 0o640))
+	must(n, os.WriteFile(filepath.Join(dir, "some", "where", "small"), []byte("before"), 0o600))
+	must(n, os.Symlink("../noise", filepath.Join(dir, "some", "link")))
+	f, err := os.Create(filepath.Join(dir, "sparse"))
+	must(n, err)
+	_, err = f.WriteAt([]byte("an island"), 30<<20)
+	must(n, errors.Join(err, f.Truncate(64<<20), f.Close()))
+	return dir
+}
+
+// waybill lets one node fetch a volume of another.
+func (s *site) waybill(from, to *node, name string) writ.Waybill {
+	return writ.Waybill{
+		Cluster: cluster, Datacenter: datacenter, Transfer: "run-1-" + name, From: from.id, FromName: from.name, FromKey: from.key.Public().(ed25519.PublicKey),
+		Address: from.address, To: to.id, ToKey: to.key.Public().(ed25519.PublicKey),
+		Resource: saltest.Resource(writ.KindVolume, name), UID: saltest.RefTo(writ.KindVolume, name).UID, Expires: time.Now().Add(time.Hour).UnixMilli(),
+	}
+}
+
+// origin is where a node fetches a volume of another one.
+func (n *node) origin(from *node, name string, change func(w *writ.Waybill)) *Fetcher {
+	n.Helper()
+	w := n.waybill(from, n, name)
+	if change != nil {
+		change(&w)
+	}
+	return n.originBy(n.supervisor, w)
+}
+
+func (n *node) originBy(supervisor ed25519.PrivateKey, w writ.Waybill) *Fetcher {
+	n.Helper()
+	sealed, err := seal.Seal(seal.Waybill, supervisor, w)
+	must(n, err)
+	return &Fetcher{Key: n.key, Waybill: w, Sealed: sealed, Patience: time.Nanosecond, Progress: func(text string) { n.Log(text) }}
+}
+
+// copies are the arguments of volume.copy.
+func copies(name string, more ...any) map[string]any {
+	args := map[string]any{"from": saltest.RefTo(writ.KindVolume, name), "size_gib": int64(1)}
+	for i := 0; i < len(more); i += 2 {
+		args[more[i].(string)] = more[i+1]
+	}
+	return args
+}
+
+// shape is everything that a volume holds, as text: modes, times, sizes, link targets, and the digests of files. Whether a disk has holes
+// counts too.
+func (n *node) shape(name string) string {
+	n.Helper()
+	v, err := n.driver.Volume(n.Context(), saltest.Resource(writ.KindVolume, name).Project, writ.Ref{Kind: writ.KindVolume, Name: name})
+	must(n, err)
+	var b strings.Builder
+	err = filepath.WalkDir(v.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %s", strings.TrimPrefix(path, v.Dir), info.Mode())
+		switch info.Mode().Type() {
+		case fs.ModeSymlink:
+			to, err := os.Readlink(path)
+			fmt.Fprintf(&b, " to %s\n", to)
+			return err
+		case 0:
+			text, err := os.ReadFile(path)
+			fmt.Fprintf(&b, " %d %x", len(text), sha256.Sum256(text))
+			if err != nil {
+				return err
+			}
+			if info.Sys().(*syscall.Stat_t).Blocks*512 < info.Size()/2 {
+				b.WriteString(" with holes")
+			}
+		}
+		fmt.Fprintf(&b, " %s\n", info.ModTime().UTC().Format(time.RFC3339Nano))
+		return nil
+	})
+	must(n, err)
+	return b.String()
+}
+
+// clean makes sure that nothing is kept for or from another node.
+func (n *node) clean() {
+	n.Helper()
+	err := filepath.WalkDir(n.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (d.Name()[0] == '~' || filepath.Base(filepath.Dir(path)) == "arriving") {
+			n.Errorf("%s is left", path)
+		}
+		return err
+	})
+	must(n, err)
+}
+
+// partial is what is there of an archive that arrives, -1 if nothing.
+func (n *node) partial() int64 {
+	n.Helper()
+	all, err := filepath.Glob(filepath.Join(n.dir, "volumes", "arriving", "*"))
+	must(n, err)
+	if len(all) != 1 {
+		return -1
+	}
+	info, err := os.Stat(all[0])
+	must(n, err)
+	return info.Size()
+}
+
+// liar gives what a test makes up.
+type liar struct {
+	sal.Shipper
+	archive sal.Archive
+	asked   atomic.Int64
+}
+
+func (l *liar) Ship(context.Context, sal.Shipment) (sal.Archive, error) {
+	l.asked.Add(1)
+	l.archive.Close = func() error { return nil }
+	return l.archive, nil
+}
+
+func (l *liar) Shipped(context.Context, sal.Shipment) error { return nil }
+
+// text returns an archive's Write that writes a text.
+func text(text []byte) func(ctx context.Context, to io.Writer) error {
+	return func(_ context.Context, to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	}
+}

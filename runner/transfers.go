@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/carry"
+	"writ/sal"
+)
+
+// Transfers is where a node gives archives of its resources to other nodes.
+type Transfers struct {
+	Listener net.Listener // the runner closes it
+	Address  string       // at which the other nodes reach it, "host:port"
+}
+
+// holdFor is how long a transfer waits for its turn at a resource before the other node is told that it is busy, and asks again.
+const holdFor = 20 * time.Second
+
+// give gives archives to other nodes until ctx ends, if that was asked for.
+func (n *incarnation) give(ctx context.Context) {
+	if n.transfers == nil {
+		return
+	}
+	g := &carry.Giver{
+		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key, Keys: n.supervisorKey,
+		Hold: n.hold, Shipper: n.shipper, Now: n.now, Log: n.log,
+	}
+	if err := g.Serve(ctx, n.transfers.Listener); err != nil {
+		n.log.ErrorContext(ctx, "cannot give archives to other nodes", "err", err)
+	}
+}
+
+// hold waits for the turn of a transfer at a resource, as a job does.
+func (n *incarnation) hold(ctx context.Context, resource writ.ResourceID) (done func(), err error) {
+	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
+	defer stop()
+	turn := n.turns.join(resource, writ.JobKey{})
+	err = turn.wait(ctx)
+	if err == nil {
+		return turn.leave, nil
+	}
+	holder := turn.holder()
+	turn.leave()
+	switch {
+	case !errors.Is(err, errStartBy):
+		return nil, err
+	case holder == writ.JobKey{}:
+		return nil, writ.Errorf(writ.CodeResourceBusy, "the node is looking after the %s", resource)
+	}
+	return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s works on the %s", holder, resource)
+}
+
+func (n *incarnation) shipper(kind writ.ResourceKind) sal.Shipper {
+	s, _ := n.drivers[string(kind)].(sal.Shipper)
+	return s
+}
+
+// origin is where the content comes from that a job copies, nil if that is here.
+func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
+	if len(w.job.Waybill) == 0 {
+		return nil, nil
+	}
+	all, _, err := seal.Open[writ.Waybill](seal.Waybill, w.job.Waybill, n.supervisorKey)
+	if err != nil {
+		return nil, fmt.Errorf("open the waybill of the job: %w", err)
+	}
+	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill of the job is for another node")
+	}
+	return &carry.Fetcher{Key: n.member.key, Waybill: all[0], Sealed: w.job.Waybill, Progress: n.progress(ctx, w)}, nil
+}

@@ -1,0 +1,114 @@
+package volume
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+var _ sal.Shipper = (*Driver)(nil)
+
+// shipment is what a volume keeps for another node: a snapshot that nobody is shown.
+type shipment struct {
+	Transfer string    `json:"transfer"`
+	Edition  string    `json:"edition"`
+	Until    time.Time `json:"until"`
+}
+
+// hiddenMark begins the names of snapshots that are kept for shipments. No snapshot that a script asks for can begin so.
+const hiddenMark = "~"
+
+func (s shipment) snapshot() string { return hiddenMark + s.Edition }
+
+// maxShipments bounds what a volume keeps for other nodes at a time.
+const maxShipments = 8
+
+// Ship keeps what a volume holds in a snapshot of its own, unless one is asked for by name, which does not change anyway.
+func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
+	r, err := d.whole(s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
+	if err != nil {
+		return sal.Archive{}, err
+	}
+	j := d.job(sal.Request{Resource: s.Resource, UID: s.UID})
+	edition, snapshot := string(s.UID)+" "+s.Snapshot, s.Snapshot
+	if s.Snapshot != "" {
+		err = j.hasSnapshot(ctx, s.Resource, s.Snapshot)
+	} else {
+		edition, err = j.hold(ctx, r, s)
+		snapshot = shipment{Edition: edition}.snapshot()
+	}
+	if err != nil {
+		return sal.Archive{}, err
+	}
+	dir, done, err := j.Trees.View(ctx, j.name, snapshot)
+	if err != nil {
+		return sal.Archive{}, err
+	}
+	bytes, err := packedSize(ctx, dir)
+	if err != nil {
+		return sal.Archive{}, sal.HostError("measure "+s.Resource.String(), err)
+	}
+	return sal.Archive{
+		Edition: edition, Bytes: bytes, SizeGiB: r.Own.SizeGiB,
+		Write: func(ctx context.Context, to io.Writer) error { return pack(ctx, to, dir) },
+		Close: done,
+	}, nil
+}
+
+// hold keeps what the volume holds for a shipment, unless it is kept already, and returns the edition.
+func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition string, err error) {
+	i := slices.IndexFunc(r.Own.Shipments, func(kept shipment) bool { return kept.Transfer == s.Transfer })
+	switch {
+	case i < 0 && len(r.Own.Shipments) >= maxShipments:
+		return "", writ.Errorf(writ.CodeResourceBusy, "%s is being carried to %d nodes already", s.Resource, maxShipments)
+	case i < 0:
+		i = len(r.Own.Shipments)
+		r.Own.Shipments = append(r.Own.Shipments, shipment{s.Transfer, writ.NewUUID(), s.Until})
+		err = j.records().Put(r)
+	case r.Own.Shipments[i].Until.Before(s.Until):
+		r.Own.Shipments[i].Until = s.Until
+		err = j.records().Put(r)
+	}
+	if err != nil {
+		return "", err
+	}
+	kept := r.Own.Shipments[i]
+	return kept.Edition, j.Trees.Snapshot(ctx, j.name, kept.snapshot()) // one that is there stays as it is
+}
+
+// Shipped lets go of what is kept for a shipment.
+func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
+	r, err := d.records().Get(s.Resource)
+	if err != nil || r == nil || r.UID != s.UID || r.Own.Phase != ready {
+		return err
+	}
+	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).letGo(ctx, r, func(kept shipment) bool { return kept.Transfer == s.Transfer })
+}
+
+// letGo removes what is kept for some shipments.
+func (j *job) letGo(ctx context.Context, r *record, over func(shipment) bool) error {
+	if !slices.ContainsFunc(r.Own.Shipments, over) {
+		return nil
+	}
+	for _, kept := range r.Own.Shipments {
+		if !over(kept) {
+			continue
+		}
+		if err := j.Trees.RemoveSnapshot(ctx, j.name, kept.snapshot()); err != nil {
+			return err
+		}
+	}
+	r.Own.Shipments = slices.DeleteFunc(r.Own.Shipments, over)
+	return j.records().Put(r)
+}
+
+// snapshots are the snapshots of a volume that were asked for, sorted.
+func (d *Driver) snapshots(ctx context.Context, name string) ([]string, error) {
+	all, err := d.Trees.Snapshots(ctx, name)
+	return slices.DeleteFunc(all, func(s string) bool { return strings.HasPrefix(s, hiddenMark) }), err
+}

@@ -1,0 +1,72 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/sal/catalog"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// near returns the calls that a call needs and that must be on its node: all but the one that makes what it copies from elsewhere.
+func (t *turn) near(c *journal.Call) []int {
+	op, _ := catalog.Lookup(c.Operation)
+	if op.Origin == "" {
+		return c.After
+	}
+	return slices.DeleteFunc(slices.Clone(c.After), func(seq int) bool {
+		need := t.call(seq)
+		return need != nil && t.isOrigin(op, c, need)
+	})
+}
+
+// isOrigin reports whether a call is about the resource that another one copies.
+func (t *turn) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
+	if name, ok := c.Args[op.Origin].(string); ok {
+		field, _ := op.Args.Field(op.Origin)
+		return need.Resource() == writ.ResourceID{Project: c.Project, Kind: field.Kinds[0], Name: name}
+	}
+	seq, ok := scripts.RefOf(c.Args[op.Origin])
+	return ok && seq == need.Seq
+}
+
+// waybill seals what lets the node of a call fetch what it copies from another one; nil if the call copies nothing, or what is on its own node.
+// What is gone has none either: the node finds nothing then, and says so.
+func (t *turn) waybill(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
+	if op.Origin == "" {
+		return nil, nil
+	}
+	from, err := t.originOf(tx, op, c)
+	if err != nil || from == nil || from.Node == "" || from.Node == c.Node {
+		return nil, err
+	}
+	giver, fetcher := t.s.fleet.record(from.Node), t.s.fleet.record(c.Node)
+	if giver == nil || fetcher == nil {
+		return nil, fmt.Errorf("call %d of run %s copies from or to a node that is not known", c.Seq, c.Run)
+	}
+	return seal.Seal(seal.Waybill, t.s.Key, writ.Waybill{
+		Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
+		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, To: fetcher.ID, ToKey: fetcher.PublicKey,
+		Resource: from.ResourceID, UID: from.UID, Expires: c.EndBy.UnixMilli(),
+	})
+}
+
+// originOf finds the resource that a call copies, nil if it is gone.
+func (t *turn) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
+	var id writ.ResourceID
+	var uid writ.UID
+	if name, ok := c.Args[op.Origin].(string); ok {
+		field, _ := op.Args.Field(op.Origin)
+		id = writ.ResourceID{Project: c.Project, Kind: field.Kinds[0], Name: name}
+	} else if seq, ok := scripts.RefOf(c.Args[op.Origin]); ok && t.call(seq) != nil {
+		id, uid = t.call(seq).Resource(), t.call(seq).UID
+	}
+	have, err := tx.Resource(id)
+	if err != nil || have == nil || uid != "" && have.UID != uid {
+		return nil, err
+	}
+	return &have.Resource, nil
+}

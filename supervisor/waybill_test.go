@@ -1,0 +1,123 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/supervisor/journal"
+)
+
+// copying makes a volume on one node and copies of it on others, found in each way.
+const copying = `
+volume := import("volume")
+data := volume.create("data", {size_gib: 1}, {node: "n1"})
+volume.copy("by-handle", {from: data, size_gib: 1}, {node: "n2"})
+volume.copy("by-name", {from: "data", size_gib: 1}, {node: "n2"})
+volume.copy("here", {from: data, size_gib: 1}, {node: "n1"})
+far := volume.copy("far", {from: data, size_gib: 1}, {node: "n2"})
+volume.clone("near", {from: far})
+`
+
+// waybills are those of the jobs that a node got, by the name of the resource.
+func (n *testNode) waybills() map[string]*writ.Waybill {
+	n.site.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := map[string]*writ.Waybill{}
+	for _, job := range n.jobs {
+		all[job.Name] = nil
+		if job.Waybill == nil {
+			continue
+		}
+		opened, _, err := seal.Open[writ.Waybill](seal.Waybill, job.Waybill, n.supervisorKey)
+		if err != nil || len(opened) != 1 {
+			n.site.t.Fatalf("%d waybills, %v", len(opened), err)
+		}
+		all[job.Name] = &opened[0]
+	}
+	return all
+}
+
+// TestAJobThatCopiesFromAnotherNodeHasAWaybill holds the waybills against the calls. What is copied does not bind a copy to its node; other handles do.
+func TestAJobThatCopiesFromAnotherNodeHasAWaybill(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
+		n2 := s.join("n2")
+		time.Sleep(2 * time.Second)
+		preview := s.preview(s.payload(copying))
+		id := s.submit(copying)
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		s.agree(preview, calls)
+		if got := n1.waybills(); len(got) != 2 || got["here"] != nil || got["data"] != nil {
+			t.Errorf("the node that has the volume got %v", got)
+		}
+		got := n2.waybills()
+		if len(got) != 4 || got["near"] != nil {
+			t.Errorf("the other node got %v", got)
+		}
+		for i, name := range []string{"", "by-handle", "by-name", "", "far"} {
+			if name == "" {
+				continue
+			}
+			w, c := got[name], calls[i]
+			switch {
+			case w == nil:
+				t.Errorf("%s has no waybill", name)
+			case w.From != n1.id || w.FromName != "n1" || w.Address != "n1.example:7450" || !bytes.Equal(w.FromKey, n1.key.Public().(ed25519.PublicKey)):
+				t.Errorf("%s is to be fetched of %+v", name, w)
+			case w.To != n2.id || !bytes.Equal(w.ToKey, n2.key.Public().(ed25519.PublicKey)):
+				t.Errorf("%s is for %+v", name, w)
+			case w.Resource != calls[0].Resource() || w.UID != calls[0].UID || w.Cluster != s.Pin || w.Datacenter != theDatacenter:
+				t.Errorf("%s is about %+v", name, w)
+			case w.Transfer != string(id)+"-"+string(rune('1'+i)) || w.Expires != c.EndBy.UnixMilli():
+				t.Errorf("%s is called %s and expires at %d", name, w.Transfer, w.Expires)
+			}
+		}
+	})
+}
+
+// TestACopyThatIsTriedAgainHasAWaybillOfThatTime moves the node's address between two tries. The transfer is the same.
+func TestACopyThatIsTriedAgainHasAWaybillOfThatTime(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
+		n2 := s.join("n2", func(n *testNode) { n.act = failing("copy", writ.CodeUnreachable) })
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+volume := import("volume")
+volume.create("data", {size_gib: 1}, {node: "n1"})
+volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
+`)
+		for n2.waybills()["copy"] == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		first := *n2.waybills()["copy"]
+		n1.mu.Lock()
+		n1.transfers = "n1.example:7451"
+		n1.mu.Unlock()
+		s.wantState(id, writ.RunFailed)
+		last := *n2.waybills()["copy"]
+		if first.Transfer != last.Transfer || first.Address == last.Address || last.Address != "n1.example:7451" {
+			t.Errorf("first %+v, last %+v", first, last)
+		}
+	})
+}
+
+// TestACopyNeedsItsSource asks for copies of what is not there.
+func TestACopyNeedsItsSource(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		time.Sleep(2 * time.Second)
+		_, calls := s.wantState(s.submit(`
+volume := import("volume")
+volume.copy("copy", {from: "none", size_gib: 1})
+`), writ.RunFailed)
+		if !slices.ContainsFunc(calls, func(c *journal.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeResourceUnknown }) {
+			t.Errorf("%+v", calls[0].Error)
+		}
+	})
+}
