@@ -141,6 +141,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		}
 	}
 	j.forgetHalf()
+	j.forgetArrival()
 	if now := j.now(); r.Own.Shipments != nil {
 		if err := j.letGo(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
 			return nil, err

@@ -167,13 +167,10 @@ func (d *distant) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return d.Driver.Do(ctx, r)
 }
 
-// canned is an origin that has an archive at hand, and gives a piece of it at a time.
+// canned is an origin that has an archive at hand.
 type canned struct {
 	sal.Archive
 	text []byte
-	cut  int // it gives so many bytes and fails, if not 0
-	asks []int64
-	done int
 }
 
 // elsewhere is the origin of a volume of 1 GiB with little in it.
@@ -185,33 +182,23 @@ func elsewhere(t testing.TB) *canned {
 	return &canned{Archive: sal.Archive{Edition: "first", Bytes: int64(len(text)), SizeGiB: 1}, text: text}
 }
 
-var errCut = writ.Errorf(writ.CodeUnreachable, "the connection was cut")
-
 func (c *canned) Fetch(ctx context.Context, _ string, to sal.Part) error {
 	edition, offset := to.At()
 	if edition != c.Edition {
 		offset = 0
 	}
-	c.asks = append(c.asks, offset)
 	if offset == 0 {
 		if err := to.Begin(c.Archive); err != nil {
 			return err
 		}
 	}
-	text := c.text[offset:]
-	if c.cut > 0 && c.cut < len(text) {
-		text = text[:c.cut]
-	}
-	if _, err := to.Write(text); err != nil {
+	if _, err := to.Write(c.text[offset:]); err != nil {
 		return err
-	}
-	if int(offset)+len(text) < len(c.text) {
-		return errCut
 	}
 	return ctx.Err()
 }
 
-func (c *canned) Done(context.Context, string) { c.done++ }
+func (*canned) Done(context.Context, string) {}
 
 // bench is a driver on a host of its own.
 type bench struct {
