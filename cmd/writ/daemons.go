@@ -240,7 +240,8 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk")
+	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 

@@ -69,7 +69,7 @@ func (d *Driver) finish(ctx context.Context, p *part, to string) error {
 		p.tell("the disk is converted")
 		from = p.to[:len(p.to)-len(".part")] + ".raw.part"
 		d.step("convert the image")
-		if err := convert(ctx, from, p.to); err != nil {
+		if err := d.whileAllowed(ctx, from, p.args.SHA256, func(ctx context.Context) error { return convert(ctx, from, p.to) }); err != nil {
 			return err
 		}
 	}
@@ -100,6 +100,7 @@ type part struct {
 	sum  hash.Hash // of what the file has
 	have int64     // bytes of it
 	told int64     // when something was last said
+	held int64     // when it was last held against what images may occupy
 	sewn bool      // it came in several pieces, which may not belong together
 }
 
@@ -121,6 +122,9 @@ func (p *part) whole(ctx context.Context) (err error) {
 		}
 	}
 	if err != nil {
+		return err
+	}
+	if err := p.allowed(p.have); err != nil {
 		return err
 	}
 	if got := p.digest(); got != p.args.SHA256 {
@@ -177,7 +181,7 @@ func (p *part) restart() error {
 		return err
 	}
 	_, err := p.file.Seek(0, io.SeekStart)
-	p.sum, p.have, p.told, p.sewn = sha256.New(), 0, 0, false
+	p.sum, p.have, p.told, p.held, p.sewn = sha256.New(), 0, 0, 0, false
 	return err
 }
 
@@ -191,10 +195,20 @@ func (p *part) Write(b []byte) (int, error) {
 		p.tell(fmt.Sprintf("%d MiB fetched", p.have>>20))
 		p.told = p.have
 	}
+	const often = 16 << 20 // bytes
+	if err == nil && p.have >= p.held+often {
+		p.held = p.have
+		err = p.allowed(p.have)
+	}
 	if err != nil {
 		err = hostError{err}
 	}
 	return n, err
+}
+
+// allowed returns an error if images would occupy more than they may with so many bytes of this one.
+func (p *part) allowed(bytes int64) error {
+	return p.allows(filepath.Dir(p.to), p.args.SHA256, bytes)
 }
 
 // hostError is what went wrong on this host, not on the way to a server.
@@ -216,6 +230,9 @@ func (p *part) fromFile(ctx context.Context) error {
 	}
 	if !info.Mode().IsRegular() {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is no regular file", u.Path)
+	}
+	if err := p.allowed(info.Size()); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(u.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

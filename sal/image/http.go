@@ -150,7 +150,7 @@ func (p *part) fits(bytes int64) error {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has room for %d", p.args.URL, bytes>>20, free>>20).
 			WithHint("free room on the node's disk; the call is tried again")
 	}
-	return nil
+	return p.allowed(p.have + max(bytes, 0))
 }
 
 // room is how many bytes the disk has room for that a file is on.

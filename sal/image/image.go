@@ -25,6 +25,8 @@ import (
 type Driver struct {
 	Dir   string    // required: an absolute path, for records
 	Trees sal.Trees // required: where the images are
+	// MaxBytes is what all images may occupy on the disk together; a quarter of the disk if 0.
+	MaxBytes int64
 	// HTTP asks servers; nil is one that follows redirects to https only and believes the authorities of the system.
 	HTTP *http.Client
 	// Pause is how long to wait before a server that broke off is asked again; it doubles as long as nothing comes. 0 is half a second.
@@ -66,6 +68,7 @@ func (d *Driver) Describe() writ.NodeDriver {
 	if _, err := converter(); err != nil {
 		n.Detail = "https and files, each digest once; raw and OCI archives, but no qcow2: this node has no qemu-img"
 	}
+	n.Detail += "; together at most " + amount(d.most(filepath.Dir(d.Dir)))
 	return n
 }
 

@@ -16,6 +16,7 @@ func TestAFullDiskIsToldAndFreed(t *testing.T) {
 	b := newBench(t, s)
 	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
 	b.Driver = open(s, b.host, nil)
+	b.MaxBytes = 1 << 30 // what the disk has no room for, whatever images may have
 	local := filepath.Join(t.TempDir(), "local")
 	if err := os.WriteFile(local, text, 0o600); err != nil {
 		t.Fatal(err)

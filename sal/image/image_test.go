@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -91,6 +92,83 @@ func (c *cutter) Write(b []byte) (int, error) {
 		panic(http.ErrAbortHandler)
 	}
 	return n, nil
+}
+
+// TestImagesOccupyNoMoreThanTheyMay: what would be too much is refused, and what is there stays. What is no longer named makes room.
+func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
+	small, big := bytes.Repeat([]byte("small"), 1<<18), bytes.Repeat([]byte("x"), 20<<20)
+	files := map[string][]byte{"/small": small, "/big": big}
+	s, host := newSite(t, files), t.TempDir()
+	local := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(local, big, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := open(s, host, nil)
+	d.MaxBytes = 21 << 20
+	o, _ := catalog.Lookup("image.fetch")
+	gone, _ := catalog.Lookup("image.delete")
+	do := func(o *catalog.Operation, name, url string, text []byte) error {
+		t.Helper()
+		args := map[string]any{}
+		if url != "" {
+			args = map[string]any{"url": url, "sha256": sum(text)}
+		}
+		decoded, err := o.Decode(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.Do(t.Context(), sal.Request{
+			Operation: o, Resource: saltest.Resource(writ.KindImage, name), UID: writ.UID("uid-" + name), Args: decoded, Progress: func(string) {},
+		})
+		return err
+	}
+	if err := do(o, "small", s.URL+"/small", small); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{s.URL + "/big", "file://" + local} {
+		err := do(o, "big", url, big)
+		if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(err.Error(), "21 MiB") || !strings.Contains(writ.AsError(err).Hint, "--image-disk") {
+			t.Errorf("%s: %v", url, err)
+		}
+		if orphans, err := d.Orphans(t.Context()); err != nil || len(orphans) > 0 {
+			t.Errorf("what was refused left %v, %v", orphans, err)
+		}
+	}
+	if err := do(o, "same", s.URL+"/small", small); err != nil {
+		t.Errorf("the same content again: %v", err)
+	}
+	for _, name := range []string{"small", "same"} {
+		if err := do(gone, name, "", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := do(o, "big", s.URL+"/big", big); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}
+
+// TestADiskThatGrowsTooMuchIsNotConverted, however little of it was fetched.
+func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
+	host := t.TempDir()
+	d := &Driver{Dir: filepath.Join(host, "image"), MaxBytes: 1 << 20}
+	path := filepath.Join(host, "x.raw.part")
+	ended := errors.New("ended")
+	err := d.whileAllowed(t.Context(), path, "x", func(ctx context.Context) error {
+		if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 2<<20), 0o600); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ended
+	})
+	if writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := d.whileAllowed(t.Context(), path, "x", func(context.Context) error { return nil }); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("at its end: %v", err)
+	}
+	if err := d.whileAllowed(t.Context(), filepath.Join(host, "none"), "y", func(context.Context) error { return ended }); !errors.Is(err, ended) {
+		t.Errorf("what failed says %v", err)
+	}
 }
 
 func open(s *site, host string, step func(string)) *Driver {

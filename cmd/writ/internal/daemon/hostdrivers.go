@@ -30,6 +30,7 @@ type HostConfig struct {
 	Containerd   string   // socket of the daemon, its usual place if empty
 	Firmware     string   // with which machines boot that have no kernel
 	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
+	ImageGiB     int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
 }
 
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
@@ -45,7 +46,7 @@ type hostDrivers struct {
 
 // newHost returns the drivers. None of them has done anything yet.
 func newHost(c driverConfig, dir string) *hostDrivers {
-	h := &hostDrivers{storage: openStorage(dir, c.Host.ProjectGiB)}
+	h := &hostDrivers{storage: openStorage(dir, c.Host)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}

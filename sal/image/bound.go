@@ -1,0 +1,111 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// diskShare is the part of a disk, one of so many, that images may occupy unless the driver is told otherwise.
+const diskShare = 4
+
+// most is how many bytes all images of the node may occupy together.
+func (d *Driver) most(dir string) int64 {
+	if d.MaxBytes > 0 {
+		return d.MaxBytes
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return 1<<63 - 1 // nothing fits on such a disk anyway
+	}
+	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
+}
+
+// allows returns an error if images would occupy more than they may with so many bytes of a digest.
+func (d *Driver) allows(dir, digest string, bytes int64) error {
+	names, err := files(dir)
+	if err != nil {
+		return err
+	}
+	others, count := int64(0), 0
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || strings.HasPrefix(name, digest+".") {
+			continue // gone meanwhile, or counted by whoever asks
+		}
+		others += occupied(info)
+		count++
+	}
+	most := d.most(dir)
+	if others+bytes <= most {
+		return nil
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs %s or more, and of the %s that images may have on this node %d others occupy %s",
+		amount(bytes), amount(most), count, amount(others)).
+		WithHint("delete images that nobody needs any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
+}
+
+// amount writes bytes as people read them.
+func amount(bytes int64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
+
+// occupied is how many bytes of the disk a file has.
+func occupied(info fs.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
+}
+
+// lookEvery is how often it is looked how big a disk has become that is being converted.
+const lookEvery = 100 * time.Millisecond
+
+// whileAllowed does something that lets a file grow, until images occupy more than they may.
+func (d *Driver) whileAllowed(ctx context.Context, path, digest string, do func(ctx context.Context) error) error {
+	check := func() error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil // it is not there yet
+		}
+		return d.allows(filepath.Dir(path), digest, occupied(info))
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for every := time.NewTicker(lookEvery); ; {
+			select {
+			case <-limited.Done():
+				every.Stop()
+				return
+			case <-every.C:
+				if err := check(); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	}()
+	err := do(limited)
+	if refused := context.Cause(limited); refused != nil && ctx.Err() == nil {
+		err = refused
+	}
+	cancel(nil)
+	<-watched
+	if err == nil {
+		err = check()
+	}
+	return err
+}
