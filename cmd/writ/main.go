@@ -5,10 +5,15 @@ package main
 import (
 	"os"
 
+	"writ/internal/pace"
 	"writ/runner/queue/redisqueue"
 	"writ/sal/containerd"
 	"writ/scripts/evaluator"
 )
+
+// everyday is how daemons collect garbage. A busy one keeps some MiB alive and makes as much again many times a second; the memory that it may
+// have instead is at most 128 MiB. One with much to remember, like many runs that wait, is collected as Go does by itself.
+var everyday = pace.Pace{Small: 32 << 20, Late: 400, Early: 100}
 
 func main() {
 	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.
@@ -18,6 +23,9 @@ func main() {
 	// One that keeps what a container writes has nothing to do with the rest either.
 	if containerd.IsLogger(os.Args) {
 		os.Exit(containerd.Logger(os.Args))
+	}
+	if os.Getenv("GOGC") == "" { // else somebody has a pace in mind
+		everyday.Keep()
 	}
 	redisqueue.Silence() // what it would write beside the log is in the errors that are logged
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
