@@ -54,7 +54,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	for name, text := range map[string]string{"make.tengo": makesData, "copy.tengo": copiesData, "back.tengo": copiesBack} {
 		s.Script(name, text)
 	}
-	content := make([]byte, 4<<20)
+	content := make([]byte, 40<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
 	data := pathOf(t, s, s.Submit("make.tengo"))
 	if err := os.WriteFile(filepath.Join(data, "content"), content, 0o640); err != nil {
@@ -64,7 +64,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	wire.Spoil(t, testsite.Narrow)
 	id := s.Submit("copy.tengo", "-p", "name=copy", "-p", "node=dc1-n2")
 	for i, victim := range []string{"dc1-n2", "dc1-n1"} {
-		s.Until(fmt.Sprintf("%d MiB have arrived", i+1), func(context.Context) bool { return arrived(t, s, "dc1-n2") > int64(i+1)<<20 })
+		s.Until("more has arrived", func(context.Context) bool { return arrived(t, s, "dc1-n2") > int64(2+8*i)<<20 })
 		if n := arrived(t, s, "dc1-n2"); n >= int64(len(content)) {
 			t.Errorf("%d bytes had arrived before %s was ended", n, victim)
 		}

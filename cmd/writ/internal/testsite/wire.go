@@ -34,7 +34,8 @@ const (
 // Spoils are all ways.
 var Spoils = []Spoil{Late, Cut, HalfOpen, Slow, Flapping}
 
-// Narrow lets 1 MiB through in a second, each way: something big takes so long that there is a middle of it.
+// Narrow lets 4 MiB through in a second, each way: something of more than 16 MiB, which is what the wire and the sockets at its ends may hold,
+// has a middle.
 const Narrow Spoil = "narrow"
 
 // toxics are the ways that are one of the proxy's own.
@@ -43,7 +44,7 @@ var toxics = map[Spoil]string{
 	Cut:      `"type": "reset_peer", "attributes": {"timeout": 0}`,
 	HalfOpen: `"type": "timeout", "attributes": {"timeout": 0}`,
 	Slow:     `"type": "slicer", "attributes": {"average_size": 1, "size_variation": 0, "delay": 1000000}`,
-	Narrow:   `"type": "bandwidth", "attributes": {"rate": 1024}`,
+	Narrow:   `"type": "bandwidth", "attributes": {"rate": 4096}`,
 }
 
 // NewWire lays a wire to an address, until the test ends.
