@@ -1,0 +1,32 @@
+package carry
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzReceive reads what strangers send before anybody knows who they are. What is taken for a request is what sending one writes.
+func FuzzReceive(f *testing.F) {
+	for _, r := range []request{{}, {Waybill: []byte("sealed"), Snapshot: "monday", Edition: "e", Offset: 1 << 40}, {Done: true}} {
+		var b bytes.Buffer
+		if err := send(&b, r); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+	}
+	f.Add([]byte{0, 0, 0x40, 1})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xa0})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var r request
+		if err := receive(bytes.NewReader(text), &r); err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := send(&again, r); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(text, again.Bytes()) {
+			t.Errorf("%x was read as what is written %x", text, again.Bytes())
+		}
+	})
+}
