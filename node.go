@@ -63,6 +63,9 @@ type Orphan struct {
 	Name   string `json:"name"`   // as the host's own tools take it
 }
 
+// OrphanDamaged is the kind of an orphan that is the record of a resource, which cannot be read.
+const OrphanDamaged = "damaged record"
+
 // Datacenter is a site with one supervisor, as the roster names it.
 type Datacenter struct {
 	ID     DatacenterID      `json:"id"`

@@ -40,7 +40,7 @@ func (d Damaged) Hides() *writ.Error {
 func DamagedOrphans(damaged []Damaged) []Orphan {
 	var all []Orphan
 	for _, d := range damaged {
-		all = append(all, Orphan{Kind: "damaged record", Name: d.Path})
+		all = append(all, Orphan{Kind: writ.OrphanDamaged, Name: d.Path})
 	}
 	return all
 }

@@ -99,7 +99,7 @@ func refuse(w wish, s seat) (reason string, later bool) {
 		return "is " + string(s.Scheduling), true
 	}
 	if !fits(w.need, s.free) {
-		return fmt.Sprintf("has %s left, %s are needed", amount(s.free), amount(w.need)), false
+		return shortage(w.need, s.free), false
 	}
 	return "", false
 }
@@ -109,8 +109,32 @@ func fits(need, free writ.Capacity) bool {
 	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) && need.DiskGiB <= max(free.DiskGiB, 0)
 }
 
-func amount(c writ.Capacity) string {
-	return fmt.Sprintf("%d CPUs, %d MiB, %d GiB", c.CPUs, c.MemoryMiB, c.DiskGiB)
+// shortage says of what there is less than is needed.
+func shortage(need, free writ.Capacity) string {
+	var all []string
+	for _, of := range []struct {
+		need, free int64
+		what       string
+	}{{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"}, {need.DiskGiB, free.DiskGiB, "GiB of disk"}} {
+		if has := max(of.free, 0); of.need > has {
+			all = append(all, fmt.Sprintf("has %d %s left and %d are needed", has, of.what, of.need))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// noCapacity is the error of calls that no node will do for.
+func noCapacity(w wish, v verdict) *writ.Error {
+	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)
+	lacks := func(a writ.NodeVerdict) bool { return strings.HasPrefix(a.Reason, "has no driver") }
+	switch {
+	case slices.ContainsFunc(v.against, lacks):
+		return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
+	case w.node != "":
+		return err.WithHint("`writ node list` shows the nodes and what they have left; ask for less, or leave the option node away")
+	default:
+		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what nobody needs, or add a node")
+	}
 }
 
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
@@ -255,7 +279,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		case v.later:
 			t.hold(c, "no node is ready: "+v.why)
 		default:
-			if err := t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)); err != nil {
+			if err := t.fail(c, writ.CallFailed, noCapacity(w, v)); err != nil {
 				return err
 			}
 		}
@@ -285,7 +309,8 @@ func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 			t.waitOn(c, before, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
 			continue
 		default:
-			err := writ.Errorf(writ.CodeNoCapacity, "%s has %s left, %s more are needed", c.NodeName, amount(*free), amount(c.Need))
+			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, shortage(c.Need, *free)).
+				WithHint("it stays on that node: ask for less, or delete what nobody needs there (writ resource list -o wide)")
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err
 			}

@@ -40,10 +40,10 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"Faulty", small, []seat{node("a", func(s *seat) { s.Fault = "disk full" })}, verdict{later: true, why: "a: takes no work: disk full"}},
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
-		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs, 8192 MiB, 100 GiB left, 9 CPUs, 0 MiB, 0 GiB are needed"}},
+		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs left and 9 are needed"}},
 		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
 		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},
-			verdict{later: true, why: "a: is lost; b: has 0 CPUs"}},
+			verdict{later: true, why: "a: is lost; b: has 0 CPUs left"}},
 		{"NoNodes", small, nil, verdict{later: true, why: "the datacenter has no nodes yet"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,6 +52,23 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 				t.Errorf("choose = %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestARefusalForWantOfRoomSaysWhatToDo(t *testing.T) {
+	wanted := wish{need: writ.Capacity{CPUs: 9, MemoryMiB: 512, DiskGiB: 5000}}
+	full := seat{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
+	full.free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
+	err := noCapacity(wanted, choose(wanted, []seat{full}))
+	if want := "no node will do: a: has 8 CPUs left and 9 are needed, has 0 GiB of disk left and 5000 are needed"; err.Message != want {
+		t.Errorf("it says %q, want %q", err.Message, want)
+	}
+	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "the option node": {node: "b"}} {
+		s := full
+		s.Drivers = []writ.NodeDriver{{Module: "volume"}}
+		if err := noCapacity(w, choose(w, []seat{s})); !strings.Contains(err.Hint, hint) {
+			t.Errorf("%v: the hint is %q", w, err.Hint)
+		}
 	}
 }
 

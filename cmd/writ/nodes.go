@@ -94,12 +94,16 @@ func nodeText(n writ.Node) string {
 			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
+		if o.Kind == writ.OrphanDamaged {
+			fmt.Fprintf(&b, "  damaged record: %s (of %s); delete what it is of and make it anew, or put the file back from a backup\n", terminal.Clean(o.Name), terminal.Clean(o.Module))
+			continue
+		}
 		fmt.Fprintf(&b, "  orphan: the %s %s belongs to no resource (found by %s); remove it by hand\n", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module))
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
-	fmt.Fprintf(&b, "  joined %s, last heard of %s ago\n", n.Joined.UTC().Format(time.RFC3339), age(n.LastBeat))
+	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
 	if n.Transfers != "" {
 		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
 	}
@@ -174,7 +178,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		column("FAULT", func(n writ.Node) string { return faultOf(n) }),
 		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
 		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
-		wide("LAST BEAT", func(n writ.Node) string { return age(n.LastBeat) }),
+		wide("LAST BEAT", heardOf),
 		wide("VERSION", func(n writ.Node) string { return n.Version }),
 		wide("KEY", func(n writ.Node) string { return n.Key }),
 		wide("ID", func(n writ.Node) string { return string(n.ID) }),
@@ -246,5 +250,17 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	default:
 		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes are called %q", len(nodes), nameOrID).
 			WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
+	}
+}
+
+// heardOf says when a node was last heard of. Of one that is ready a coordinator is told only when something changes.
+func heardOf(n writ.Node) string {
+	switch {
+	case n.Liveness == writ.LivenessReady:
+		return "just now"
+	case n.LastBeat.IsZero():
+		return "never"
+	default:
+		return age(n.LastBeat) + " ago"
 	}
 }

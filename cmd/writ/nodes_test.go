@@ -35,3 +35,16 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 		t.Errorf("of a node without networks it says:\n%s", text)
 	}
 }
+
+func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
+	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, Orphans: []writ.Orphan{
+		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
+	}})
+	for _, want := range []string{
+		"  damaged record: /data/records/vx.json (of volume); delete what it is of", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+}
