@@ -83,7 +83,10 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	ended := make(chan struct{})
 	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
 	p.step("run the program")
-	e, err := task.Exec(ctx, "exec-"+strings.ToLower(rand.Text()), &process, cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
+	// A start that was cut off may begin all the same, when nobody ends it any more: it is waited for, and the program is ended then.
+	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer started()
+	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process, cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
 	if err != nil {
 		return 0, failed("run the program", err)
 	}
@@ -95,7 +98,10 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	if err != nil {
 		return 0, failed("wait for the program", err)
 	}
-	if err := e.Start(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := e.Start(starting); err != nil {
 		return 0, notStarted("run the program", err)
 	}
 	for {
@@ -111,17 +117,21 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 			if err := s.Error(); err != nil {
 				return 0, failed("wait for the program", err)
 			}
-			drained(ctx, e.IO()) // or the end of its output would be missing
+			drained(ctx, e.IO(), func() int64 { return p.out.length() + p.err.length() }) // or the end of its output would be missing
 			return s.ExitCode(), nil
 		}
 	}
 }
 
-// drainTime is how long the outputs of a program may stay open after its end.
-const drainTime = 2 * time.Second
+// How long nothing may come from the outputs of a program after its end while they are open, and how long they are read altogether.
+const (
+	quietTime = 2 * time.Second
+	drainTime = 30 * time.Second
+)
 
-// drained waits until outputs are read to their end. What the program left running in the container may have them open for ever.
-func drained(ctx context.Context, outputs cio.IO) {
+// drained waits until outputs are read to their end. What the program left running in the container may have them open for ever, and may write
+// there for ever.
+func drained(ctx context.Context, outputs cio.IO, length func() int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -129,10 +139,23 @@ func drained(ctx context.Context, outputs cio.IO) {
 	}()
 	late := time.NewTimer(drainTime)
 	defer late.Stop()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-late.C:
+	quiet := time.NewTicker(quietTime)
+	defer quiet.Stop()
+	for had := length(); ; {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			return
+		case <-quiet.C:
+			if now := length(); now > had {
+				had = now
+				continue
+			}
+			return
+		}
 	}
 }
 
@@ -238,6 +261,14 @@ func (s *signalled) Read(b []byte) (int, error) {
 type ending struct {
 	mu   sync.Mutex
 	kept []byte
+	all  int64 // bytes that were written
+}
+
+// length is how much was written.
+func (e *ending) length() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.all
 }
 
 // Write never fails.
@@ -245,6 +276,7 @@ func (e *ending) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept = append(e.kept, b...)
+	e.all += int64(len(b))
 	if len(e.kept) > 4*maxOutput { // seldom, so that it costs little
 		e.kept = append(e.kept[:0], e.kept[len(e.kept)-maxOutput:]...)
 	}

@@ -443,9 +443,12 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 	create("succeeding", "on-failure", "sh", "-c", "echo ran; exit 0")
 	create("never", "never", "sh", "-c", "echo ran; exit 3")
 	create("stopped", "always", "sh", "-c", "echo ran; sleep 1000")
+	ran := func(name string) int { return strings.Count(b.log(name), "ran\n") }
+	for _, name := range []string{"always", "succeeding", "never", "stopped"} { // who is ended before his first word never says it
+		b.eventually(name+" says that it ran", func() bool { return ran(name) == 1 })
+	}
 	go func() { done <- b.driver.Run(ctx) }()
 	b.must("container.stop", "stopped", map[string]any{"grace_seconds": int64(0)})
-	ran := func(name string) int { return strings.Count(b.log(name), "ran\n") }
 	b.killed("always")
 	b.eventually("always is started again", func() bool { return ran("always") == 2 })
 	b.eventually("failing is started again and again", func() bool { return ran("failing") >= 2 })

@@ -490,6 +490,25 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	b.client()
 }
 
+// TestAPortThatSomebodyTakesBeforeTheStartIsReplaced: between the look at a port and the start of the engine anybody may listen there.
+func TestAPortThatSomebodyTakesBeforeTheStartIsReplaced(t *testing.T) {
+	b := newBench(t)
+	var foreign net.Listener
+	b.Step = func(name string) {
+		if name == "make the tree" && foreign == nil {
+			record := must(b.records().Get(store))
+			foreign = must(net.Listen("tcp", net.JoinHostPort(record.Own.Host, strconv.FormatInt(record.Own.Port, 10))))
+		}
+	}
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	defer foreign.Close()
+	if taken := foreign.Addr().(*net.TCPAddr).Port; b.own().Port == int64(taken) {
+		t.Errorf("it has the port %d, and so has somebody else", taken)
+	}
+	b.client()
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+}
+
 // TestANumberThatSomebodyElseGotIsLeftAlone: a record names the pid of a process that is another one by now.
 func TestANumberThatSomebodyElseGotIsLeftAlone(t *testing.T) {
 	b := newBench(t)

@@ -35,8 +35,24 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 	return j.outcome(ctx, r, change)
 }
 
+// maxAttempts bounds how often a database is made anew whose port somebody took between the look at it and the start.
+const maxAttempts = 3
+
 // create makes the database, or nothing at all.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
+	for attempt := 1; ; attempt++ {
+		r, err := j.attempt(ctx)
+		if err == nil || r == nil || r.Own.Device != "" || attempt == maxAttempts || ctx.Err() != nil {
+			return r, err
+		}
+		if !errors.Is(listens(r.Own.Host, r.Own.Port), syscall.EADDRINUSE) {
+			return nil, err
+		}
+	}
+}
+
+// attempt is create on one port; of a failure it returns the record that was, if it came that far.
+func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	args := j.Args.(*catalog.HeroDBCreate)
 	left, err := j.records().Get(j.Resource)
 	if err != nil {
@@ -63,7 +79,7 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 		return nil, err
 	}
 	if err := j.build(ctx, r, args); err != nil {
-		return nil, errors.Join(err, j.clear(r))
+		return r, errors.Join(err, j.clear(r))
 	}
 	return r, nil
 }
