@@ -455,6 +455,7 @@ func TestACopyTakesNoMoreThanItsProjectMay(t *testing.T) {
 			if writ.CodeOf(err) != tt.code {
 				t.Errorf("%s (%v), want %s", writ.CodeOf(err), err, tt.code)
 			}
+			from.clean()
 			to.clean()
 			if all, err := to.driver.List(t.Context()); err != nil || len(all) != 0 {
 				t.Errorf("%v, %v are left", all, err)

@@ -70,10 +70,11 @@ func (j *job) sync(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// copyOf returns what copies a tree: directories, files and symbolic links with their modes, times and, if we may, owners. Sockets are
-// left out, as they mean nothing without the process behind them. A file that disappears meanwhile is left out too.
+// copyOf returns what copies a tree: directories, files, links of both kinds and pipes, with their modes, times, extended attributes and, if we
+// may, owners. Sockets are left out, as they mean nothing without the process behind them. What disappears meanwhile is left out too.
 func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 	return func(ctx context.Context, to string) error {
+		linked := map[inode]string{}
 		var dirs []entry // their modes and times come last, when nothing is written into them any more
 		err := fs.WalkDir(j.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
 			if err == nil {
@@ -90,7 +91,7 @@ func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 			if d.IsDir() {
 				dirs = append(dirs, e)
 			}
-			return ignoreGone(j.copyEntry(ctx, e), name, from)
+			return ignoreGone(j.copyEntry(ctx, e, linked), name, from)
 		})
 		for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
 			err = j.finish(dirs[i])
@@ -113,7 +114,23 @@ type entry struct {
 	info     fs.FileInfo
 }
 
-func (j *job) copyEntry(ctx context.Context, e entry) error {
+// inode is what all names of a file have in common.
+type inode struct{ device, number uint64 }
+
+// copyEntry copies one thing. What has several names gets them all; linked has the first name of each.
+func (j *job) copyEntry(ctx context.Context, e entry, linked map[inode]string) (err error) {
+	if stat, ok := e.info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 && !e.info.IsDir() {
+		id := inode{uint64(stat.Dev), stat.Ino}
+		if first, ok := linked[id]; ok {
+			j.step("link " + e.info.Name())
+			return j.root.Link(first, e.to)
+		}
+		defer func() {
+			if err == nil {
+				linked[id] = e.to
+			}
+		}()
+	}
 	switch e.info.Mode().Type() {
 	case fs.ModeDir:
 		j.step("make " + e.info.Name())
@@ -130,6 +147,16 @@ func (j *job) copyEntry(ctx context.Context, e entry) error {
 		return j.own(e)
 	case fs.ModeSocket:
 		return nil
+	case fs.ModeNamedPipe:
+		j.step("make " + e.info.Name())
+		dir, err := j.root.Open(path.Dir(e.to))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(sal.MakePipe(dir, path.Base(e.to)), dir.Close()); err != nil {
+			return err
+		}
+		return j.finish(e)
 	case 0:
 		source, err := j.root.Open(e.from)
 		if err != nil {
@@ -141,13 +168,16 @@ func (j *job) copyEntry(ctx context.Context, e entry) error {
 		}
 		return j.finish(e)
 	default:
-		return fmt.Errorf("%s is neither file, directory nor link", e.from)
+		return fmt.Errorf("%s is neither file, directory, link nor pipe", e.from)
 	}
 }
 
-// finish gives a file or directory the owner, mode and time of what it was copied from.
+// finish gives something the owner, attributes, mode and time of what it was copied from.
 func (j *job) finish(e entry) error {
 	if err := j.own(e); err != nil {
+		return err
+	}
+	if err := j.attributes(e); err != nil { // after the owner, who takes some away, and before a mode that allows nothing
 		return err
 	}
 	if err := j.root.Chmod(e.to, e.info.Mode()); err != nil {
@@ -160,6 +190,29 @@ func (j *job) finish(e entry) error {
 		return nil
 	}
 	return j.sync(e.to)
+}
+
+// attributes gives a file or directory the extended attributes.
+func (j *job) attributes(e entry) error {
+	if !e.info.IsDir() && !e.info.Mode().IsRegular() {
+		return nil
+	}
+	from, err := j.root.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return err
+	}
+	all, err := sal.Attributes(from)
+	if err := errors.Join(err, from.Close()); err != nil || len(all) == 0 {
+		return err
+	}
+	to, err := j.root.Open(e.to)
+	if err != nil {
+		return err
+	}
+	for name, value := range all {
+		err = errors.Join(err, sal.SetAttribute(to, name, value))
+	}
+	return errors.Join(err, to.Close())
 }
 
 // own gives it the owner, which only root may do.

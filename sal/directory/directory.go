@@ -1,7 +1,7 @@
 // Package directory keeps trees as plain directories, on any disk. It promises what every keeper of trees promises, except for two things
 // that it admits wherever drivers are listed: nothing stops a tree from growing over its bound, and snapshots, copies and restores copy
-// every byte, unless the disk lets files share blocks. Copies keep modes, times and, if the node runs as root, owners, but no extended
-// attributes, and hard links become files. The package must not know what is in a tree.
+// every byte, unless the disk lets files share blocks. Copies keep links of both kinds, pipes, modes, times, extended attributes and, if the node
+// runs as root, owners. The package must not know what is in a tree.
 package directory
 
 import (

@@ -69,7 +69,12 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.file.Close()) }()
+	defer func() {
+		err = errors.Join(err, p.file.Close())
+		if err == nil || !passes(ctx, err) {
+			j.Origin.Done(context.WithoutCancel(ctx), args.Snapshot)
+		}
+	}()
 	if r.Own.Arrival == nil || r.Own.Arrival.SHA256 == "" {
 		if err := j.Origin.Fetch(ctx, args.Snapshot, p); err != nil {
 			return err
@@ -79,11 +84,7 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 		}
 	}
 	from := archived{name: "archive of the " + string(args.From.Kind) + " " + args.From.Name, sizeGiB: args.SizeGiB, sha256: r.Own.Arrival.SHA256}
-	if err := j.receive(ctx, p.file, from); err != nil {
-		return err
-	}
-	j.Origin.Done(ctx, args.Snapshot)
-	return nil
+	return j.receive(ctx, p.file, from)
 }
 
 // part is an archive on its way into a file.

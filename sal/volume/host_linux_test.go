@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"writ/sal"
 )
 
 // writesInPlace reports whether disks in such volumes have the attribute C of lsattr(1).
@@ -37,7 +39,7 @@ func attributes(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	all, err := attributesOf(f)
+	all, err := sal.Attributes(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -251,7 +251,7 @@ type header struct {
 
 // attributes adds the extended attributes of something.
 func (h *header) attributes(f *os.File) error {
-	all, err := attributesOf(f)
+	all, err := sal.Attributes(f)
 	for name, value := range all {
 		h.records["SCHILY.xattr."+name] = value
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/sal"
 )
 
 // unpacking is an archive that is being read.
@@ -107,7 +108,7 @@ func (u *unpacking) pipe(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(makePipe(d, path.Base(name)), d.Close())
+	return errors.Join(sal.MakePipe(d, path.Base(name)), d.Close())
 }
 
 // page is the unit in which holes are found again.
@@ -185,23 +186,18 @@ func (u *unpacking) attributes(h *tar.Header) error {
 	const prefix = "SCHILY.xattr."
 	for key, value := range h.PAXRecords {
 		name, ok := strings.CutPrefix(key, prefix)
-		if !ok || !kept(name) || h.Typeflag == tar.TypeFifo {
+		if !ok || !sal.IsAttribute(name) || h.Typeflag == tar.TypeFifo {
 			continue
 		}
 		f, err := u.root.Open(h.Name)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(setAttribute(f, name, value), f.Close()); err != nil {
+		if err := errors.Join(sal.SetAttribute(f, name, value), f.Close()); err != nil {
 			return fmt.Errorf("set the attribute %s of %s: %w", name, h.Name, err)
 		}
 	}
 	return nil
-}
-
-// kept reports whether archives have an extended attribute: those that belong to the content, and not to who keeps it.
-func kept(name string) bool {
-	return strings.HasPrefix(name, "user.") || slices.Contains([]string{"security.capability", "system.posix_acl_access", "system.posix_acl_default"}, name)
 }
 
 // ofHost reports whether an error is not about an archive but about the host, the volume's room or the context.
