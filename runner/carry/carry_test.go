@@ -19,10 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/testenv"
 	"writ/sal"
-	"writ/sal/btrfs"
-	"writ/sal/btrfs/btrfstest"
 	"writ/sal/catalog"
 	"writ/sal/saltest"
 )
@@ -422,49 +419,6 @@ func TestNothingStaysOfACopyThatWasGivenUp(t *testing.T) {
 			t.Errorf("%v, %v are left", all, err)
 		}
 	})
-}
-
-// TestACopyTakesNoMoreThanItsProjectMay has a node where the project has too little left, and disks that are too small: for what arrives, and for
-// the volume that is made of it. Nothing stays.
-func TestACopyTakesNoMoreThanItsProjectMay(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		open func(t *testing.T) (dir string, trees func(dir string) sal.Trees)
-		code writ.Code
-	}{
-		"project": {func(t *testing.T) (string, func(string) sal.Trees) {
-			return btrfstest.NewHosts(t).New(t), func(dir string) sal.Trees {
-				return &btrfs.Pool{Dir: dir, ProjectBytes: func(writ.ProjectID) int64 { return 4 << 20 }}
-			}
-		}, writ.CodeQuotaExceeded},
-		"archive": {func(t *testing.T) (string, func(string) sal.Trees) {
-			return testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 12).Dir, kinds["directory"]
-		}, writ.CodeDiskFull},
-		"volume": {func(t *testing.T) (string, func(string) sal.Trees) {
-			return testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 28).Dir, kinds["directory"]
-		}, writ.CodeDiskFull},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			from, _ := plain(t)
-			from.made("data", 16)
-			from.give(nil)
-			dir, trees := tt.open(t)
-			to := from.node(t, "n2", filepath.Join(dir, "n2"), trees)
-			_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
-			if writ.CodeOf(err) != tt.code {
-				t.Errorf("%s (%v), want %s", writ.CodeOf(err), err, tt.code)
-			}
-			from.clean()
-			to.clean()
-			if all, err := to.driver.List(t.Context()); err != nil || len(all) != 0 {
-				t.Errorf("%v, %v are left", all, err)
-			}
-			if all, err := to.driver.Trees.List(t.Context()); err != nil || len(all) != 0 {
-				t.Errorf("the trees %v, %v are left", all, err)
-			}
-		})
-	}
 }
 
 // TestANodeGivesOnlySoManyArchivesAtATime asks for more at once than a node gives. All come in the end.
