@@ -27,6 +27,8 @@ const (
 	maxConnections = 64
 	// maxStreams bounds the archives that are given away at a time; who comes later waits.
 	maxStreams = 4
+	// keptAfter is how long what is kept outlives its waybill: a call whose time was over and whose run is resumed goes on with it.
+	keptAfter = time.Hour
 )
 
 // Giver gives archives to other nodes, to each what its waybill says. Fill it in and call Serve once.
@@ -125,7 +127,7 @@ func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
 	ship := sal.Shipment{
 		Transfer: waybill.Transfer, Resource: waybill.Resource, UID: waybill.UID, Snapshot: asked.Snapshot,
-		Until: time.UnixMilli(waybill.Expires).Add(identity.Skew),
+		Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
 	}
 	if asked.Done {
 		err := g.letGo(ctx, ship)

@@ -480,3 +480,28 @@ func TestOnlyModulesThatMakeResourcesCanBeSimulated(t *testing.T) {
 		t.Error("module node was taken")
 	}
 }
+
+// unasked is an origin that nobody may fetch from.
+type unasked struct{ testing.TB }
+
+func (u unasked) Fetch(context.Context, string, sal.Part) error {
+	u.Error("a simulated copy fetches something")
+	return nil
+}
+
+func (unasked) Done(context.Context, string) {}
+
+func TestACopyFromAnotherNodeFetchesNothing(t *testing.T) {
+	d := open(t, Config{Module: "volume", Dir: t.TempDir()})
+	o, _ := catalog.Lookup("volume.copy")
+	args, err := o.Decode(map[string]any{"from": "elsewhere", "size_gib": int64(7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Do(t.Context(), sal.Request{
+		Operation: o, Resource: saltest.Resource(writ.KindVolume, "copy"), UID: "u1", Args: args, Key: "k", Origin: unasked{t}, Progress: func(string) {},
+	})
+	if err != nil || got.Values["size_gib"] != int64(7) || got.Values["simulated"] != true {
+		t.Errorf("%v, %v", got.Values, err)
+	}
+}
