@@ -53,13 +53,20 @@ func (m moody) Read(b []byte) (int, error) {
 		os.Stderr.WriteString("fatal error: runtime: out of memory\n")
 		os.Exit(2)
 	case bytes.Contains(b[:n], []byte("please spin")):
+		go m.outlive()
 		//lint:ignore SA5002 a child that spins is what the test is about
 		for {
 		}
 	case bytes.Contains(b[:n], []byte("please hang")):
-		time.Sleep(time.Hour)
+		m.outlive()
 	}
 	return n, err
+}
+
+// outlive ends the child when its parent is gone, which may be killed with it at work: no kernel bounds this one.
+func (m moody) outlive() {
+	_, _ = io.Copy(io.Discard, m.in)
+	os.Exit(3)
 }
 
 // SetPatience says how long children may take for an answer.
