@@ -305,8 +305,12 @@ func (s *shell) run(f fence) string {
 	if _, err := fmt.Fprintf(s.in, ". %s </dev/null\necho; echo '%s'\n", path, mark); err != nil {
 		s.t.Fatal(err)
 	}
-	stuck := time.AfterFunc(guard, s.kill)
-	defer stuck.Stop()
+	ended, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch(ended)
+	}()
+	defer func() { close(ended); <-watched }()
 	var shown strings.Builder
 	for s.lines.Scan() {
 		if s.lines.Text() == mark {
@@ -317,6 +321,45 @@ func (s *shell) run(f fence) string {
 	}
 	s.t.Fatalf("tutorial.md:%d: a command failed or hangs:\n%s", f.line, shown.String())
 	return ""
+}
+
+// watch kills the shell if what it runs stands still. On a machine that has much to do a compiler may take long, and goes on all the same.
+func (s *shell) watch(ended <-chan struct{}) {
+	every := time.NewTicker(guard)
+	defer every.Stop()
+	for had := used(s.cmd.Process.Pid); ; {
+		select {
+		case <-ended:
+			return
+		case <-every.C:
+			now := used(s.cmd.Process.Pid)
+			if now == had {
+				s.kill()
+				return
+			}
+			had = now
+		}
+	}
+}
+
+// used is the CPU time of all processes of a group, in ticks of the kernel; 0 where it does not tell that.
+func used(group int) (ticks int64) {
+	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if err != nil || len(fields) < 15 || fields[2] != strconv.Itoa(group) {
+			continue
+		}
+		for _, field := range fields[11:15] { // its own and that of children who ended, for programs and in the kernel
+			n, _ := strconv.ParseInt(field, 10, 64)
+			ticks += n
+		}
+	}
+	return ticks
 }
 
 // kill ends the shell and what it runs.
