@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -232,7 +233,8 @@ func TestANodeThatLiesMakesNoVolume(t *testing.T) {
 		"nothing":           {sal.Archive{Write: text(nil), Bytes: 0}, writ.CodeArgumentsInvalid},
 		"half":              {sal.Archive{Write: text(fine[:1024]), Bytes: 1024}, writ.CodeArgumentsInvalid},
 		"more than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) - 512}, writ.CodeUnreachable},
-		"less than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) + 512}, writ.CodeUnreachable},
+		"less than it says": {sal.Archive{Write: text(fine), Bytes: int64(len(fine)) + 512}, writ.CodeChecksumMismatch},
+		"a panic":           {sal.Archive{Write: func(context.Context, io.Writer) error { panic("told to") }, Bytes: 512}, writ.CodeUnreachable},
 		"far too much":      {sal.Archive{Write: text(fine), Bytes: 5 << 30}, writ.CodeQuotaExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +268,9 @@ func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
 	want := from.shape("data")
 	from.give(nil)
 	from.cutAt.Store(1 << 20)
-	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	origin := to.origin(from, "data", nil)
+	origin.Progress = func(string) { from.kill() }
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), origin)
 	if writ.CodeOf(err) != writ.CodeUnreachable || to.partial() < 512<<10 {
 		t.Fatalf("%v, with %d bytes", err, to.partial())
 	}
@@ -277,6 +281,7 @@ func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
 	_, err = f.WriteAt([]byte("?"), 300<<10)
 	must(t, errors.Join(err, f.Close()))
 	from.cutAt.Store(0)
+	from.give(nil)
 	to.restart()
 	_, err = to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
 	must(t, err)
@@ -393,7 +398,9 @@ func TestNothingStaysOfACopyThatWasGivenUp(t *testing.T) {
 		from.made("data", 2)
 		from.give(nil)
 		from.cutAt.Store(1 << 20)
-		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+		origin := to.origin(from, "data", nil)
+		origin.Progress = func(string) { from.kill() }
+		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), origin)
 		if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "n1") || to.partial() < 512<<10 {
 			t.Fatalf("%v, with %d bytes", err, to.partial())
 		}
@@ -426,16 +433,22 @@ func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 	t.Parallel()
 	from, _ := plain(t)
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
-	var now, most atomic.Int64
-	full := make(chan bool)
+	var mu sync.Mutex
+	now, most, full := 0, 0, make(chan bool)
 	from.give(&liar{archive: sal.Archive{Edition: "e", Bytes: int64(len(fine)), SizeGiB: 1, Write: func(_ context.Context, to io.Writer) error {
-		n := now.Add(1)
-		defer now.Add(-1)
-		if most.Store(max(most.Load(), n)); n == maxStreams {
-			close(full)
+		mu.Lock()
+		now++
+		if most < now {
+			if most = now; most == maxStreams {
+				close(full)
+			}
 		}
+		mu.Unlock()
 		<-full
 		_, err := to.Write(fine)
+		mu.Lock()
+		now--
+		mu.Unlock()
 		return err
 	}}})
 	done := make(chan error)
@@ -460,8 +473,40 @@ func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := most.Load(); n != maxStreams {
-		t.Errorf("%d archives were given at a time", n)
+	if most != maxStreams {
+		t.Errorf("%d archives were given at a time", most)
+	}
+}
+
+// TestAVolumeThatIsBusyIsWaitedFor has somebody else work on the volume, longer than a node that is away is waited for.
+func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	from.made("data", 0)
+	from.give(nil)
+	from.busy.Store(2)
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	must(t, err)
+	if diff := cmp.Diff(from.shape("data"), to.shape("copy")); diff != "" {
+		t.Errorf("the copy (+) differs:\n%s", diff)
+	}
+}
+
+// TestWhoeverGoesOnIsToldToWaitForTheirPart has the first half of an archive made for its digest only, so slowly that it needs a word.
+func TestWhoeverGoesOnIsToldToWaitForTheirPart(t *testing.T) {
+	var wire bytes.Buffer
+	out := &tail{to: &wire, skip: 10, head: answer{Edition: "e", Bytes: 20, Offset: 10}, last: time.Now().Add(-keepalive)}
+	for _, piece := range []string{"01234", "56", "789abc", "defghij"} {
+		if n, err := io.WriteString(out, piece); n != len(piece) || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	a, lives, err := hear(&wire)
+	if want := (answer{Edition: "e", Bytes: 20, Offset: 10}); err != nil || !lives || a != want {
+		t.Errorf("it was told %+v, %v, and that the other end lives: %v", a, err, lives)
+	}
+	if wire.String() != "abcdefghij" {
+		t.Errorf("then came %q", wire.String())
 	}
 }
 

@@ -70,8 +70,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 		}
 		if lives {
 			heard = time.Now()
-		}
-		if time.Since(heard) > cmp.Or(f.Patience, patience) {
+		} else if time.Since(heard) > cmp.Or(f.Patience, patience) {
 			return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Waybill.FromName, f.Waybill.Resource, f.Waybill.Address, err).
 				WithHint("see that it runs and that this node reaches its address (`writ node show %s`); what has arrived is kept for the next try", f.Waybill.FromName)
 		}

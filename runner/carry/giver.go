@@ -146,7 +146,8 @@ func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
 	log.InfoContext(ctx, "gives an archive to another node", "bytes", archive.Bytes, "offset", begin)
 	out := &tail{to: moving, skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
 	buffered, hash := bufio.NewWriterSize(out, chunk), sha256.New()
-	if err := archive.Write(ctx, io.MultiWriter(hash, buffered)); err != nil {
+	err = guarded(func() error { return archive.Write(ctx, io.MultiWriter(hash, buffered)) })
+	if err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
 	if err := errors.Join(buffered.Flush(), out.begin()); err != nil {
@@ -226,7 +227,10 @@ func (g *Giver) take(ctx context.Context, ship sal.Shipment) (archive sal.Archiv
 	}
 	done, err := g.Hold(ctx, ship.Resource)
 	if err == nil {
-		archive, err = guarded(func() (sal.Archive, error) { return shipper.Ship(ctx, ship) })
+		err = guarded(func() error {
+			archive, err = shipper.Ship(ctx, ship)
+			return err
+		})
 		done()
 	}
 	if err != nil {
@@ -246,8 +250,7 @@ func (g *Giver) letGo(ctx context.Context, ship sal.Shipment) error {
 		return err
 	}
 	defer done()
-	_, err = guarded(func() (sal.Archive, error) { return sal.Archive{}, shipper.Shipped(ctx, ship) })
-	return err
+	return guarded(func() error { return shipper.Shipped(ctx, ship) })
 }
 
 func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
@@ -258,7 +261,7 @@ func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
 }
 
 // guarded makes an error of a driver's panic.
-func guarded(do func() (sal.Archive, error)) (archive sal.Archive, err error) {
+func guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the driver panicked: %v", p)

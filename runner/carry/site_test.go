@@ -98,6 +98,7 @@ type node struct {
 	driver  *volume.Driver
 	turn    sync.Mutex // of its volumes
 	holds   atomic.Int64
+	busy    atomic.Int64 // so many more times somebody else has the turn
 	address string
 	stop    func()
 	sent    atomic.Int64 // bytes on its connections, encrypted
@@ -130,7 +131,9 @@ func (n *node) give(shipper sal.Shipper) {
 	g := &Giver{
 		Node: n.id, Cluster: cluster, Datacenter: datacenter, Key: n.key, Keys: seal.Only(n.supervisor.Public().(ed25519.PublicKey)),
 		Hold: func(context.Context, writ.ResourceID) (func(), error) {
-			n.holds.Add(1)
+			if n.holds.Add(1); n.busy.Add(-1) >= 0 {
+				return nil, writ.Errorf(writ.CodeResourceBusy, "somebody works on it")
+			}
 			n.turn.Lock()
 			return n.turn.Unlock, nil
 		},
