@@ -280,3 +280,18 @@ func TestPackingEndsWithItsContext(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 }
+
+// TestSnapshotsAndClonesKeepEverything holds what a clone of a snapshot has against the volume: whatever an archive keeps, they keep too.
+func TestSnapshotsAndClonesKeepEverything(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(t testing.TB) *bench) {
+		b := fresh(t)
+		dir := b.must("volume.create", "source", map[string]any{"size_gib": int64(16)})["path"].(string)
+		furnishAll(t, dir)
+		want := shape(t, dir)
+		b.must("volume.snapshot", "source", before)
+		clone := b.must("volume.clone", "clone", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "source", UID: "u1"}, "snapshot": "before"})
+		if diff := cmp.Diff(want, shape(t, clone["path"].(string))); diff != "" {
+			t.Errorf("the clone (+) differs:\n%s", diff)
+		}
+	})
+}

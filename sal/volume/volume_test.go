@@ -156,50 +156,6 @@ func TestExam(t *testing.T) {
 	}
 }
 
-// distant is a driver that is to copy from another node, whatever it is asked for.
-type distant struct {
-	*Driver
-	origin sal.Origin
-}
-
-func (d *distant) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
-	r.Origin = d.origin
-	return d.Driver.Do(ctx, r)
-}
-
-// canned is an origin that has an archive at hand.
-type canned struct {
-	sal.Archive
-	text []byte
-}
-
-// elsewhere is the origin of a volume of 1 GiB with little in it.
-func elsewhere(t testing.TB) *canned {
-	t.Helper()
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "in", "file"), "from elsewhere")
-	text := packed(t, dir)
-	return &canned{Archive: sal.Archive{Edition: "first", Bytes: int64(len(text)), SizeGiB: 1}, text: text}
-}
-
-func (c *canned) Fetch(ctx context.Context, _ string, to sal.Part) error {
-	edition, offset := to.At()
-	if edition != c.Edition {
-		offset = 0
-	}
-	if offset == 0 {
-		if err := to.Begin(c.Archive); err != nil {
-			return err
-		}
-	}
-	if _, err := to.Write(c.text[offset:]); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-func (*canned) Done(context.Context, string) {}
-
 // bench is a driver on a host of its own.
 type bench struct {
 	testing.TB
@@ -804,19 +760,4 @@ func TestACopyTellsHowFarItIsAndEndsWithItsContext(t *testing.T) {
 	if seen, err := b.Observe(t.Context(), request.Resource); seen.Exists || err != nil {
 		t.Errorf("there is %+v, %v", seen, err)
 	}
-}
-
-// TestSnapshotsAndClonesKeepEverything holds what a clone of a snapshot has against the volume: whatever an archive keeps, they keep too.
-func TestSnapshotsAndClonesKeepEverything(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(t testing.TB) *bench) {
-		b := fresh(t)
-		dir := b.must("volume.create", "source", map[string]any{"size_gib": int64(16)})["path"].(string)
-		furnishAll(t, dir)
-		want := shape(t, dir)
-		b.must("volume.snapshot", "source", before)
-		clone := b.must("volume.clone", "clone", map[string]any{"from": writ.Ref{Kind: writ.KindVolume, Name: "source", UID: "u1"}, "snapshot": "before"})
-		if diff := cmp.Diff(want, shape(t, clone["path"].(string))); diff != "" {
-			t.Errorf("the clone (+) differs:\n%s", diff)
-		}
-	})
 }
