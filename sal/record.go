@@ -70,6 +70,34 @@ func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string
 	}
 }
 
+// Making is how a driver carries out a Make operation.
+type Making[T any] struct {
+	Create func() (*Record[T], error)  // makes what is not there, or nothing at all
+	Update func(fields []string) error // changes the fields that are asked for in another way
+	Check  func() error                // looks after what is as it was asked for; it may be nil
+}
+
+// Make does what Decide says, and returns the record of the resource as it is then.
+func (r *Record[T]) Make(request Request, m Making[T]) (made *Record[T], change writ.Change, err error) {
+	change, fields, err := r.Decide(request)
+	if err != nil {
+		return nil, "", err
+	}
+	made = r
+	switch {
+	case change == writ.ChangeCreated:
+		made, err = m.Create()
+	case change == writ.ChangeUpdated:
+		err = m.Update(fields)
+	case m.Check != nil:
+		err = m.Check()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return made, change, nil
+}
+
 // Unknown is the error about a resource that is not on this host.
 func Unknown(resource writ.ResourceID) error {
 	return writ.Errorf(writ.CodeResourceUnknown, "this node has no %s", resource)

@@ -178,16 +178,10 @@ func (j *job) settled(ctx context.Context, r *sal.Record[own]) (*sal.Record[own]
 }
 
 func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
-	change, fields, err := r.Decide(j.Request)
-	if err != nil {
-		return sal.Outcome{}, err
-	}
-	switch change {
-	case writ.ChangeCreated:
-		r, err = j.create(ctx)
-	case writ.ChangeUpdated:
-		err = j.update(ctx, r, fields)
-	}
+	r, change, err := r.Make(j.Request, sal.Making[own]{
+		Create: func() (*sal.Record[own], error) { return j.create(ctx) },
+		Update: func(fields []string) error { return j.update(ctx, r, fields) },
+	})
 	if err != nil {
 		return sal.Outcome{}, err
 	}

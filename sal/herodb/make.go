@@ -17,18 +17,14 @@ import (
 )
 
 func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
-	change, fields, err := r.Decide(j.Request)
-	if err != nil {
-		return sal.Outcome{}, err
-	}
-	switch change {
-	case writ.ChangeCreated:
-		r, err = j.create(ctx)
-	case writ.ChangeUpdated:
-		err = j.update(ctx, r, fields)
-	default:
-		_, err = j.serve(ctx, r)
-	}
+	r, change, err := r.Make(j.Request, sal.Making[own]{
+		Create: func() (*sal.Record[own], error) { return j.create(ctx) },
+		Update: func(fields []string) error { return j.update(ctx, r, fields) },
+		Check: func() error {
+			_, err := j.serve(ctx, r)
+			return err
+		},
+	})
 	if err != nil {
 		return sal.Outcome{}, err
 	}

@@ -154,18 +154,14 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 		}
 		r = nil
 	}
-	change, _, err := r.Decide(request)
-	if err != nil {
-		return sal.Outcome{}, err
-	}
-	switch change {
-	case writ.ChangeCreated:
-		r, err = d.create(ctx, request, args)
-	case writ.ChangeUpdated: // another address for the same content
-		r.Spec = catalog.Values(request.Args)
-		r.Generation++
-		err = d.records().Put(r)
-	}
+	r, change, err := r.Make(request, sal.Making[own]{
+		Create: func() (*sal.Record[own], error) { return d.create(ctx, request, args) },
+		Update: func([]string) error { // another address for the same content
+			r.Spec = catalog.Values(request.Args)
+			r.Generation++
+			return d.records().Put(r)
+		},
+	})
 	if err != nil {
 		return sal.Outcome{}, err
 	}

@@ -70,16 +70,10 @@ func (j *job) settled(ctx context.Context) (*record, error) {
 }
 
 func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
-	change, _, err := r.Decide(j.Request)
-	if err != nil {
-		return sal.Outcome{}, err
-	}
-	switch change {
-	case writ.ChangeCreated:
-		r, err = j.create(ctx)
-	case writ.ChangeUpdated:
-		err = j.update(ctx, r)
-	}
+	r, change, err := r.Make(j.Request, sal.Making[own]{
+		Create: func() (*record, error) { return j.create(ctx) },
+		Update: func([]string) error { return j.update(ctx, r) },
+	})
 	if err != nil {
 		return sal.Outcome{}, err
 	}

@@ -88,7 +88,7 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	case DriversHost:
 		err = d.openHost(ctx, c, dir)
 	default:
-		err = writ.Errorf(writ.CodeUsage, "%q is no choice of drivers", c.Choice).WithHint("use one of %v", AllDrivers)
+		panic("no choice of drivers: " + c.Choice) // Set takes no others
 	}
 	if err != nil {
 		return nil, err
