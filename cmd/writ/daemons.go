@@ -231,6 +231,9 @@ func checkCapacity(c writ.Capacity) error {
 	return nil
 }
 
+// processUsers is the help of a flag.
+const processUsers = "with --drivers host: numbers of users and groups that nobody else has, as 200000-265535, of which the process of each machine and database gets one; none: they run as the runner does. By default, where the runner is root: some that hardly anybody has"
+
 // driverFlags say which drivers a node gets.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
@@ -241,7 +244,8 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk")
+	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk", "process-users")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 

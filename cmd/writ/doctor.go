@@ -67,7 +67,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
 --drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
-the exit code 1. --data, --containerd and --firmware are those of the runner.
+the exit code 1. --data, --containerd, --firmware and --process-users are those of the runner.
 
 With --redis it examines that Redis too, with the login that a supervisor would use.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
@@ -101,7 +101,8 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
-	fromEnvironment(c.Flags(), "data", "containerd", "firmware")
+	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users")
 	return c
 }
 

@@ -99,6 +99,24 @@ func (h *onHost) traces(data string) string {
 	return all.String()
 }
 
+// confined makes sure that the process of a program for a node is neither root nor can become more than it is.
+func (h *onHost) confined(data, program, argument string) {
+	h.Helper()
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		args, _ := os.ReadFile(path)
+		if !strings.Contains(string(args), data+"/") || !strings.Contains(string(args), argument) || !strings.Contains(strings.SplitN(string(args), "\x00", 2)[0], program) {
+			continue
+		}
+		status := read(h.T, filepath.Join(filepath.Dir(path), "status"))
+		if strings.Contains(status, "Uid:\t0") || !strings.Contains(status, "CapEff:\t0000000000000000") || !strings.Contains(status, "NoNewPrivs:\t1") {
+			h.Errorf("%s may do more than it should:\n%s", program, status)
+		}
+		return
+	}
+	h.Errorf("no process of %s works for the node", program)
+}
+
 func sha256Of(t *testing.T, path string) string {
 	t.Helper()
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, path))))
@@ -134,7 +152,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
 	vmm := vmmstub.Build(t)
 	vmmstub.Set(t, vmm, vmmstub.Settings{QEMU: qemu})
-	h := &onHost{T: t, binary: testsite.Binary(t), dir: t.TempDir()}
+	h := &onHost{T: t, binary: testsite.Binary(t), dir: vmmstub.Passable(t)}
 	data := filepath.Join(h.dir, "d")
 	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
 	log := filepath.Join(h.dir, "dev.log")
@@ -215,6 +233,8 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 	if note := read(t, filepath.Join(field("path"), "note")); note != "kept\n" {
 		t.Errorf("the volume of the container has %q", note)
 	}
+	h.confined(data, "cloud-hypervisor", "--api-socket")
+	h.confined(data, "redis-server", "server.conf")
 	const reads = "machine := import(\"machine\")\nrun := import(\"run\")\nrun.output({text: machine.console(\"vm\", {lines: 200}).text})\n"
 	console := h.submit(reads)
 	for end := time.Now().Add(3 * time.Minute); !strings.Contains(console, "vm "+guest.UpText) && time.Now().Before(end); console = h.submit(reads) {

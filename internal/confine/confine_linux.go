@@ -1,16 +1,20 @@
 package confine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a process in a cell. It can never get rights that whoever started it does not have (no_new_privs).
+// Start starts a process in a cell. It can never get rights that whoever started it does not have (no_new_privs); with a user it has no
+// capability at all.
 //
 // What a process inherits of these things it has from the thread that starts it, and some of them a thread cannot give back: so the thread
 // ends with it.
@@ -61,6 +65,12 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(door.Dir.Fd())
 		}
 	}
+	if in.User != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.Door)}
+		if err := dropCapabilities(); err != nil {
+			return fmt.Errorf("give up capabilities: %w", err)
+		}
+	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new rights: %w", err)
 	}
@@ -77,4 +87,32 @@ func join(namespace *os.File) error {
 		return nil
 	}
 	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+}
+
+// dropCapabilities takes from this thread what its children would inherit of capabilities, beyond those that a change of the user takes away
+// by itself: nobody gets any back.
+func dropCapabilities() error {
+	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	if err != nil {
+		return err
+	}
+	last, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	for c := range last + 1 {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		if err != nil && !errors.Is(err, unix.EPERM) { // who may not drop it, as in some containers, cannot gain it either: no new rights
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	return unix.Capset(&header, &data[0])
 }

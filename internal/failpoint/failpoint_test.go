@@ -210,6 +210,11 @@ var passedOn = map[string]string{
 	"sal/cloudhypervisor.listenAt":   "the caller named it",
 	"sal/cloudhypervisor.makeRoom":   "the caller named it",
 	"sal/cloudhypervisor.writeImage": "the caller named it",
+	"sal/cloudhypervisor.touch":      "the caller named it",
+	"sal/cloudhypervisor.copyTo":     "the caller named it",
+	"sal.HandDisk":                   "the caller named it",
+	"sal.HandPath":                   "the caller named it",
+	"sal.HandFile":                   "the caller named it",
 }
 
 func mentionsPackage(body ast.Node) (found bool) {

@@ -41,14 +41,26 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone.
+// Passable returns a directory of a test that every user of the host can go through.
+func Passable(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone. Any user may execute it.
 func Build(t testing.TB) string {
 	t.Helper()
 	text, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "cloud-hypervisor")
+	path := filepath.Join(Passable(t), "cloud-hypervisor")
 	// Another process writes it: a child that this one starts meanwhile would have the file open to write, and nobody could execute it.
 	write := exec.Command("cp", "/dev/stdin", path)
 	write.Stdin = bytes.NewReader(text)
@@ -69,7 +81,7 @@ func Set(t testing.TB, path string, settings Settings) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(filepath.Dir(path), vmm.SettingsName)
-	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil { // the program may run as another user
 		t.Fatal(err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
@@ -89,8 +101,8 @@ type Gate struct {
 // NewGate makes a gate, closed.
 func NewGate(t testing.TB) *Gate {
 	t.Helper()
-	g := &Gate{t: t, Path: filepath.Join(t.TempDir(), "gate")}
-	if err := syscall.Mkfifo(g.Path, 0o600); err != nil {
+	g := &Gate{t: t, Path: filepath.Join(Passable(t), "gate")}
+	if err := syscall.Mkfifo(g.Path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return g

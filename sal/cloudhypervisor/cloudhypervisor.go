@@ -7,6 +7,7 @@
 //	api.sock          the socket of the process, which it inherits from us
 //	events-ID.json    what the process says of itself; ID is of this start of it, in the record before there is a process
 //	seed.img          what cloud-init reads; values of secrets are here and nowhere else
+//	kernel, initramfs what it boots, or firmware: copies, if its process has a user of its own, who sees no images
 //	console.log       what the machine writes to its serial port since it was started, and console.log.1 of the time before
 //	vmm.log           what the process writes
 //	snapshots/*       memory and disks
@@ -19,6 +20,7 @@ package cloudhypervisor
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -26,6 +28,7 @@ import (
 
 	"writ"
 	"writ/internal/cgroup"
+	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -42,6 +45,8 @@ type Driver struct {
 	Program string
 	// Firmware is the file with which machines boot their first disk that have no kernel. Without it there are no such machines.
 	Firmware string
+	// Accounts are the users that processes run as, each machine's as one of its own. Without it they run as we do.
+	Accounts *confine.Accounts
 	// Now tells the time for the pauses between restarts; time.Now if nil.
 	Now func() time.Time
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
@@ -50,6 +55,7 @@ type Driver struct {
 	claims  sync.Mutex // held while a record with volumes is compared with the others and written
 	usable  sync.Once  // guards cgroups
 	cgroups *cgroup.Groups
+	users   confine.Register
 }
 
 var (
@@ -87,6 +93,7 @@ type own struct {
 	Sizes     sizes           `json:"sizes,omitempty"`
 	Ports     []sal.Port      `json:"ports,omitempty"`
 	Process   *process        `json:"process,omitempty"` // nil if there is none
+	User      uint32          `json:"user,omitempty"`    // that the process runs as, and that has its files; 0 is ours
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name
 	Restoring string          `json:"restoring,omitempty"`
 	Past      past            `json:"past"`
@@ -101,9 +108,10 @@ type disk struct {
 // sizes are the bytes that the process knows the disks of volumes to have: it looks only when it gets them.
 type sizes map[writ.UID]int64
 
-// Describe names the driver.
+// Describe names the driver, and says what holds the processes of machines.
 func (d *Driver) Describe() writ.NodeDriver {
-	return writ.NodeDriver{Module: "machine", Name: "cloudhypervisor"}
+	detail := fmt.Sprintf("processes run %s, bounded by %s", d.Accounts.About(), d.groups().About())
+	return writ.NodeDriver{Module: "machine", Name: "cloudhypervisor", Detail: detail}
 }
 
 // Observe looks at a machine: its record, its process, and what that says.

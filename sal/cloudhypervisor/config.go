@@ -30,6 +30,9 @@ const (
 // config is the machine as cloud-hypervisor takes it. Whatever has a default that depends on the version is said.
 func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error) {
 	payload, err := j.payload(ctx, r)
+	if err == nil && r.Own.User != 0 {
+		payload, err = j.ownPayload(ctx, r, payload)
+	}
 	if err != nil {
 		return api.Config{}, err
 	}
@@ -48,7 +51,11 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 		Console: api.Console{Mode: "Off"},
 	}
 	for _, p := range r.Own.Ports {
-		c.Net = append(c.Net, api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU})
+		n := api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU}
+		if r.Own.User != 0 {
+			n.Mtu = 0 // the tap has it, and only root may set it
+		}
+		c.Net = append(c.Net, n)
 	}
 	return c, nil
 }

@@ -28,14 +28,13 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	if _, err := j.payload(ctx, r); err != nil {
 		return nil, err
 	}
-	var err error
-	if r.Own.Process, err = newProcess(); err != nil {
+	if err := j.prepared(r); err != nil {
 		return nil, err
 	}
 	if err := j.claim(ctx, r); err != nil {
 		return nil, err
 	}
-	err = j.bringUp(ctx, r, func(context.Context) error { return j.writeSeed(args, r) }, j.boot)
+	err := j.bringUp(ctx, r, func(context.Context) error { return j.writeSeed(args, r) }, j.boot)
 	if err == nil {
 		err = j.syncSeed()
 	}
@@ -78,6 +77,9 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.unfence(ctx, r); err != nil {
 		return err
 	}
+	if err := j.takeBack(ctx, r.Resource, r.Own.Volumes); err != nil {
+		return err
+	}
 	j.step("release the taps")
 	if err := j.Networks.Release(ctx, owner(r)); err != nil {
 		return sal.HostError("release the taps of "+r.Resource.String(), err)
@@ -86,7 +88,11 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.removeDir(); err != nil {
 		return sal.HostError("remove "+j.dir, err)
 	}
-	return j.records().Remove(r.Resource)
+	if err := j.records().Remove(r.Resource); err != nil {
+		return err
+	}
+	j.users.Forget(r.Resource.HostName())
+	return nil
 }
 
 // removeDir removes the machine's directory. The socket at which somebody else listens is not ours to remove: it stays, and is an orphan as
@@ -171,6 +177,9 @@ func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(cont
 			return err
 		}
 	}
+	if err := j.handOver(r); err != nil {
+		return err
+	}
 	var who api.Ping
 	if err := v.ask(ctx, "start cloud-hypervisor", func(ctx context.Context) (err error) {
 		who, err = v.Ping(ctx)
@@ -196,6 +205,15 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own]) error {
 		return sal.HostError("make the taps of "+r.Resource.String(), err)
 	}
 	r.Own.Ports = ports
+	for _, p := range ports {
+		if r.Own.User == 0 {
+			continue
+		}
+		j.step("hand the tap over")
+		if err := handTap(p.Device, r.Own.User); err != nil {
+			return sal.HostError("hand the tap "+p.Device+" over", err)
+		}
+	}
 	return nil
 }
 

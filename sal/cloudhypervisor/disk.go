@@ -132,7 +132,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	case err == nil && !info.Mode().IsRegular(): // a link would lead us anywhere
 		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is no file", sal.DiskName, v.Volume.Name)
 	case err == nil && info.Size() >= volume.SizeGiB<<30:
-		return path, nil
+		return path, j.handDisk(r, v, volume)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", sal.HostError("look at the disk of the volume "+v.Volume.Name, err)
 	}
@@ -140,7 +140,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	if err := growTo(path, volume.SizeGiB<<30); err != nil {
 		return "", sal.HostError("make the disk of the volume "+v.Volume.Name, err)
 	}
-	return path, nil
+	return path, j.handDisk(r, v, volume)
 }
 
 // measure notes which sizes the process has found.
@@ -195,6 +195,9 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	}
 	plugged, err := j.plug(ctx, r, wanted)
 	if err != nil && ctx.Err() == nil {
+		if !slices.Contains(before, wanted) {
+			err = errors.Join(err, j.takeBack(ctx, r.Resource, []disk{wanted}))
+		}
 		r.Own.Volumes = before
 		err = errors.Join(err, j.records().Put(r))
 	}
@@ -269,6 +272,9 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has another volume %q than is meant", j.Resource, volume.Name)
 	}
 	if err := j.unplug(ctx, r, r.Own.Volumes[i]); err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := j.takeBack(ctx, r.Resource, r.Own.Volumes[i:i+1]); err != nil {
 		return sal.Outcome{}, err
 	}
 	r.Own.Volumes = slices.Delete(r.Own.Volumes, i, i+1)

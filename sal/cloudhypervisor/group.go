@@ -48,8 +48,12 @@ func (d *Driver) groups() *cgroup.Groups {
 
 // fence makes the group for a process that is about to start, in the place of one before. Whatever that left behind ends.
 func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
+	cell := confine.Cell{User: r.Own.User, Devices: []string{"/dev/kvm", "/dev/net/tun"}}
+	if j.Accounts.Used() {
+		cell.Door = j.Accounts.Door
+	}
 	if j.groups().About() == "nothing" {
-		return confine.Cell{}, nil
+		return cell, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
@@ -59,7 +63,8 @@ func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
 	if err := j.bound(r); err != nil {
 		return confine.Cell{}, err
 	}
-	return confine.Cell{Groups: j.groups(), Group: r.Resource.HostName()}, nil
+	cell.Groups, cell.Group = j.groups(), r.Resource.HostName()
+	return cell, nil
 }
 
 // bound gives the group the bounds of the record.

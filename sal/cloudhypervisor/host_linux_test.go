@@ -112,12 +112,12 @@ func TestTapThatIsTakenIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ifreq.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		ifreq.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifreq); err != nil {
 			t.Skipf("no tap can be made here: %v", err)
 		}
 		b.Networks.(*others).busy = name
-		b.refuses("machine.create", "web", with(machineSpec, "networks", nets), writ.CodeDriverFailed, "boot the machine", "busy")
+		b.refuses("machine.create", "web", with(machineSpec, "networks", nets), writ.CodeDriverFailed, name, "busy")
 		b.empty()
 	})
 }

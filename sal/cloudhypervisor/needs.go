@@ -28,6 +28,10 @@ func (d *Driver) Needs() []needs.Need {
 			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
 		},
 		{
+			Name: "users of their own", Use: "processes of machines run as the runner does, as root mostly", Fix: needs.AccountsFix,
+			Look: needs.Accounts(d.Accounts),
+		},
+		{
 			Name: "firmware", Use: "machines without a kernel are refused", Look: d.lookFirmware,
 			Fix: "writ runner --firmware FILE, the CLOUDHV.fd of https://github.com/cloud-hypervisor/edk2/releases",
 		},

@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -22,7 +24,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// others plays the drivers of images, volumes and networks: files below a directory, and taps that the process makes itself.
+// others plays the drivers of images, volumes and networks: files below a directory, and taps.
 type others struct {
 	dir  string
 	busy string // the tap that another program has, "" if none
@@ -67,6 +69,13 @@ func (o *others) Taps(_ context.Context, owner sal.Owner, networks []writ.Ref) (
 		device := tapName(o.dir, owner.UID, i)
 		if o.busy != "" {
 			device = o.busy
+		} else if _, err := net.InterfaceByName(device); err != nil {
+			if err := ip("tuntap", "add", device, "mode", "tap", "user", "0", "group", "0"); err != nil {
+				return nil, err
+			}
+		}
+		if err := ip("link", "set", device, "up", "mtu", "1400"); err != nil {
+			return nil, err
 		}
 		all = append(all, sal.Port{
 			Network: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: n.Name},
@@ -89,6 +98,18 @@ func (o *others) Namespace(context.Context, sal.Owner, []writ.Ref) (string, []sa
 func (o *others) Release(_ context.Context, owner sal.Owner) error {
 	if err := os.Remove(o.held(owner)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	if device := tapName(o.dir, owner.UID, 0); o.busy == "" {
+		if _, err := net.InterfaceByName(device); err == nil {
+			return ip("link", "delete", device)
+		}
+	}
+	return nil
+}
+
+func ip(args ...string) error {
+	if said, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, said)
 	}
 	return nil
 }
@@ -114,9 +135,22 @@ func prepare(t testing.TB, host string) {
 func open(host, program string, step func(string)) *Driver {
 	o := &others{dir: host}
 	return &Driver{
-		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o,
+		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o, Accounts: accounts(host),
 		Program: program, Firmware: filepath.Join(host, "images", "firmware"), Step: step,
 	}
+}
+
+// accounts are users for the processes of a test's machines, if the test may give them any.
+func accounts(host string) *confine.Accounts {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	a, err := confine.ParseAccounts("2020000000-2020065535")
+	if err != nil {
+		panic(err) // it is a range
+	}
+	a.Top = host
+	return a
 }
 
 // processes returns those of the machines of a host.

@@ -219,6 +219,30 @@ func listener(path string) (int, error) {
 	return int(who.Pid), nil
 }
 
+// handTap lets a user attach to a tap, which is there already. Nobody else may then, but root.
+func handTap(name string, user uint32) error {
+	if _, err := net.InterfaceByName(name); err != nil {
+		return err // to attach to one that is not there makes it
+	}
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR) // as cloud-hypervisor does
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return err
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, int(user)); err != nil {
+		return err
+	}
+	return unix.IoctlSetInt(fd, unix.TUNSETGROUP, int(user)) // who attaches must be both, and whoever made the tap may have named a group
+}
+
 // maxSocketPath is what the kernel takes as the path of a socket, in bytes.
 const maxSocketPath = 107
 

@@ -47,6 +47,9 @@ func newBenchOn(t testing.TB, s stage) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(host, 0o711); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		clear(t, host)
 		if err := os.RemoveAll(host); err != nil {

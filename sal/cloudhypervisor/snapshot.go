@@ -105,6 +105,9 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 		if err := sal.MakeDir(memoryDir(work)); err != nil {
 			return err
 		}
+		if err := j.handMemory(r, work); err != nil {
+			return err
+		}
 		j.step("write memory")
 		if err := v.ask(ctx, "write its memory", func(ctx context.Context) error { return v.Snapshot(ctx, memoryDir(work)) }); err != nil {
 			return err
@@ -161,6 +164,10 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 				WithHint("run the machine with %s once more, or copy what you need from the disks of the snapshot", k.Version)
 		}
 	}
+	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes), func(v disk) bool { return slices.Contains(k.Volumes, v) })
+	if err := j.takeBack(ctx, r.Resource, dropped); err != nil { // what the process has open it keeps until it ends
+		return sal.Outcome{}, err
+	}
 	r.Own.Phase, r.Own.Restoring = restoring, name
 	r.Own.Power, r.Own.CPUs, r.Own.MemoryMiB, r.Own.Volumes = k.Power, k.CPUs, k.MemoryMiB, slices.Clone(k.Volumes)
 	if err := j.claim(ctx, r); err != nil {
@@ -188,6 +195,9 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Process = nil
 	if want := r.Own.Power; want != stopped {
 		failed = j.bringUp(ctx, r, nil, func(ctx context.Context, r *sal.Record[own], v *vmm) error {
+			if err := j.handSnapshot(ctx, r, from); err != nil {
+				return err
+			}
 			j.step("put the memory back")
 			if err := v.ask(ctx, "put its memory back", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
 				return err

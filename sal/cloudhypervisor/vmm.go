@@ -276,7 +276,7 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 			WithHint("give the runner a data directory with a shorter path")
 	}
 	if r.Own.Process == nil {
-		if r.Own.Process, err = newProcess(); err != nil {
+		if err := j.prepared(r); err != nil {
 			return nil, err
 		}
 		if err := j.records().Put(r); err != nil {
@@ -315,6 +315,9 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := j.handDir(r); err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(filepath.Join(j.dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -328,7 +331,12 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	defer socket.Close()
 	j.step("start the process")
 	events := filepath.Join(j.dir, eventsName(r.Own.Process.Launch))
-	return spawn(cell, program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + events}, socket, log)
+	h, err := spawn(cell, program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + events}, socket, log)
+	if r.Own.User != 0 && errors.Is(err, fs.ErrPermission) {
+		return nil, writ.Errorf(writ.CodeDriverMissing, "the user %d, as which the process of %s runs, may not execute %s", r.Own.User, r.Resource, program).
+			WithHint("put it where everybody may, /usr/local/bin")
+	}
+	return h, err
 }
 
 // makeRoom puts aside what the last process has left behind. The directory is synced when there is something in it that has to last.

@@ -120,6 +120,9 @@ func (j *job) mounts(ctx context.Context, volumes []catalog.Mount) ([]specs.Moun
 		if err != nil {
 			return nil, err
 		}
+		if err := sal.TakeDiskBack(volume.Dir); err != nil { // of a machine whose record was lost
+			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
+		}
 		access := "rw"
 		if m.ReadOnly {
 			access = "ro"

@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/internal/vmmstub"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"
@@ -30,7 +31,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	testenv.Need(t, "redis-server")
-	host := t.TempDir()
+	host := vmmstub.Passable(t)
 	b := &bench{t, driverOn(t, host, nil), host}
 	t.Cleanup(func() { wipe(t, host) })
 	return b
@@ -38,7 +39,7 @@ func newBench(t *testing.T) *bench {
 
 // restart is a runner that starts again.
 func (b *bench) restart() {
-	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, FirstPort: b.FirstPort, LastPort: b.LastPort, Weak: b.Weak, Look: b.Look}
+	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Weak: b.Weak, Look: b.Look}
 	next.children = maps.Clone(b.children) // of this process, which lives on
 	b.Driver = next
 }

@@ -35,5 +35,5 @@ func (d *Driver) detail(ctx context.Context) string {
 	if len(have) == 0 {
 		return "no engine: apt-get install -y redis-server"
 	}
-	return fmt.Sprintf("%s; memory is bounded by %s", strings.Join(have, ", "), d.bounded())
+	return fmt.Sprintf("%s; memory is bounded by %s; they run %s", strings.Join(have, ", "), d.bounded(), d.Accounts.About())
 }

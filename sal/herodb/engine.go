@@ -64,7 +64,7 @@ var engines = []engine{
 		weak: "it shows its secret among the arguments of its process and listens on every IPv4 address",
 		ipv4: true, ends: syscall.SIGINT,
 		arguments: func(in instance) []string {
-			return []string{"--data-dir", in.path("data"), "--socket", in.path("socket"), "--port", strconv.FormatInt(in.own.Port, 10),
+			return []string{"--data-dir", in.path("data"), "--socket", in.path("run/socket"), "--port", strconv.FormatInt(in.own.Port, 10),
 				"--encryption-key=" + in.access.Driver, "--admin-secret=" + in.access.Secret}
 		},
 		login: func(a access) []string { return []string{a.Secret} },

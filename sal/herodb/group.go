@@ -33,8 +33,12 @@ func (j *job) group() string { return j.Resource.HostName() }
 // fence makes the group for a process that is about to start, in the place of one before. What a process left behind that ended ends with it:
 // an engine that was killed may have a child that writes.
 func (j *job) fence(ctx context.Context, o own) (confine.Cell, error) {
+	cell := confine.Cell{User: o.User}
+	if j.Accounts.Used() {
+		cell.Door = j.Accounts.Door
+	}
 	if j.groups().About() == "nothing" {
-		return confine.Cell{}, nil
+		return cell, nil
 	}
 	if err := j.unfence(ctx); err != nil {
 		return confine.Cell{}, err
@@ -42,7 +46,8 @@ func (j *job) fence(ctx context.Context, o own) (confine.Cell, error) {
 	if err := j.bound(o); err != nil {
 		return confine.Cell{}, err
 	}
-	return confine.Cell{Groups: j.groups(), Group: j.group()}, nil
+	cell.Groups, cell.Group = j.groups(), j.group()
+	return cell, nil
 }
 
 // bound gives the group the bounds of the record.

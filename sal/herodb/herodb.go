@@ -23,6 +23,7 @@ import (
 
 	"writ"
 	"writ/internal/cgroup"
+	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -40,6 +41,8 @@ type Driver struct {
 	// Weak allows engines that show their secret to every user of the host, among the arguments of their process, and listen on more
 	// addresses than they should: herodb and hero_redis, which know no other way. Passwords of scripts are kept from them even so.
 	Weak bool
+	// Accounts are the users that engines run as, each database's as one of its own. Without it they run as we do.
+	Accounts *confine.Accounts
 	// Look finds a program. It is exec.LookPath if nil.
 	Look func(name string) (path string, err error)
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
@@ -51,6 +54,7 @@ type Driver struct {
 	starts   map[writ.ResourceID]starts // of processes that ended by themselves
 	usable   sync.Once                  // guards cgroups
 	cgroups  *cgroup.Groups
+	users    confine.Register
 }
 
 // Where databases without a network listen if nobody says otherwise: ports that systems give to no outgoing connection.
@@ -77,6 +81,7 @@ type own struct {
 	Secret    int64  `json:"secret"`           // its version
 	Given     bool   `json:"given,omitempty"`  // the secret is the password of the spec
 	Backup    string `json:"backup,omitempty"` // in the phase restoring: which
+	User      uint32 `json:"user,omitempty"`   // that the process runs as, and that has the data; 0 is ours
 	Process   pid    `json:"process,omitzero"` // that serves it, as far as the driver came to write it down
 }
 
@@ -225,7 +230,11 @@ func (j *job) clear(r *sal.Record[own]) error {
 		return err
 	}
 	j.forgive(j.Resource)
-	return j.records().Remove(j.Resource)
+	if err := j.records().Remove(j.Resource); err != nil {
+		return err
+	}
+	j.users.Forget(j.Resource.HostName())
+	return nil
 }
 
 // tree is the name of the data.

@@ -71,6 +71,9 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 		Phase: making, Engine: p.name, Version: p.version, Persist: args.Persist, SizeGiB: args.SizeGiB, MemoryMiB: args.MemoryMiB,
 		Secret: 1, Given: given(args.Password),
 	}
+	if r.Own.User, err = j.user(0); err != nil {
+		return nil, err
+	}
 	if err := j.place(ctx, r, p.engine); err != nil {
 		return nil, err
 	}

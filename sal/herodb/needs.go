@@ -19,6 +19,10 @@ func (d *Driver) Needs() []needs.Need {
 			Name: "controllers memory, pids", Use: "nothing bounds the memory of databases but the engine itself, and nothing the number of their processes",
 			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
+		{
+			Name: "users of their own", Use: "engines run as the runner does, as root mostly", Fix: needs.AccountsFix,
+			Look: needs.Accounts(d.Accounts),
+		},
 		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
 	}
 }

@@ -150,7 +150,11 @@ func (j *job) configure(in instance) error {
 	}
 	files := in.engine.configure(in)
 	for _, name := range []string{"users.acl", "server.conf"} {
-		if err := j.write(name, files[name]); err != nil {
+		err := j.write(name, files[name])
+		if err == nil && in.own.User != 0 { // one that runs reads it anew
+			err = sal.HandFile(j.in(name), 0, in.own.User, 0o640)
+		}
+		if err != nil {
 			return sal.HostError("write the configuration of "+j.Resource.String(), err)
 		}
 	}
@@ -186,6 +190,9 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	}
 	if err := inside(namespace, func() error { return listens(in.own.Host, in.own.Port) }); err != nil {
 		return j.cannotListen(j.Resource, in.own.Host, in.own.Port, err)
+	}
+	if err := j.handOver(p, r, in); err != nil {
+		return err
 	}
 	cell, err := j.fence(ctx, in.own)
 	if err != nil {
@@ -230,6 +237,10 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	defer log.Close()
 	args := append([]string{p.path}, p.arguments(in)...)
 	started, err := spawn(cell, args, in.tree, log)
+	if in.own.User != 0 && errors.Is(err, fs.ErrPermission) {
+		return pid{}, writ.Errorf(writ.CodeDriverMissing, "the user %d, as which the process of %s runs, may not execute %s", in.own.User, j.Resource, p.path).
+			WithHint("put it where everybody may, /usr/local/bin")
+	}
 	if err != nil {
 		return pid{}, sal.HostError("start "+p.path, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"writ/internal/cgroup"
+	"writ/internal/confine"
 )
 
 // versionPattern finds the version in what a program says of itself.
@@ -152,5 +153,21 @@ func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) 
 			return "", fmt.Errorf("%s lack %s", groups.About(), strings.Join(lacking, " and "))
 		}
 		return groups.About(), nil
+	}
+}
+
+// AccountsFix is what to do where processes have no users of their own.
+const AccountsFix = "run the node as root, with --data where everybody may go through (/var/lib/writ), and not with --process-users none"
+
+// Accounts looks whether there are users for processes.
+func Accounts(accounts *confine.Accounts) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		if accounts == nil {
+			return "", errors.New("there are none")
+		}
+		if accounts.Off != nil {
+			return "", accounts.Off
+		}
+		return fmt.Sprintf("%d-%d", accounts.First, accounts.Last), nil
 	}
 }

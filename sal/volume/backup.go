@@ -199,6 +199,9 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	if unpacked != nil {
 		return from.isNone(unpacked)
 	}
+	if err := j.ours(dir); err != nil {
+		return err
+	}
 	return j.growDisk(dir, from.sizeGiB*gib)
 }
 

@@ -252,6 +252,9 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	}
 	err := j.Trees.Restore(ctx, j.name, name)
 	if err == nil {
+		err = j.ours(j.Trees.Path(j.name)) // the machine that has it gets it when it starts
+	}
+	if err == nil {
 		r.Generation++
 		err = j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib) // the snapshot may be of a time when it was smaller
 	}

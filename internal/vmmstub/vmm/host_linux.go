@@ -116,6 +116,9 @@ func setUp(name string, mac *string, mtu *uint16) error {
 	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, request); err != nil {
 		return err
 	}
+	if request.Uint16()&unix.IFF_UP != 0 {
+		return nil // who is not root may not set it up again either
+	}
 	request.SetUint16(request.Uint16() | unix.IFF_UP)
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }

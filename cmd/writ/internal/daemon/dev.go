@@ -98,6 +98,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 		return DevCluster{}, err
 	}
 	d.Data = data
+	d.Host.Above = data
 	if d.Drivers != DriversHost { // those of a host can give no more than it has
 		d.Capacity = writ.Capacity{
 			CPUs:      cmp.Or(d.Capacity.CPUs, devCapacity.CPUs),

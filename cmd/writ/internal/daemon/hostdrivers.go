@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/internal/failpoint"
 	"writ/sal"
 	"writ/sal/btrfs"
@@ -31,6 +33,10 @@ type HostConfig struct {
 	Firmware     string   // with which machines boot that have no kernel
 	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
 	ImageGiB     int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
+	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
+	// numbers that hardly anybody has, where that is possible.
+	ProcessUsers string
+	Above        string // the directory above the node's that is writ's as well; "" for none
 }
 
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
@@ -57,10 +63,48 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress), Images: h.storage.images, Volumes: h.storage.volumes,
 		Log: c.Log, Step: failpoint.Step("container"),
 	}
+	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
+	if c.Host.ProcessUsers == "" { // whoever names some hears of it when something starts
+		machines.Off = errors.Join(machines.Off, confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"}))
+		databases.Off = errors.Join(databases.Off, confine.Usable([]string{"redis-server", "valkey-server", "hero_redis", "herodb"}, nil))
+	}
+	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
-		Dir: filepath.Join(dir, "machine"), Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
+		Dir: filepath.Join(dir, "machine"), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
 	return h
+}
+
+// accounts are the users of the processes of a node that keeps its data in a directory.
+func (c driverConfig) accounts(data string) *confine.Accounts {
+	text := cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast))
+	switch {
+	case text == noUsers:
+		return &confine.Accounts{Off: errors.New("--process-users none")}
+	case os.Geteuid() != 0:
+		return &confine.Accounts{Off: errors.New("only root starts processes as others")}
+	}
+	a, err := confine.ParseAccounts(text)
+	if err != nil {
+		return &confine.Accounts{Off: err}
+	}
+	a.Top = cmp.Or(c.Host.Above, data)
+	a.Off = errors.Join(a.Passable(), a.Strangers())
+	return a
+}
+
+// noUsers says that processes shall run as the runner does.
+const noUsers = "none"
+
+// checkUsers refuses users that somebody asked for and that there cannot be: he would not want processes to run as root instead.
+func (c driverConfig) checkUsers(data string) error {
+	if c.Host.ProcessUsers == "" || c.Host.ProcessUsers == noUsers {
+		return nil
+	}
+	if off := c.accounts(data).Off; off != nil {
+		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w", c.Host.ProcessUsers, off).WithHint("%s", needs.AccountsFix)
+	}
+	return nil
 }
 
 // withNetworks gives networks to the drivers that make use of them.
@@ -136,6 +180,9 @@ func claimHost() (io.Closer, error) {
 // here looks after it all the same, and says what it lacks when it is asked for more: a tool may be away for a while, as a daemon is that
 // starts after the node.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
+	if err := c.checkUsers(filepath.Dir(dir)); err != nil {
+		return err
+	}
 	mark, err := claimHost()
 	if err != nil {
 		return err

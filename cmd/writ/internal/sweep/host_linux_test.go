@@ -174,8 +174,16 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 	}
 	t.Setenv("PATH", filepath.Dir(vmm)+":"+tools+":"+os.Getenv("PATH"))
 	disk := filepath.Join(dir, "d")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if onBtrfs {
 		testenv.NewBtrfs(t, disk, 4096)
+	}
+	for _, above := range []string{dir, disk} { // so that processes can have users of their own
+		if err := os.Chmod(above, 0o711); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.data = filepath.Join(disk, "n")
 	t.Cleanup(h.endAll)

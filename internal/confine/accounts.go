@@ -1,0 +1,214 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Accounts are numbers of users that nobody else on a host has. A process that gets one runs as that user, in a group of the same number.
+// The first number is no user: it is a group in which all of them are, the door, which may go through the directories above theirs and do
+// nothing else there. So they reach what is theirs, and nobody but root goes the same way.
+type Accounts struct {
+	Door        uint32
+	First, Last uint32 // users
+	// Top is the directory below which everything of the users is. It is writ's; what is above it is not changed.
+	Top string
+	// Off says why there are no users after all, nil if there are.
+	Off error
+}
+
+// About says in some words as whom processes run, as the end of a sentence.
+func (a *Accounts) About() string {
+	if a.Used() {
+		return "as users of their own"
+	}
+	return "as the runner does"
+}
+
+// Used reports whether processes get users.
+func (a *Accounts) Used() bool { return a != nil && a.Off == nil }
+
+// The numbers that are used if nobody says others. systemd gives no user or container numbers from 1879048192 to 2147352575, nor does
+// useradd or shadow's subordinate ids (up to 600100000); directories of companies begin at 200000 and end at 2000200000 as SSSD maps them.
+const (
+	DefaultFirst = 2010000000
+	DefaultLast  = 2010065535
+)
+
+// leastAccounts is how many numbers there must be, so that a node does not run out of them.
+const leastAccounts = 1024
+
+// ParseAccounts reads a range of numbers, "200000-265535".
+func ParseAccounts(text string) (*Accounts, error) {
+	a, b, _ := strings.Cut(text, "-")
+	first, errA := strconv.ParseUint(a, 10, 32)
+	last, errB := strconv.ParseUint(b, 10, 32)
+	switch {
+	case errA != nil || errB != nil:
+		return nil, fmt.Errorf("%q is no range of user numbers as 200000-265535 is one", text)
+	case first < 1000 || first <= 65535 && last >= 65534 || last >= 1<<32-1:
+		return nil, fmt.Errorf("the user numbers %s have some of the system among them", text)
+	case last < first+leastAccounts:
+		return nil, fmt.Errorf("%s are fewer than %d user numbers", text, leastAccounts)
+	}
+	return &Accounts{Door: uint32(first), First: uint32(first) + 1, Last: uint32(last)}, nil
+}
+
+// Halves gives two drivers of a host numbers of their own each, and the same door.
+func (a *Accounts) Halves() (lower, upper *Accounts) {
+	if a == nil {
+		return nil, nil
+	}
+	low, up := *a, *a
+	low.Last = a.First + (a.Last-a.First)/2
+	up.First = low.Last + 1
+	return &low, &up
+}
+
+// Choose returns the number for a name: always the same one, unless that is taken.
+func (a *Accounts) Choose(name string, taken func(uint32) bool) (uint32, error) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	n := a.Last - a.First + 1
+	for i := range n {
+		if id := a.First + uint32((uint64(h.Sum32())+uint64(i))%uint64(n)); !taken(id) {
+			return id, nil
+		}
+	}
+	return 0, fmt.Errorf("all user numbers from %d to %d are taken", a.First, a.Last)
+}
+
+// Has reports whether a number is one of the users.
+func (a *Accounts) Has(id uint32) bool { return a.Used() && id >= a.First && id <= a.Last }
+
+// Lead lets the users through all directories from Top to one, both included.
+func (a *Accounts) Lead(dir string) error {
+	below, err := filepath.Rel(a.Top, dir)
+	if err != nil || !filepath.IsLocal(below) {
+		return fmt.Errorf("%s is not below %s", dir, a.Top)
+	}
+	at := a.Top
+	if err := a.open(at); err != nil || below == "." {
+		return err
+	}
+	for name := range strings.SplitSeq(below, string(filepath.Separator)) {
+		at = filepath.Join(at, name)
+		if err := a.open(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open lets the users go through one directory.
+func (a *Accounts) open(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.Door {
+		return nil
+	}
+	if err := os.Lchown(dir, -1, int(a.Door)); err != nil {
+		return err
+	}
+	return os.Chmod(dir, info.Mode()&^0o070|0o010)
+}
+
+// Passable returns why the users cannot come to Top, nil if they can.
+func (a *Accounts) Passable() error {
+	for dir := filepath.Dir(a.Top); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it is made later, open or closed; what is above it counts
+		case err != nil:
+			return err
+		case info.Mode()&0o001 == 0:
+			return fmt.Errorf("%s lets only some users through", dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// Strangers returns who has numbers among these already, as far as files of the host say: a user, a group, or a range that is given to one.
+func (a *Accounts) Strangers() error {
+	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/subuid", "/etc/subgid"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // there need not be any
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Split(strings.TrimSpace(line), ":")
+			if len(fields) < 3 {
+				continue
+			}
+			at, many := fields[2], "1"
+			if strings.HasPrefix(filepath.Base(path), "sub") {
+				at, many = fields[1], fields[2]
+			}
+			first, errA := strconv.ParseUint(at, 10, 64)
+			count, errB := strconv.ParseUint(many, 10, 64)
+			if errA == nil && errB == nil && count > 0 && first <= uint64(a.Last) && first+count > uint64(a.Door) {
+				return fmt.Errorf("%s gives numbers from %d to %d to %s", path, first, first+count-1, fields[0])
+			}
+		}
+	}
+	return nil
+}
+
+// Usable returns why users cannot execute one of these programs, as far as they are on PATH, or open one of these devices.
+func Usable(programs, devices []string) error {
+	var all error
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue // who needs it says so
+		}
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			path, err = filepath.Abs(path)
+		}
+		for at := path; err == nil; at = filepath.Dir(at) {
+			if info, failed := os.Stat(at); failed != nil || info.Mode()&0o001 == 0 {
+				err = fmt.Errorf("not everybody may execute %s", path)
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+		all = errors.Join(all, err)
+	}
+	for _, path := range devices {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode()&0o006 != 0o006 && len(deviceGroups([]string{path})) == 0 {
+			all = errors.Join(all, fmt.Errorf("no group but root's may open %s", path))
+		}
+	}
+	return all
+}
+
+// deviceGroups are the groups that open these devices for whoever is in them, other than root's.
+func deviceGroups(devices []string) (all []uint32) {
+	for _, path := range devices {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode()&0o006 == 0o006 || info.Mode()&0o060 != 0o060 {
+			continue
+		}
+		if id := groupOf(info); id != 0 && !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}

@@ -1,0 +1,203 @@
+package cloudhypervisor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// prepared gives the record of a process that is about to start all that is decided before: its name, and its user.
+func (j *job) prepared(r *sal.Record[own]) error {
+	var err error
+	if r.Own.Process, err = newProcess(); err != nil {
+		return err
+	}
+	switch {
+	case !j.Accounts.Used():
+		r.Own.User = 0
+	case !j.Accounts.Has(r.Own.User):
+		r.Own.User, err = j.chooseUser(r.Resource)
+	}
+	return err
+}
+
+// chooseUser chooses a user that no other machine has.
+func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
+	user, err := d.users.Choose(d.Accounts, resource.HostName(), func() (map[uint32]string, error) {
+		records, _, err := d.records().List()
+		used := map[uint32]string{}
+		for _, r := range records {
+			used[r.Own.User] = r.Resource.HostName()
+		}
+		return used, err
+	}, d.machines())
+	return user, sal.HostError("find a user for "+resource.String(), err)
+}
+
+// handDir leads the machine's user to its directory, and gives it the files that its process will write. Only we can put others there.
+func (j *job) handDir(r *sal.Record[own]) error {
+	if r.Own.User == 0 {
+		return sal.HostError("take "+j.dir+" back", j.takeDirBack())
+	}
+	j.step("hand the directory over")
+	err := j.Accounts.Lead(j.machines())
+	if err == nil {
+		err = sal.HandPath(j.dir, r.Own.User)
+	}
+	for _, name := range []string{consoleName, eventsName(r.Own.Process.Launch)} {
+		if err == nil {
+			err = touch(filepath.Join(j.dir, name))
+		}
+		if err == nil {
+			err = sal.HandFile(filepath.Join(j.dir, name), r.Own.User, r.Own.User, 0o600)
+		}
+	}
+	return sal.HostError("hand "+j.dir+" over", err)
+}
+
+// takeDirBack closes the directory of a machine whose process runs as we do again.
+func (j *job) takeDirBack() error {
+	info, err := os.Lstat(j.dir)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	j.step("take the directory back")
+	if err := os.Lchown(j.dir, os.Getuid(), os.Getgid()); err != nil {
+		return err
+	}
+	return os.Chmod(j.dir, 0o700)
+}
+
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// handOver gives the machine's user what was written for it meanwhile.
+func (j *job) handOver(r *sal.Record[own]) error {
+	seed := filepath.Join(j.dir, seedName)
+	if _, err := os.Lstat(seed); r.Own.User == 0 || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	j.step("hand the seed over")
+	return sal.HostError("hand "+seed+" over", sal.HandFile(seed, r.Own.User, r.Own.User, 0o400))
+}
+
+// ownPayload copies what the machine boots into its directory: its user sees no image of anybody.
+func (j *job) ownPayload(ctx context.Context, r *sal.Record[own], p api.Payload) (api.Payload, error) {
+	for _, one := range []struct {
+		name string
+		path *string
+	}{{"kernel", &p.Kernel}, {"initramfs", &p.Initramfs}, {"firmware", &p.Firmware}} {
+		to := filepath.Join(j.dir, one.name)
+		j.step("clear the " + one.name)
+		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return p, sal.HostError("clear the "+one.name, err)
+		}
+		if *one.path == "" {
+			continue
+		}
+		j.step("copy the " + one.name)
+		if err := copyTo(ctx, to, *one.path, r.Own.User); err != nil {
+			return p, sal.HostError("copy the "+one.name+" of "+r.Resource.String(), err)
+		}
+		*one.path = to
+	}
+	return p, nil
+}
+
+// copyTo copies a file for a user, who may read it. It is not synced: the next start copies it anew.
+func copyTo(ctx context.Context, to, path string, user uint32) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(sal.CopyFile(ctx, f, from), f.Close()); err != nil {
+		return err
+	}
+	return sal.HandFile(to, 0, user, 0o640)
+}
+
+// handDisk gives the disk of a volume to the machine's user.
+func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
+	if r.Own.User == 0 {
+		return nil
+	}
+	j.step("hand the disk over")
+	var err error
+	if j.Accounts.Used() { // else it was started when there were some
+		err = j.Accounts.Lead(filepath.Dir(volume.Dir))
+	}
+	if err == nil {
+		err = sal.HandDisk(volume.Dir, r.Own.User, v.ReadOnly)
+	}
+	return sal.HostError("hand the disk of the volume "+v.Volume.Name+" over", err)
+}
+
+// takeBack takes disks from the user of a machine. A volume that is gone has none.
+func (j *job) takeBack(ctx context.Context, resource writ.ResourceID, disks []disk) error {
+	for _, v := range disks {
+		volume, err := j.Volumes.Volume(ctx, resource.Project, v.Volume)
+		if code := writ.CodeOf(err); code == writ.CodeResourceUnknown || code == writ.CodeResourceConflict {
+			continue
+		}
+		if err == nil {
+			j.step("take the disk back")
+			err = sal.TakeDiskBack(volume.Dir)
+		}
+		if err != nil {
+			return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", err)
+		}
+	}
+	return nil
+}
+
+// handMemory lets the machine's process write its memory into a snapshot that is being made.
+func (j *job) handMemory(r *sal.Record[own], snapshot string) error {
+	if r.Own.User == 0 {
+		return nil
+	}
+	j.step("hand the snapshot over")
+	if err := sal.HandPath(snapshot, r.Own.User); err != nil {
+		return err
+	}
+	return os.Lchown(memoryDir(snapshot), int(r.Own.User), int(r.Own.User))
+}
+
+// handSnapshot lets the machine's process read the memory of a snapshot, which may be of another user's time.
+func (j *job) handSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
+	for _, v := range r.Own.Volumes { // they were put back, as files of ours
+		if _, err := j.diskFile(ctx, r, v); err != nil {
+			return err
+		}
+	}
+	if r.Own.User == 0 {
+		return nil
+	}
+	j.step("hand the snapshot over")
+	err := errors.Join(sal.HandPath(filepath.Dir(snapshot), r.Own.User), sal.HandPath(snapshot, r.Own.User), sal.HandPath(memoryDir(snapshot), r.Own.User))
+	if err != nil {
+		return sal.HostError("hand the snapshot over", err)
+	}
+	names, err := sal.FileNames(memoryDir(snapshot))
+	for _, name := range names {
+		if err == nil {
+			err = sal.HandFile(filepath.Join(memoryDir(snapshot), name), 0, r.Own.User, 0o640)
+		}
+	}
+	return sal.HostError("hand the snapshot over", err)
+}

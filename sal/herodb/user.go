@@ -1,0 +1,100 @@
+package herodb
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"writ/sal"
+)
+
+// user returns the user of the database: the one that it has, another one if that is none of those that there are, ours if there are none.
+func (j *job) user(has uint32) (uint32, error) {
+	if !j.Accounts.Used() {
+		return 0, nil
+	}
+	if j.Accounts.Has(has) {
+		return has, nil
+	}
+	user, err := j.users.Choose(j.Accounts, j.Resource.HostName(), func() (map[uint32]string, error) {
+		records, _, err := j.records().List()
+		used := map[uint32]string{}
+		for _, r := range records {
+			used[r.Own.User] = r.Resource.HostName()
+		}
+		return used, err
+	}, filepath.Join(j.Dir, "databases"))
+	return user, sal.HostError("find a user for "+j.Resource.String(), err)
+}
+
+// handOver gives the user of a database what its process is about to work with: the data is theirs, the rest they read. Nobody works with it
+// now. The record is written before anything is theirs.
+func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
+	user, err := j.user(r.Own.User)
+	if err != nil {
+		return err
+	}
+	if user != r.Own.User {
+		r.Own.User = user
+		if err := j.records().Put(r); err != nil {
+			return err
+		}
+	}
+	in.own.User = user
+	if user == 0 {
+		return sal.HostError("take "+j.dir+" back", j.takeBack())
+	}
+	j.step("hand the data over")
+	for _, dir := range []string{filepath.Dir(j.dir), filepath.Dir(in.tree)} {
+		if err == nil {
+			err = j.Accounts.Lead(dir)
+		}
+	}
+	if err == nil {
+		err = sal.HandPath(j.dir, user)
+	}
+	for _, name := range []string{"server.conf", "users.acl"} {
+		if _, there := os.Lstat(j.in(name)); err == nil && there == nil {
+			err = sal.HandFile(j.in(name), 0, user, 0o640)
+		}
+	}
+	if err == nil && filepath.Dir(filepath.Dir(p.path)) == filepath.Join(j.Dir, "engines") { // a copy
+		err = errors.Join(j.Accounts.Lead(filepath.Dir(p.path)), sal.HandFile(p.path, 0, j.Accounts.Door, 0o750))
+	}
+	if err == nil {
+		err = j.runDir(user)
+	}
+	if err == nil {
+		err = sal.HandTree(in.tree, user)
+	}
+	return sal.HostError("hand "+j.Resource.String()+" over to its user", err)
+}
+
+// runDir makes the directory in which engines have sockets, anew: nothing in there is of another time.
+func (j *job) runDir(user uint32) error {
+	dir := j.in("run")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Lchown(dir, int(user), int(user))
+}
+
+// takeBack closes the directory of a database whose process runs as we do again. We may use its data, whoever has it.
+func (j *job) takeBack() error {
+	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(j.dir)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	j.step("take the directory back")
+	if err := os.Lchown(j.dir, os.Getuid(), os.Getgid()); err != nil {
+		return err
+	}
+	return os.Chmod(j.dir, 0o700)
+}
