@@ -39,6 +39,8 @@ var notTaken = map[string]string{
 	"sal/cloudhypervisor: kill the process":               "it needs a process that does not end when it is asked to",
 	"sal/cloudhypervisor: trim a log":                     "it needs megabytes of a log",
 	"sal/cloudhypervisor: put the process into its group": "it needs a process that an earlier version has started",
+	"sal/cloudhypervisor: take the directory back":        "it needs a runner that gives processes no users any more",
+	"sal/herodb: take the directory back":                 "it needs a runner that gives processes no users any more",
 	"sal/herodb: put the process into its group":          "it needs a process that an earlier version has started",
 	"sal/mycelium: cut the log off":                       "it needs megabytes of a log",
 	"sal/btrfs: bound the project":                        "it needs a runner that is started with another share for each project",
