@@ -110,7 +110,10 @@ func (c *child) round(ctx context.Context, passes []*passing) error {
 	for i, p := range passes {
 		c.version++
 		requests[i] = p.request
-		requests[i].Journal = c.journals.difference(p.request.Inputs.Run, c.version, p.journal)
+		requests[i].Journal = c.journals.difference(p.request.Run, c.version, p.journal)
+		if requests[i].Journal.Base != 0 && c.journals.find(p.request.Run).inputs.same(p.request.Inputs) {
+			requests[i].Inputs = nil
+		}
 		if c.programs[p.request.Program] {
 			requests[i].Bundle = nil
 		}
@@ -146,14 +149,14 @@ func (c *child) insist(ctx context.Context, p *passing) error {
 
 // learn takes the answer to a pass, if it is one that the script can have, and keeps what the child has now.
 func (c *child) learn(p *passing, d difference, a *answer) error {
-	inputs := &p.request.Inputs
-	if err := a.Outcome.Check(*inputs, p.journal); err != nil {
+	if err := a.Outcome.Check(*p.request.Inputs, p.journal); err != nil {
 		return err
 	}
 	c.programs[p.request.Program] = true
 	c.mu.Lock()
-	c.journals.take(inputs.Run, d)
-	c.journals.settle(inputs.Run, a.Outcome)
+	c.journals.take(p.request.Run, d)
+	c.journals.keep(p.request.Run, p.request.Inputs)
+	c.journals.settle(p.request.Run, a.Outcome)
 	c.mu.Unlock()
 	p.answer(*a.Outcome, a.Slow)
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // A frame is a length of four bytes, big end first, and so many bytes of CBOR. The child greets with one; then the parent
 // writes lists of requests, and the child answers each request with one frame. It has read a list before it answers, so nobody waits for
-// somebody who waits. What the parent believes the child to have, the bundle and most of the journal, it leaves out; a child that does not
+// somebody who waits. What the parent believes the child to have, the bundle, the inputs and most of the journal, it leaves out; a child that does not
 // have it answers so, and is told all of it.
 
 // maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
@@ -29,7 +29,8 @@ type greeting struct {
 type request struct {
 	Program writ.Digest     `json:"program"`          // of the bundle
 	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
-	Inputs  scripts.Inputs  `json:"inputs"`
+	Run     writ.RunID      `json:"run"`
+	Inputs  *scripts.Inputs `json:"inputs,omitempty"` // left out if they are those of the journal that Journal builds on
 	Journal difference      `json:"journal"`
 	Plan    bool            `json:"plan,omitempty"` // Bundle and Inputs are all that it takes
 }

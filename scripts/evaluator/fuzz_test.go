@@ -34,7 +34,7 @@ if h.err { import("run").log(h.err.message) } else { node.ping({}, {labels: {hos
 node.facts().cpus`)}}
 	inputs = scripts.Inputs{Run: "r", Allow: []string{"node.facts", "node.ping"}, MaxCalls: 9}
 	var m memory
-	first, err := m.answer(&request{Program: script.Digest(), Bundle: &script, Inputs: inputs})
+	first, err := m.answer(&request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs})
 	if err != nil || len(first.Outcome.Calls) != 1 {
 		f.Fatal(first, err)
 	}
@@ -52,12 +52,12 @@ node.facts().cpus`)}}
 func FuzzFrame(f *testing.F) {
 	script, inputs, open, ended, failed, other := fuzzed(f)
 	ask := func(bundle *scripts.Bundle, base, version uint64, count int, entries ...scripts.Entry) request {
-		return request{Program: script.Digest(), Bundle: bundle, Inputs: inputs, Journal: difference{Base: base, Version: version, Count: count, Entries: entries}}
+		return request{Program: script.Digest(), Bundle: bundle, Run: inputs.Run, Inputs: &inputs, Journal: difference{Base: base, Version: version, Count: count, Entries: entries}}
 	}
 	f.Add(asked(f, ask(&script, 0, 1, 0), ask(nil, 1, 2, 1, open), ask(nil, 2, 3, 1, ended), ask(nil, 3, 4, 1, failed)))
 	f.Add(asked(f, ask(&script, 0, 1, 1, failed), ask(nil, 7, 2, 1, open), ask(nil, 1, 2, 2, ended), ask(nil, 1, 3, 1, other)))
 	f.Add(asked(f, ask(&script, 0, 1, 2, ended, ended), ask(&script, 0, 2, 1, other), ask(nil, 0, 3, 5)))
-	f.Add(asked(f, request{Bundle: &script, Inputs: inputs, Plan: true}, request{Plan: true}))
+	f.Add(asked(f, request{Bundle: &script, Run: inputs.Run, Inputs: &inputs, Plan: true}, request{Plan: true}))
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0xa0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
@@ -85,7 +85,10 @@ func FuzzJournal(f *testing.F) {
 		}
 		parent, child := journals{most: maxJournals}, memory{journals: journals{most: maxJournals}}
 		pass := func(version uint64, journal []scripts.Entry) *scripts.Outcome {
-			r := request{Program: script.Digest(), Bundle: &script, Inputs: inputs, Journal: parent.difference(inputs.Run, version, journal)}
+			r := request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs, Journal: parent.difference(inputs.Run, version, journal)}
+			if r.Journal.Base != 0 {
+				r.Inputs = nil // as before
+			}
 			a, err := child.answer(&r)
 			if err != nil || a.Outcome == nil {
 				t.Fatalf("a pass of %d entries: %+v, %v", len(journal), a, err)

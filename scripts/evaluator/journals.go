@@ -33,6 +33,38 @@ type keptJournal struct {
 	version uint64
 	entries []scripts.Entry // by seq: entries[i].Seq == i+1
 	bytes   int
+	inputs  keptInputs
+}
+
+// keptInputs are those of the last pass of a run: they hardly change from one to the next.
+type keptInputs struct{ those *scripts.Inputs } // nil if they are too big to be kept
+
+// maxInputs is how many bytes inputs may take that are kept: all together 2 MiB at the most.
+const maxInputs = 4 << 10
+
+// same reports whether these are the inputs that are kept.
+func (k keptInputs) same(in *scripts.Inputs) bool {
+	a := k.those
+	return a == in || a != nil && a.Run == in.Run && a.Project == in.Project && a.Datacenter == in.Datacenter && a.DatacenterName == in.DatacenterName &&
+		a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) && sameMap(a.Params, in.Params)
+}
+
+// keep keeps the inputs of the pass for which the journal of a run was taken last.
+func (j *journals) keep(run writ.RunID, in *scripts.Inputs) {
+	k := j.find(run)
+	if k == nil || k.inputs.those == in {
+		return
+	}
+	k.inputs.those = nil
+	size := memoryOf(in.Params) + len(in.Project) + len(in.Datacenter) + len(in.DatacenterName)
+	for _, names := range [][]string{in.Allow, in.Secrets} {
+		for _, name := range names {
+			size += memoryOf(name)
+		}
+	}
+	if size <= maxInputs {
+		k.inputs.those = in
+	}
 }
 
 // difference is what makes a journal out of an earlier one of the same run.

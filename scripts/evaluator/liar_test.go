@@ -136,6 +136,7 @@ func lie() int {
 		var list []struct {
 			Program string
 			Bundle  *scripts.Bundle
+			Run     any
 			Inputs  any
 			Journal any
 			Plan    bool

@@ -154,7 +154,7 @@ func (p *Pool) company(c *child, first *passing) (others []*passing) {
 
 // belongs reports whether a pass is no better off with another child that has nothing to do. The caller holds the lock.
 func (p *Pool) belongs(one *passing, c *child) bool {
-	run := one.request.Inputs.Run
+	run := one.request.Run
 	return c.keeps(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return other.keeps(run) })
 }
 

@@ -57,10 +57,10 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	return slices.Clone(layers), nil
 }
 
-// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. The values in the journal must not change
-// afterwards: they are compared with those of the run's next pass, to send a child only what it does not know.
+// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. What is in inputs and journal must not
+// change afterwards: it is compared with that of the run's next pass, to send a child only what it does not know.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	one := &passing{request: request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs}, journal: journal}
+	one := &passing{request: request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs}, journal: journal}
 	first, err := p.enter(ctx, one)
 	if err != nil {
 		return scripts.Outcome{}, err
@@ -82,7 +82,7 @@ func (p *Pool) lead(ctx context.Context, first *passing) {
 		first.fail(context.Cause(ctx))
 		return
 	}
-	c, fresh, err := p.take(ctx, first.request.Program, first.request.Inputs.Run)
+	c, fresh, err := p.take(ctx, first.request.Program, first.request.Run)
 	if err != nil {
 		first.fail(err)
 		return
@@ -100,9 +100,9 @@ func (p *Pool) lead(ctx context.Context, first *passing) {
 	case errors.Is(err, errGone) && !fresh:
 		c.end() // it died while it had nothing to do, which is not the script's fault
 	case err != nil && len(left) == 1:
-		left[0].fail(p.bury(ctx, c, left[0].request.Inputs.Run, err))
+		left[0].fail(p.bury(ctx, c, left[0].request.Run, err))
 	case err != nil:
-		_ = p.bury(ctx, c, first.request.Inputs.Run, err)
+		_ = p.bury(ctx, c, first.request.Run, err)
 	case c.retired:
 		c.end()
 	default:
@@ -113,13 +113,13 @@ func (p *Pool) lead(ctx context.Context, first *passing) {
 
 // Plan implements scripts.Evaluator.
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
-	r := request{Program: bundle.Digest(), Bundle: &bundle, Inputs: inputs, Plan: true}
+	r := request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Plan: true}
 	if _, err := p.enter(ctx, nil); err != nil {
 		return scripts.Plan{}, err
 	}
 	defer p.leave()
 	for {
-		c, fresh, err := p.take(ctx, r.Program, r.Inputs.Run)
+		c, fresh, err := p.take(ctx, r.Program, r.Run)
 		if err != nil {
 			return scripts.Plan{}, err
 		}
@@ -132,7 +132,7 @@ func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 			c.end() // it died while it had nothing to do, which is not the script's fault
 			continue
 		case err != nil:
-			return scripts.Plan{}, p.bury(ctx, c, r.Inputs.Run, err)
+			return scripts.Plan{}, p.bury(ctx, c, r.Run, err)
 		case c.retired:
 			c.end()
 		default:

@@ -144,9 +144,9 @@ type memory struct {
 }
 
 func (m *memory) answer(r *request) (*answer, error) {
-	if r.Plan && r.Bundle != nil {
+	if r.Plan && r.Bundle != nil && r.Inputs != nil {
 		defer runtime.GC() // plans are rare, and what is left of one must not count against the next pass
-		plan, err := scripts.PlanOf(context.Background(), *r.Bundle, r.Inputs)
+		plan, err := scripts.PlanOf(context.Background(), *r.Bundle, *r.Inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -159,14 +159,22 @@ func (m *memory) answer(r *request) (*answer, error) {
 		}
 		c = m.programs.compile(r.Program, *r.Bundle)
 	}
-	journal, ok := m.journals.take(r.Inputs.Run, r.Journal)
+	inputs := r.Inputs
+	if k := m.journals.find(r.Run); inputs == nil && k != nil && r.Journal.Base != 0 {
+		inputs = k.inputs.those
+	}
+	if inputs == nil || inputs.Run != r.Run {
+		return &answer{}, nil
+	}
+	journal, ok := m.journals.take(r.Run, r.Journal)
 	if !ok {
 		return &answer{}, nil
 	}
-	outcome, err := c.pass(context.Background(), r.Inputs, journal)
+	m.journals.keep(r.Run, inputs)
+	outcome, err := c.pass(context.Background(), *inputs, journal)
 	if err != nil {
 		return nil, err
 	}
-	m.journals.settle(r.Inputs.Run, &outcome)
+	m.journals.settle(r.Run, &outcome)
 	return &answer{Outcome: &outcome}, nil
 }

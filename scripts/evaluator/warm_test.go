@@ -3,6 +3,7 @@ package evaluator_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,39 @@ func TestChildFollowsEveryChangeOfAJournal(t *testing.T) {
 	advance("a", false)
 	if now := onlyChild(t, pool); now != child {
 		t.Errorf("a pool that is wrong about child %d needs another one", child)
+	}
+}
+
+// TestChildFollowsEveryChangeOfInputs changes one thing after the other from pass to pass of a run that waits.
+func TestChildFollowsEveryChangeOfInputs(t *testing.T) {
+	pool := newPool(t, 1)
+	script := bundle(`run := import("run"); run.log(run.params, run.project, run.datacenter); import("volume").create("v", {size_gib: 1})
+import("node").facts().hostname`)
+	in := everything
+	first := agree(t, pool, in, script, nil).Calls[0]
+	journal := []scripts.Entry{{Seq: 1, Hash: first.Hash, State: scripts.EntryOpen}}
+	child := onlyChild(t, pool)
+	big := map[string]any{"zones": strings.Repeat("b", 10_000)} // more than is kept
+	for _, change := range []func(){
+		func() {},
+		func() { in.Params = map[string]any{"count": int64(3)} },
+		func() { in.Params = big },
+		func() { in.Params = nil },
+		func() { in.Project = "other" },
+		func() { in.DatacenterName = "away" },
+		func() { in.MaxCalls = 1 },
+		func() { in.MaxCalls = 100 },
+		func() { in.Allow = []string{"volume.create"} },
+		func() { in.Allow = everything.Allow },
+	} {
+		change()
+		agree(t, pool, in, script, journal)
+		agree(t, pool, in, script, journal)
+		pool.Misremember()
+		agree(t, pool, in, script, journal)
+	}
+	if now := onlyChild(t, pool); now != child {
+		t.Errorf("child %d took the place of %d", now, child)
 	}
 }
 

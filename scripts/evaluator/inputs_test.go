@@ -1,0 +1,37 @@
+package evaluator
+
+import (
+	"reflect"
+	"testing"
+
+	"writ/scripts"
+)
+
+// TestInputsOfWhichAnythingDiffersAreNotTheSame holds for fields that come later, too.
+func TestInputsOfWhichAnythingDiffersAreNotTheSame(t *testing.T) {
+	in := scripts.Inputs{Run: "r", Allow: []string{"a"}, Params: map[string]any{"a": []any{int64(1)}}}
+	kept := keptInputs{&in}
+	again := in
+	again.Params = map[string]any{"a": []any{int64(1)}}
+	if !kept.same(&again) {
+		t.Error("the same is not the same")
+	}
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[scripts.Inputs]()) {
+		other := in
+		switch v := reflect.ValueOf(&other).Elem().Field(i); v.Kind() {
+		case reflect.String:
+			v.SetString("other")
+		case reflect.Int:
+			v.SetInt(7)
+		case reflect.Slice:
+			v.Set(reflect.ValueOf([]string{"a", "b"}))
+		case reflect.Map:
+			v.Set(reflect.ValueOf(map[string]any{"a": []any{int64(2)}}))
+		default:
+			t.Fatalf("%s is of a kind that this test does not know", field.Name)
+		}
+		if kept.same(&other) {
+			t.Errorf("inputs with another %s are taken for the same", field.Name)
+		}
+	}
+}
