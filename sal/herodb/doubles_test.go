@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -23,18 +22,6 @@ import (
 	"writ/internal/testenv"
 	"writ/sal"
 )
-
-func names(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all, err
-}
 
 // plainNetworks are namespaces with an address on their loopback interface: nobody outside reaches them.
 type plainNetworks struct{ tag string } // a word that no other test's namespaces have
