@@ -269,7 +269,7 @@ func kill(dir string) error {
 	}
 	all, err := members(dir)
 	for _, pid := range all {
-		if pid == os.Getpid() {
+		if pid <= 0 || pid == os.Getpid() { // 0 is one of another namespace of pids, and to kill it would end our own group of processes
 			continue
 		}
 		if killed := unix.Kill(pid, unix.SIGKILL); killed != nil && !errors.Is(killed, unix.ESRCH) {

@@ -120,10 +120,10 @@ func (a *Accounts) open(dir string) error {
 	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.Door {
 		return nil
 	}
-	if err := os.Lchown(dir, -1, int(a.Door)); err != nil {
+	if err := os.Chmod(dir, info.Mode()&^0o070|0o010); err != nil { // first: what its group might do, the users must never
 		return err
 	}
-	return os.Chmod(dir, info.Mode()&^0o070|0o010)
+	return os.Lchown(dir, -1, int(a.Door))
 }
 
 // Passable returns why the users cannot come to Top, nil if they can.
@@ -167,6 +167,31 @@ func (a *Accounts) Strangers() error {
 		}
 	}
 	return nil
+}
+
+// Mapped returns why there are no such numbers here, nil if there are: a container may have few.
+func (a *Accounts) Mapped() error {
+	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // a kernel without user namespaces has all numbers
+		}
+		if !a.mapped(string(text)) {
+			return fmt.Errorf("this system has not all user numbers from %d to %d (%s)", a.Door, a.Last, path)
+		}
+	}
+	return nil
+}
+
+// mapped reports whether a line of a map, which has the first number inside, the first outside and how many, has all numbers.
+func (a *Accounts) mapped(text string) bool {
+	for line := range strings.Lines(text) {
+		var inside, outside, count uint64
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside <= uint64(a.Door) && uint64(a.Last) < inside+count {
+			return true
+		}
+	}
+	return false
 }
 
 // Usable returns why users cannot execute one of these programs, as far as they are on PATH, or open one of these devices.

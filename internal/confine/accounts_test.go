@@ -115,3 +115,20 @@ func TestNumbersThatSomebodyHasAreSeen(t *testing.T) {
 		t.Error("nobody has the numbers of the system")
 	}
 }
+
+// In a container of its own there may be no more numbers than its users need.
+func TestNumbersThatAContainerHasNotAreSeen(t *testing.T) {
+	a := &confine.Accounts{Door: 2010000000, First: 2010000001, Last: 2010065535}
+	for text, want := range map[string]bool{
+		"         0          0 4294967295\n":        true,
+		"         0     100000      65536\n":        false,
+		"0 1000 1\n1 100000 65536\n":                false,
+		"0 100000 65536\n2010000000 300000 65536\n": true,
+		"0 100000 65536\n2010000000 300000 65535\n": false,
+		"no map\n": false,
+	} {
+		if got := a.MappedForTest(text); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}

@@ -36,14 +36,26 @@ func (h heard) hear(path string) (heard, error) {
 		return h, err
 	}
 	defer f.Close()
-	if _, err := f.Seek(h.Until, io.SeekStart); err != nil {
+	for {
+		next, err := h.hearSome(f)
+		if err != nil || next.Until == h.Until {
+			return next, err
+		}
+		h = next
+	}
+}
+
+// hearSome reads on for maxEvents bytes at the most. Where so many hold no event, the process does not keep to the form, and they are passed
+// over: it could have us keep as much in memory as it likes.
+func (h heard) hearSome(f *os.File) (heard, error) {
+	from := h.Until
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
 		return h, err
 	}
-	from := h.Until
-	for d := json.NewDecoder(f); ; {
+	for d := json.NewDecoder(io.LimitReader(f, maxEvents)); ; {
 		var e event
 		if d.Decode(&e) != nil {
-			return h, nil // the end, or what is not written yet
+			break // the end, or what is not written yet
 		}
 		h.Until = from + d.InputOffset()
 		switch e {
@@ -53,6 +65,11 @@ func (h heard) hear(path string) (heard, error) {
 			h.Off = true
 		}
 	}
+	info, err := f.Stat()
+	if err == nil && h.Until == from && info.Size() >= from+maxEvents {
+		h.Until += maxEvents
+	}
+	return h, err
 }
 
 // hear reads on what the machine's process has said, and gives back to the disk what was read once it is much.

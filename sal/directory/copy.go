@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"syscall"
 	"time"
 
@@ -74,24 +73,29 @@ func (j *job) sync(dir string) error {
 // may, owners. Sockets are left out, as they mean nothing without the process behind them. What disappears meanwhile is left out too.
 func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 	return func(ctx context.Context, to string) error {
+		source, err := j.root.OpenRoot(from) // a link that somebody puts there meanwhile must not lead to another tree
+		if err != nil {
+			return err
+		}
+		defer source.Close()
 		linked := map[inode]string{}
 		var dirs []entry // their modes and times come last, when nothing is written into them any more
-		err := fs.WalkDir(j.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
+		err = fs.WalkDir(source.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err != nil {
-				return ignoreGone(err, name, from)
+				return ignoreGone(err, name, ".")
 			}
 			info, err := d.Info()
 			if err != nil {
-				return ignoreGone(err, name, from)
+				return ignoreGone(err, name, ".")
 			}
-			e := entry{from: name, to: path.Join(to, strings.TrimPrefix(name, from)), info: info}
+			e := entry{source: source, from: name, to: path.Join(to, name), info: info}
 			if d.IsDir() {
 				dirs = append(dirs, e)
 			}
-			return ignoreGone(j.copyEntry(ctx, e, linked), name, from)
+			return ignoreGone(j.copyEntry(ctx, e, linked), name, ".")
 		})
 		for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
 			err = j.finish(dirs[i])
@@ -110,8 +114,15 @@ func ignoreGone(err error, name, top string) error {
 
 // entry is one thing in a tree.
 type entry struct {
-	from, to string
-	info     fs.FileInfo
+	source *os.Root // of the tree that is copied
+	from   string   // below source
+	to     string
+	info   fs.FileInfo
+}
+
+// open opens a file or directory to read. It may be a pipe by now, which must not be waited for.
+func (e *entry) open() (*os.File, error) {
+	return e.source.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // inode is what all names of a file have in common.
@@ -136,7 +147,7 @@ func (j *job) copyEntry(ctx context.Context, e entry, linked map[inode]string) (
 		j.step("make " + e.info.Name())
 		return j.root.Mkdir(e.to, 0o700)
 	case fs.ModeSymlink:
-		target, err := j.root.Readlink(e.from)
+		target, err := e.source.Readlink(e.from)
 		if err != nil {
 			return err
 		}
@@ -158,7 +169,7 @@ func (j *job) copyEntry(ctx context.Context, e entry, linked map[inode]string) (
 		}
 		return j.finish(e)
 	case 0:
-		source, err := j.root.Open(e.from)
+		source, err := e.open()
 		if err != nil {
 			return err
 		}
@@ -197,7 +208,7 @@ func (j *job) attributes(e entry) error {
 	if !e.info.IsDir() && !e.info.Mode().IsRegular() {
 		return nil
 	}
-	from, err := j.root.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	from, err := e.open()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package directory
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"writ/sal"
@@ -11,4 +15,50 @@ func TestTreesExam(t *testing.T) {
 	saltest.RunTrees(t, saltest.TreesExam{Open: func(_ testing.TB, host string, step func(string)) sal.Trees {
 		return &Trees{Dir: host, Step: step}
 	}})
+}
+
+// Whoever works in a tree may put links into it while it is copied. They must not lead to what another tree holds.
+func TestACopyHasNothingOfOtherTrees(t *testing.T) {
+	const secret = "of another tree"
+	trees := &Trees{Dir: t.TempDir()}
+	for _, name := range []string{"mine", "theirs"} {
+		dir, err := trees.Make(t.Context(), name, sal.Bound{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(dir, "d"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "d", "file"), []byte(map[string]string{"theirs": secret}[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exchanged := false
+	trees.Step = func(step string) {
+		if mine := filepath.Join(trees.Path("mine"), "d"); step == "make d" && !exchanged {
+			exchanged = true
+			if err := os.RemoveAll(mine); err != nil {
+				t.Error(err)
+			}
+			if err := os.Symlink("../../theirs/data/d", mine); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err := trees.Snapshot(t.Context(), "mine", "s")
+	if !exchanged {
+		t.Fatalf("no directory was copied: %v", err)
+	}
+	copied := false
+	walked := filepath.WalkDir(filepath.Join(trees.Dir, "trees", "mine"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var text []byte
+			text, err = os.ReadFile(path)
+			copied = copied || strings.Contains(string(text), secret)
+		}
+		return err
+	})
+	if copied || walked != nil {
+		t.Errorf("the snapshot has what another tree holds: %t, %v", copied, walked)
+	}
 }

@@ -131,7 +131,7 @@ func (p *part) Begin(a sal.Archive) error {
 	if p.sizeGiB < a.SizeGiB {
 		return tooSmall(p.Resource, p.sizeGiB, fmt.Sprintf("%d GiB", a.SizeGiB))
 	}
-	if most := maxSpread * p.sizeGiB * gib; a.Bytes > most {
+	if most := p.most(); a.Bytes > most {
 		return writ.Errorf(writ.CodeQuotaExceeded, "the archive has %d bytes, and for a volume of %d GiB the node takes %d", a.Bytes, p.sizeGiB, most).
 			WithHint("give it a bigger size_gib")
 	}
@@ -148,8 +148,15 @@ func (p *part) Begin(a sal.Archive) error {
 	return p.records().Put(p.record)
 }
 
+// most is how long an archive may be, in bytes.
+func (p *part) most() int64 { return maxSpread * p.sizeGiB * gib }
+
 // Write implements sal.Part.
 func (p *part) Write(text []byte) (int, error) {
+	if most := p.most(); p.length+int64(len(text)) > most { // whatever was said before, or is said of the rest
+		return 0, writ.Errorf(writ.CodeQuotaExceeded, "the archive is longer than the %d bytes that the node takes for a volume of %d GiB", most, p.sizeGiB).
+			WithHint("give it a bigger size_gib")
+	}
 	n, err := p.file.Write(text)
 	p.hash.Write(text[:n])
 	p.length += int64(n)

@@ -2,9 +2,11 @@ package volume
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"writ"
 	"writ/sal"
 )
 
@@ -51,3 +53,57 @@ func (c *canned) Fetch(ctx context.Context, _ string, to sal.Part) error {
 }
 
 func (*canned) Done(context.Context, string) {}
+
+// nowhere is an origin that nobody can reach.
+type nowhere struct{}
+
+func (nowhere) Fetch(context.Context, string, sal.Part) error {
+	return writ.Errorf(writ.CodeUnreachable, "the node does not answer")
+}
+
+func (nowhere) Done(context.Context, string) {}
+
+// boastful is an origin that sends more than it said.
+type boastful struct{}
+
+func (boastful) Fetch(_ context.Context, _ string, to sal.Part) error {
+	if err := to.Begin(sal.Archive{Edition: "first", Bytes: 2, SizeGiB: 1}); err != nil {
+		return err
+	}
+	to.(*part).length = maxSpread*gib - 1 // as if so much had arrived
+	_, err := to.Write([]byte("ab"))
+	return err
+}
+
+func (boastful) Done(context.Context, string) {}
+
+// copyFrom has a volume of 1 GiB made of one that is elsewhere.
+func (b *bench) copyFrom(origin sal.Origin) error {
+	b.Helper()
+	from := map[string]any{"kind": string(writ.KindVolume), "name": "there", "uid": "u9"}
+	r := b.request("volume.copy", "copy", map[string]any{"from": from, "size_gib": int64(1)})
+	r.Origin = origin
+	_, err := b.Do(b.Context(), r)
+	return err
+}
+
+// Nobody asks again for a copy that was given up before anything of it had come, so nothing may be left that counts as a volume.
+func TestACopyOfWhichNothingHasComeLeavesNothing(t *testing.T) {
+	b := plain(t)
+	if err := b.copyFrom(nowhere{}); writ.CodeOf(err) != writ.CodeUnreachable {
+		t.Fatal(err)
+	}
+	if all, err := b.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("%v is there, %v", all, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(b.Dir, "arriving")); err != nil || len(left) > 0 {
+		t.Errorf("%v has arrived, %v", left, err)
+	}
+}
+
+func TestAnArchiveIsNoLongerThanItsVolumeAllows(t *testing.T) {
+	b := plain(t)
+	if err := b.copyFrom(boastful{}); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("more than that was taken: %v", err)
+	}
+}

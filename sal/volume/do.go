@@ -100,7 +100,7 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	if err == nil {
 		err = fill.into(ctx, r)
 	}
-	if err != nil && fill.goesOn && passes(ctx, err) {
+	if err != nil && r.Own.Arrival != nil && passes(ctx, err) { // the next attempt goes on with what has arrived
 		return nil, sal.HostError("make "+j.Resource.String(), errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if h.Typeflag == tar.TypeDir {
 			dirs = append(dirs, h)
 		}
-		if err := u.entry(h, archive); err != nil {
+		if err := u.entry(h, &endingReader{ctx, archive}); err != nil { // the zeros of holes do not come through the one below
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func (c driverConfig) accounts(data string) *confine.Accounts {
 		return &confine.Accounts{Off: err}
 	}
 	a.Top = cmp.Or(c.Host.Above, data)
-	a.Off = errors.Join(a.Passable(), a.Strangers())
+	a.Off = errors.Join(a.Passable(), a.Strangers(), a.Mapped())
 	return a
 }
 
