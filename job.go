@@ -55,7 +55,8 @@ type Waybill struct {
 	Address    string       `json:"address,omitempty"` // where it gives archives away, "host:port"; "" if it does not
 	To         NodeID       `json:"to"`
 	ToKey      []byte       `json:"to_key"`
-	Resource   ResourceID   `json:"resource"` // that From has
+	Resource   ResourceID   `json:"resource"`           // that From has
+	Snapshot   string       `json:"snapshot,omitempty"` // of it, "" for what it holds when it is fetched
 	UID        UID          `json:"uid"`
 	Expires    int64        `json:"expires"` // unix milliseconds by the supervisor's clock
 }

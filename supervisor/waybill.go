@@ -47,10 +47,11 @@ func (t *turn) waybill(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (
 	if giver == nil || fetcher == nil {
 		return nil, fmt.Errorf("call %d of run %s copies from or to a node that is not known", c.Seq, c.Run)
 	}
+	snapshot, _ := c.Args["snapshot"].(string)
 	return seal.Seal(seal.Waybill, t.s.Key, writ.Waybill{
 		Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
 		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, To: fetcher.ID, ToKey: fetcher.PublicKey,
-		Resource: from.ResourceID, UID: from.UID, Expires: c.EndBy.UnixMilli(),
+		Resource: from.ResourceID, UID: from.UID, Snapshot: snapshot, Expires: c.EndBy.UnixMilli(),
 	})
 }
 

@@ -31,7 +31,9 @@ func TestAVolumeArrivesAsItIs(t *testing.T) {
 		_, err := from.do(t.Context(), "volume.snapshot", "data", map[string]any{"snapshot": "monday"}, nil)
 		must(t, err)
 		for name, args := range map[string]map[string]any{"now": copies("data"), "then": copies("data", "snapshot", "monday")} {
-			if _, err := to.do(t.Context(), "volume.copy", name, args, to.origin(from, "data", nil)); err != nil {
+			snapshot, _ := args["snapshot"].(string)
+			origin := to.origin(from, "data", func(w *writ.Waybill) { w.Snapshot = snapshot })
+			if _, err := to.do(t.Context(), "volume.copy", name, args, origin); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if diff := cmp.Diff(from.shape("data"), to.shape(name)); diff != "" {
@@ -421,7 +423,7 @@ func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverMissing || !strings.Contains(e.Hint, "--transfers") {
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "--transfers") {
 		t.Errorf("%v", err)
 	}
 	to.clean()

@@ -40,7 +40,7 @@ var _ sal.Origin = (*Fetcher)(nil)
 // Fetch implements sal.Origin: over as many connections as it takes.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	if f.Waybill.Address == "" {
-		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Waybill.FromName, f.Waybill.Resource).
+		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, gives nothing to other nodes, or has not said yet where", f.Waybill.FromName, f.Waybill.Resource).
 			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
 	}
 	config, err := secured(f.Key)
@@ -197,9 +197,14 @@ func hear(from io.Reader) (a answer, lives bool, err error) {
 	}
 }
 
-// refused is what the other node said, for people here.
+// refused is what the other node said, for people here. That its disk is full or its journal cannot be written must not be taken for a word
+// on this node: nothing here has to make room, and the try counts.
 func (f *Fetcher) refused(e *writ.Error) *writ.Error {
-	return writ.Errorf(e.Code, "the node %s says: %s", f.Waybill.FromName, e.Message).WithHint("%s", e.Hint)
+	code := e.Code
+	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
+		code = writ.CodeUnreachable
+	}
+	return writ.Errorf(code, "the node %s says: %s", f.Waybill.FromName, e.Message).WithHint("%s", e.Hint)
 }
 
 // Done implements sal.Origin. It tries once: what is not let go of expires.

@@ -172,6 +172,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.Waybill, er
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for another node than the one that shows it")
 	case g.Now().After(time.UnixMilli(w.Expires).Add(identity.Skew)):
 		return nil, errExpired
+	case asked.Snapshot != w.Snapshot:
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for something else that %s holds or held", w.Resource)
 	case w.Transfer == "" || asked.Offset < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "the request does not say what it wants")
 	}

@@ -36,6 +36,7 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 		"of another cluster": {to.origin(from, "data", func(w *writ.Waybill) { w.Cluster = "c2" }), writ.CodeSignatureInvalid},
 		"of another place":   {to.origin(from, "data", func(w *writ.Waybill) { w.Datacenter = "d2" }), writ.CodeSignatureInvalid},
 		"expired":            {to.origin(from, "data", func(w *writ.Waybill) { w.Expires = time.Now().Add(-2 * time.Minute).UnixMilli() }), writ.CodeExpired},
+		"of another moment":  {to.origin(from, "data", func(w *writ.Waybill) { w.Snapshot = "monday" }), writ.CodeSignatureInvalid},
 		"nameless":           {to.origin(from, "data", func(w *writ.Waybill) { w.Transfer = "" }), writ.CodeBadRequest},
 		"for an image":       {to.origin(from, "data", func(w *writ.Waybill) { w.Resource.Kind = writ.KindImage }), writ.CodeDriverMissing},
 	} {
@@ -59,7 +60,7 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 	}{
 		"gone":           {func(w *writ.Waybill) { w.Resource.Name = "none" }, copies("data"), writ.CodeResourceUnknown},
 		"made anew":      {func(w *writ.Waybill) { w.UID = saltest.RefTo(writ.KindVolume, "other").UID }, copies("data"), writ.CodeResourceConflict},
-		"no snapshot":    {nil, copies("data", "snapshot", "none"), writ.CodeResourceUnknown},
+		"no snapshot":    {func(w *writ.Waybill) { w.Snapshot = "none" }, copies("data", "snapshot", "none"), writ.CodeResourceUnknown},
 		"hidden":         {nil, copies("data"), ""},
 		"too small here": {nil, copies("big", "size_gib", int64(1)), writ.CodeQuotaExceeded},
 	} {

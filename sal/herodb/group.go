@@ -30,18 +30,14 @@ func (d *Driver) groups() *cgroup.Groups {
 // group is the name of the database's.
 func (j *job) group() string { return j.Resource.HostName() }
 
-// fence makes the group for a process that is about to start, in the place of one before. What a process left behind that ended ends with it:
-// an engine that was killed may have a child that writes.
-func (j *job) fence(ctx context.Context, o own) (confine.Cell, error) {
+// fence makes the group for a process that is about to start.
+func (j *job) fence(o own) (confine.Cell, error) {
 	cell := confine.Cell{User: o.User}
 	if j.Accounts.Used() {
 		cell.Door = j.Accounts.Door
 	}
 	if j.groups().About() == "nothing" {
 		return cell, nil
-	}
-	if err := j.unfence(ctx); err != nil {
-		return confine.Cell{}, err
 	}
 	if err := j.bound(o); err != nil {
 		return confine.Cell{}, err

@@ -183,6 +183,10 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	if err := j.configure(*in); err != nil {
 		return err
 	}
+	// What a process left behind that ended ends with its group: it may write, and listen, and must do neither while files are handed over.
+	if err := j.unfence(ctx); err != nil {
+		return err
+	}
 	if !in.own.Persist && in.own.Phase != restoring {
 		if err := j.dropDump(*in); err != nil {
 			return err
@@ -194,7 +198,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	if err := j.handOver(p, r, in); err != nil {
 		return err
 	}
-	cell, err := j.fence(ctx, in.own)
+	cell, err := j.fence(in.own)
 	if err != nil {
 		return err
 	}

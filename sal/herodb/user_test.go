@@ -5,7 +5,9 @@ package herodb
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,5 +144,32 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 	}
 	if got := ownerOf(t, secret); got != "0:0 600" {
 		t.Errorf("it is %s now", got)
+	}
+}
+
+// A child of an engine may say that it is somebody else, and go on listening where the engine did.
+func TestWhatAnEngineLeavesBehindListensNoMore(t *testing.T) {
+	b := newBench(t)
+	if b.groups().About() == "nothing" {
+		t.Skip("this host gives processes no groups")
+	}
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	p, group := b.pid(), b.jobOn(store).group()
+	stray := exec.Command("redis-server", "--bind", b.own().Host, "--port", strconv.FormatInt(b.own().Port, 10), "--save", "", "--dir", t.TempDir())
+	t.Cleanup(func() { _ = stray.Wait() })
+	t.Cleanup(func() { _ = stray.Process.Kill() })
+	if err := signal(p, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	if err := stray.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.groups().Add(group, stray.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the stray listens", func() bool { return listens(b.own().Host, b.own().Port) != nil })
+	if _, err := b.try("herodb.create", spec); err != nil {
+		t.Error(err)
 	}
 }
