@@ -182,7 +182,7 @@ func shownLogin(t *testing.T, program string) string {
 	}
 	for _, path := range lines {
 		line, _ := os.ReadFile(path) // its process may be gone
-		if args := strings.Split(string(line), "\x00"); args[0] == program && strings.Contains(string(line), "@127.0.0.1") {
+		if args := strings.Split(string(line), "\x00"); len(args) > 1 && args[0] == program && args[1] == "bench" && strings.Contains(string(line), "@127.0.0.1") {
 			return strings.Join(args, " ")
 		}
 	}
