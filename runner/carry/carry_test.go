@@ -423,7 +423,7 @@ func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "--transfers") {
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverMissing || !strings.Contains(e.Hint, "--transfers") {
 		t.Errorf("%v", err)
 	}
 	to.clean()

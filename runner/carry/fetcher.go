@@ -40,7 +40,7 @@ var _ sal.Origin = (*Fetcher)(nil)
 // Fetch implements sal.Origin: over as many connections as it takes.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	if f.Waybill.Address == "" {
-		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, gives nothing to other nodes, or has not said yet where", f.Waybill.FromName, f.Waybill.Resource).
+		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Waybill.FromName, f.Waybill.Resource).
 			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
 	}
 	config, err := secured(f.Key)
