@@ -33,25 +33,25 @@ type callRecord struct {
 	Started   int64             `cbor:"20,keyasint,omitempty"`
 	Ended     int64             `cbor:"21,keyasint,omitempty"`
 
-	Hash    []byte            `cbor:"22,keyasint,omitempty"`
-	Project writ.ProjectID    `cbor:"23,keyasint,omitempty"`
-	UID     writ.UID          `cbor:"24,keyasint,omitempty"`
-	Args    map[string]any    `cbor:"25,keyasint,omitempty"`
-	Options *writ.CallOptions `cbor:"26,keyasint,omitempty"`
-	Need    *writ.Capacity    `cbor:"27,keyasint,omitempty"`
-	Orders  []int             `cbor:"28,keyasint,omitempty"`
-	Values  map[string]any    `cbor:"29,keyasint,omitempty"`
-	Claimed bool              `cbor:"30,keyasint,omitempty"`
-	Ready   bool              `cbor:"31,keyasint,omitempty"`
-	RetryAt int64             `cbor:"32,keyasint,omitempty"`
-	StartBy int64             `cbor:"33,keyasint,omitempty"`
-	EndBy   int64             `cbor:"34,keyasint,omitempty"`
-	Before  int               `cbor:"35,keyasint,omitempty"`
-	Told    int               `cbor:"36,keyasint,omitempty"`
-	Spared  int               `cbor:"37,keyasint,omitempty"`
-	Late    *writ.Result      `cbor:"38,keyasint,omitempty"`
-	Sent    *sentRecord       `cbor:"39,keyasint,omitempty"`
-	Answer  *answerRecord     `cbor:"40,keyasint,omitempty"`
+	Hash    []byte           `cbor:"22,keyasint,omitempty"`
+	Project writ.ProjectID   `cbor:"23,keyasint,omitempty"`
+	UID     writ.UID         `cbor:"24,keyasint,omitempty"`
+	Args    map[string]any   `cbor:"25,keyasint,omitempty"`
+	Options writ.CallOptions `cbor:"26,keyasint,omitzero"`
+	Need    writ.Capacity    `cbor:"27,keyasint,omitzero"`
+	Orders  []int            `cbor:"28,keyasint,omitempty"`
+	Values  map[string]any   `cbor:"29,keyasint,omitempty"`
+	Claimed bool             `cbor:"30,keyasint,omitempty"`
+	Ready   bool             `cbor:"31,keyasint,omitempty"`
+	RetryAt int64            `cbor:"32,keyasint,omitempty"`
+	StartBy int64            `cbor:"33,keyasint,omitempty"`
+	EndBy   int64            `cbor:"34,keyasint,omitempty"`
+	Before  int              `cbor:"35,keyasint,omitempty"`
+	Told    int              `cbor:"36,keyasint,omitempty"`
+	Spared  int              `cbor:"37,keyasint,omitempty"`
+	Late    *writ.Result     `cbor:"38,keyasint,omitempty"`
+	Sent    *sentRecord      `cbor:"39,keyasint,omitempty"`
+	Answer  *answerRecord    `cbor:"40,keyasint,omitempty"`
 }
 
 // sentRecord is a Delivery.
@@ -78,14 +78,8 @@ func encodeCall(c *Call) ([]byte, error) {
 		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
 		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Try: c.Try, Delivery: c.Delivery, After: c.After,
 		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
-		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
+		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
 		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, Told: c.Told, Spared: c.Spared, Late: c.Late,
-	}
-	if !isPlain(c.Options) {
-		r.Options = &c.Options
-	}
-	if c.Need != (writ.Capacity{}) {
-		r.Need = &c.Need
 	}
 	if d := c.Sent; d != nil {
 		r.Sent = &sentRecord{Try: d.Try, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
@@ -103,11 +97,6 @@ func encodeCall(c *Call) ([]byte, error) {
 	return body, nil
 }
 
-// isPlain reports whether a call was made without options.
-func isPlain(o writ.CallOptions) bool {
-	return o.Retries == nil && o.Timeout == 0 && o.OnLoss == "" && o.Node == "" && len(o.Labels) == 0 && !o.Idempotent && !o.Adopt
-}
-
 // decodeCall returns the call of a row. Those of earlier versions have names of fields, and times and digests as texts.
 func decodeCall(body []byte) (*Call, error) {
 	if !isNumbered(body) {
@@ -123,17 +112,11 @@ func decodeCall(body []byte) (*Call, error) {
 			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Try: r.Try, Delivery: r.Delivery, After: r.After,
 			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
 		},
-		Project: r.Project, UID: r.UID, Args: r.Args, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
+		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
 		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, Told: r.Told, Spared: r.Spared, Late: r.Late,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {
 		return nil, err
-	}
-	if r.Options != nil {
-		c.Options = *r.Options
-	}
-	if r.Need != nil {
-		c.Need = *r.Need
 	}
 	if s := r.Sent; s != nil {
 		c.Sent = &Delivery{Try: s.Try, Delivery: s.Delivery, Node: s.Node, Epoch: s.Epoch, At: sqldb.Time(s.At)}

@@ -38,7 +38,7 @@ type Call struct {
 	// Answered is the result that ended the newest try, nil if none did. All others have rows of their own.
 	Answered *Answer `json:"answered,omitempty"`
 
-	place  int64 // of its row, 0 if the call is not in the journal
+	place  int64 // of its row, 0 if it is not known yet
 	stored kept  // as the journal has it
 }
 

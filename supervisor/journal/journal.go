@@ -227,7 +227,7 @@ func get[T any](tx *Tx, query string, args ...any) (*T, error) {
 }
 
 // list decodes the bodies that query finds.
-func list[T any](tx *Tx, decode func(body []byte) (*T, error), query string, args ...any) ([]*T, error) {
+func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func list[T any](tx *Tx, decode func(body []byte) (*T, error), query string, arg
 		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		record, err := decode(body)
+		record, err := decode[T](body)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func (tx *Tx) Node(id writ.NodeID) (*Node, error) {
 
 // Nodes returns all nodes, by name. Removed ones stay, so that no id is ever used again.
 func (tx *Tx) Nodes() ([]*Node, error) {
-	return list(tx, decode[Node], `SELECT body FROM nodes ORDER BY name`)
+	return list[Node](tx, `SELECT body FROM nodes ORDER BY name`)
 }
 
 // Token is a join token as the datacenter keeps it: never its secret.

@@ -73,17 +73,17 @@ func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
 
 // Resources returns all resources of the datacenter.
 func (tx *Tx) Resources() ([]*Resource, error) {
-	return list(tx, decode[Resource], `SELECT body FROM resources ORDER BY project, kind, name`)
+	return list[Resource](tx, `SELECT body FROM resources ORDER BY project, kind, name`)
 }
 
 // ResourcesOn returns all resources on a node.
 func (tx *Tx) ResourcesOn(node writ.NodeID) ([]*Resource, error) {
-	return list(tx, decode[Resource], `SELECT body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
+	return list[Resource](tx, `SELECT body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
 }
 
 // ProjectResources returns all resources of a project.
 func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
-	return list(tx, decode[Resource], `SELECT body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
+	return list[Resource](tx, `SELECT body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
 }
 
 // OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.

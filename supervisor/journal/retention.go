@@ -57,7 +57,7 @@ func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []st
 
 // forgetRuns lets go the runs that ended first. From then on they do not exist for anybody; their calls are cleared away afterwards.
 func (tx *Tx) forgetRuns(ended time.Time) (int64, error) {
-	old, err := list(tx, decode[Run], oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
+	old, err := list[Run](tx, oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
 	for _, r := range old {
 		for _, step := range []struct{ query, key string }{
 			{`INSERT INTO forgotten (run, number) SELECT id, number FROM runs WHERE id = $1 ON CONFLICT (run) DO NOTHING`, string(r.ID)},
