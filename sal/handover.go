@@ -40,6 +40,20 @@ func HandPath(dir string, user uint32) error {
 	return hand(f, 0, user, handedMode)
 }
 
+// TakePathBack undoes HandPath for a directory of a process that runs as we do again: it is closed to all others. step is told before anything
+// changes.
+func TakePathBack(dir string, step func(string)) error {
+	info, err := os.Lstat(dir)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	step("take the directory back")
+	if err := os.Lchown(dir, os.Getuid(), os.Getgid()); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
 // HandFile gives a file to a user. One with another name besides may be somebody else's, and is refused.
 func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)

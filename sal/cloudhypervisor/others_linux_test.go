@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/confine"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -135,22 +134,9 @@ func prepare(t testing.TB, host string) {
 func open(host, program string, step func(string)) *Driver {
 	o := &others{dir: host}
 	return &Driver{
-		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o, Accounts: accounts(host),
+		Dir: filepath.Join(host, "machine"), Images: o, Volumes: o, Networks: o, Accounts: saltest.Accounts(host),
 		Program: program, Firmware: filepath.Join(host, "images", "firmware"), Step: step,
 	}
-}
-
-// accounts are users for the processes of a test's machines, if the test may give them any.
-func accounts(host string) *confine.Accounts {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	a, err := confine.ParseAccounts("2020000000-2020065535")
-	if err != nil {
-		panic(err) // it is a range
-	}
-	a.Top = host
-	return a
 }
 
 // processes returns those of the machines of a host.

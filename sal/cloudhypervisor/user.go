@@ -63,15 +63,7 @@ func (j *job) handDir(r *sal.Record[own]) error {
 
 // takeDirBack closes the directory of a machine whose process runs as we do again.
 func (j *job) takeDirBack() error {
-	info, err := os.Lstat(j.dir)
-	if err != nil || info.Mode().Perm() == 0o700 {
-		return err
-	}
-	j.step("take the directory back")
-	if err := os.Lchown(j.dir, os.Getuid(), os.Getgid()); err != nil {
-		return err
-	}
-	return os.Chmod(j.dir, 0o700)
+	return sal.TakePathBack(j.dir, j.step)
 }
 
 func touch(path string) error {

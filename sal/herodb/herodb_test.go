@@ -47,7 +47,7 @@ func with(base map[string]any, field string, v any) map[string]any {
 func driverOn(t testing.TB, host string, step func(string)) *Driver {
 	return &Driver{
 		Dir: filepath.Join(host, "herodb"), Trees: &directory.Trees{Dir: filepath.Join(host, "data")}, Networks: networksOf(t, host), Step: step,
-		Accounts: accounts(host),
+		Accounts: saltest.Accounts(host),
 	}
 }
 

@@ -88,13 +88,5 @@ func (j *job) takeBack() error {
 	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	info, err := os.Lstat(j.dir)
-	if err != nil || info.Mode().Perm() == 0o700 {
-		return err
-	}
-	j.step("take the directory back")
-	if err := os.Lchown(j.dir, os.Getuid(), os.Getgid()); err != nil {
-		return err
-	}
-	return os.Chmod(j.dir, 0o700)
+	return sal.TakePathBack(j.dir, j.step)
 }

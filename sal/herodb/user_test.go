@@ -13,21 +13,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/confine"
 )
-
-// accounts are users for the engines of a test, if the test may give them any.
-func accounts(host string) *confine.Accounts {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	a, err := confine.ParseAccounts("2020000000-2020065535")
-	if err != nil {
-		panic(err) // it is a range
-	}
-	a.Top = host
-	return a
-}
 
 func needUsers(t *testing.T, b *bench) {
 	t.Helper()
