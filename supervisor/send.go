@@ -65,7 +65,7 @@ func (t *turn) met(c *journal.Call) bool {
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
-// sendTo sends calls to one node. Older calls of other runs that wait for room there go first.
+// sendTo sends calls to one node, as many as are theirs of its room.
 func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.s.fleet.away(node)
 	if why != "" {
@@ -80,17 +80,11 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	}
 	room := roomOn(member, load) + t.cameBack(node)
 	if room > 0 && t.s.fleet.hasBacklog(node) {
-		waiting, err := tx.SendableKeys(node, t.now, room)
+		ours, others, err := t.shareRoom(tx, node, room, len(calls))
 		if err != nil {
 			return err
 		}
-		for _, key := range waiting {
-			if key.Run == t.run.ID {
-				break // ours are next
-			}
-			t.others = append(t.others, key.Run)
-			room--
-		}
+		room, t.others = ours, append(t.others, others...)
 	}
 	for _, c := range calls {
 		if room <= 0 {
@@ -222,8 +216,8 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	}
 }
 
-// offer lets runs whose calls wait for room on a node have a turn, oldest first and as many as there is room for. A run that had one just now
-// is left out: what it could send it has sent.
+// offer lets runs whose calls wait for room on a node have a turn, as many as there is room for and shared between their projects. A run that
+// had one just now is left out: what it could send it has sent.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.away(node)
 	if why != "" {
@@ -232,30 +226,35 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 	s.wakeSendable(ctx, node, but, func(l journal.Load) int { return roomOn(member, l) })
 }
 
-// wakeSendable gives a turn to the runs of a node's oldest calls that wait for nothing but it, so many calls as most says, but for one run.
+// wakeSendable gives a turn to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run.
 func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) int) {
-	var keys []writ.JobKey
+	var next []writ.RunID
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		load, err := tx.Load(node)
 		if err != nil {
 			return err
 		}
-		n := most(load)
+		room := most(load)
 		s.fleet.setBacklog(node, load.Planned > 0)
-		if load.Planned == 0 || n <= 0 {
+		if load.Planned == 0 || room <= 0 {
 			return nil
 		}
-		keys, err = tx.SendableKeys(node, tx.Now, n)
+		lines, err := tx.Lines(node, tx.Now, room)
+		if err != nil {
+			return err
+		}
+		sent, err := sentIfShared(tx, node, lines)
+		next = share(room, lines, sent)
 		return err
 	})
 	if err != nil {
 		return // the watch offers again
 	}
 	told := map[writ.RunID]bool{but: true}
-	for _, key := range keys {
-		if !told[key.Run] {
-			told[key.Run] = true
-			s.turns.post(key.Run, mail{})
+	for _, run := range next {
+		if !told[run] {
+			told[run] = true
+			s.turns.post(run, mail{})
 		}
 	}
 }

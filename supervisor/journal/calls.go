@@ -2,6 +2,8 @@ package journal
 
 import (
 	"cmp"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,18 +198,70 @@ func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
 const leftCalls = `SELECT place, body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
 	AND project = $1 AND kind = $2 AND name = $3 ORDER BY planned DESC`
 
-// SentCalls returns every call that is out at a node.
-func (tx *Tx) SentCalls() ([]*Call, error) { return tx.calls(sentCalls) }
-
-const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planned' ORDER BY node, planned, run, seq`
-
-// SendableKeys returns the runs and seqs of at most max calls of a node that could be sent now, oldest first.
-func (tx *Tx) SendableKeys(node writ.NodeID, now time.Time, max int) ([]writ.JobKey, error) {
-	return tx.keys(sendableKeys, string(node), sqldb.Micros(now), max)
+// SentCalls returns every call that is out at a node, the oldest of each node first.
+func (tx *Tx) SentCalls() ([]*Call, error) {
+	sent, err := tx.calls(sentCalls)
+	slices.SortFunc(sent, func(a, b *Call) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), a.Planned.Compare(b.Planned), cmp.Compare(a.place, b.place))
+	})
+	return sent, err
 }
 
-const sendableKeys = `SELECT run, seq FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND retry_at <= $2
-	ORDER BY planned, run, seq LIMIT $3`
+const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planned'`
+
+// SentByProject returns how many calls of each project are out at a node.
+func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
+	rows, err := tx.QueryContext(tx.ctx, sentByProject, string(node))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	sent := make(map[writ.ProjectID]int)
+	for rows.Next() {
+		var project writ.ProjectID
+		var n int
+		if err := rows.Scan(&project, &n); err != nil {
+			return nil, err
+		}
+		sent[project] = n
+	}
+	return sent, rows.Err()
+}
+
+const sentByProject = `SELECT project, COUNT(*) FROM calls WHERE open AND state <> 'planned' AND node = $1 GROUP BY project`
+
+// Line is what a project has waiting for a node: the runs of calls that could be sent now, one for each call and the oldest first.
+type Line struct {
+	Project writ.ProjectID
+	Runs    []writ.RunID
+}
+
+// Lines returns the projects that wait for room on a node now, with at most max calls of each.
+func (tx *Tx) Lines(node writ.NodeID, now time.Time, max int) (lines []Line, err error) {
+	var project writ.ProjectID
+	for {
+		err := tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(project)).Scan(&project)
+		if errors.Is(err, sql.ErrNoRows) {
+			return lines, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		runs, err := tx.runIDs(sendable, string(node), string(project), sqldb.Micros(now), max)
+		if err != nil {
+			return nil, err
+		}
+		if len(runs) > 0 {
+			lines = append(lines, Line{project, runs})
+		}
+	}
+}
+
+const (
+	nextSendable = `SELECT project FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project > $2 ORDER BY project LIMIT 1`
+	sendable     = `SELECT run FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project = $2 AND retry_at <= $3
+	ORDER BY planned, run, seq LIMIT $4`
+)
 
 // RunsStampedAfter returns the runs of which a call is to be looked at only after a time.
 func (tx *Tx) RunsStampedAfter(at time.Time) ([]writ.RunID, error) {
@@ -255,23 +309,6 @@ func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, 
 		due = append(due, d)
 	}
 	return due, rows.Err()
-}
-
-func (tx *Tx) keys(query string, args ...any) ([]writ.JobKey, error) {
-	rows, err := tx.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var keys []writ.JobKey
-	for rows.Next() {
-		var k writ.JobKey
-		if err := rows.Scan(&k.Run, &k.Seq); err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
-	}
-	return keys, rows.Err()
 }
 
 // AddDelivery records that a job with this digest is sent to a node, as the delivery that the call names. PutCall writes it: only a delivery
