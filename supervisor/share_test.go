@@ -9,7 +9,9 @@ import (
 )
 
 func TestRoomIsSharedBetweenProjects(t *testing.T) {
-	line := func(project writ.ProjectID, runs ...writ.RunID) journal.Line { return journal.Line{Project: project, Runs: runs} }
+	line := func(project writ.ProjectID, runs ...writ.RunID) journal.Line {
+		return journal.Line{Project: project, Runs: runs}
+	}
 	for _, tt := range []struct {
 		name  string
 		room  int
