@@ -115,15 +115,20 @@ func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, don
 	}()
 }
 
-// finish records a result, and tries until it is recorded: what was done must not be forgotten while the process lives. It returns nil if
-// the runner stops before.
+// finish records a result. While it cannot, a job that may be done again is answered with that, and what must not be repeated is tried to be
+// recorded again and again: that it was done must not be forgotten while the process lives. It returns nil if the runner stops before.
 func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
-	for n.noteStore(w.ctx, n.journal.Finish(context.WithoutCancel(w.ctx), result)) != nil {
-		if !sleep(n.working, retryAfter) {
+	for {
+		err := n.noteStore(w.ctx, n.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
+		switch {
+		case err == nil:
+			return result
+		case w.repeatable():
+			return n.refuseUnrecorded(w.ctx, w, err)
+		case !sleep(n.working, retryAfter):
 			return nil
 		}
 	}
-	return result
 }
 
 // refuse answers a job without acting and returns the answer that stands, nil if the job is left to another delivery.

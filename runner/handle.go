@@ -165,6 +165,9 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	if early.Err() != nil {
 		return nil, context.Cause(early)
 	}
+	if err := n.store.get(); err != nil && w.repeatable() {
+		return nil, n.noteStore(taking, err) // what begins with an entry finds out by itself
+	}
 	past, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number, !w.repeatable())
 	return past, n.noteStore(taking, err)
 }

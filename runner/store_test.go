@@ -55,6 +55,11 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 		if codeOf(got) != writ.CodeNodeStore || !got.Error.Retryable() {
 			t.Errorf("result = %+v, want a retryable %s", got.Error, writ.CodeNodeStore)
 		}
+		known := n.job(3, "volume.create", "other", nil) // now that it knows, it does not even begin
+		n.push(known)
+		if got := n.await(known.JobKey); codeOf(got) != writ.CodeNodeStore || n.host.count(known.JobKey.String()) != 0 {
+			t.Errorf("result = %+v after %d effects, want %s after none", got.Error, n.host.count(known.JobKey.String()), writ.CodeNodeStore)
+		}
 		close(release) // what was done must be told, but not before it is remembered
 		quiet(5 * time.Second)
 		if len(n.got(runs.JobKey)) != 0 {

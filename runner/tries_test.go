@@ -152,8 +152,9 @@ func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
 			"deliver", "deliver", "deliver an earlier try", "next try", "kill", "fill the disk", "make room", "wait",
 			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work",
 		}), 3, 25).Draw(rt, "steps")
+		operation := rapid.SampledFrom([]string{"container.exec", "volume.create"}).Draw(rt, "operation")
 		wrong := ""
-		synctest.Test(t, func(t *testing.T) { wrong = newCallGame(t).play(steps) })
+		synctest.Test(t, func(t *testing.T) { wrong = newCallGame(t, operation).play(steps) })
 		if wrong != "" {
 			rt.Fatal(wrong)
 		}
@@ -164,6 +165,7 @@ func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
 type callGame struct {
 	*node
 	t          *testing.T
+	operation  string
 	deliveries int
 	try        int // the newest
 	resumes    int
@@ -173,8 +175,8 @@ type callGame struct {
 	mood       atomic.Value // of drivers, the step that set it
 }
 
-func newCallGame(t *testing.T) *callGame {
-	g := &callGame{node: newSite(t).fresh(nil), t: t, try: 1, may: 1, room: func() {}}
+func newCallGame(t *testing.T, operation string) *callGame {
+	g := &callGame{node: newSite(t).fresh(nil), t: t, operation: operation, try: 1, may: 1, room: func() {}}
 	g.mood.Store("drivers work")
 	g.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
 		switch mood := g.mood.Load(); {
@@ -248,7 +250,7 @@ func (g *callGame) step(step string) {
 
 func (g *callGame) deliver(try int) {
 	g.deliveries++
-	g.push(g.job(1, "container.exec", "web", func(j *writ.Job) {
+	g.push(g.job(1, g.operation, "web", func(j *writ.Job) {
 		j.Try, j.Delivery, j.Resumes, j.Told = try, g.deliveries, g.resumes, min(g.told, try-1)
 		j.Deadline = time.Now().Add(time.Hour).UnixMilli()
 	}))

@@ -26,7 +26,7 @@ func TestRecovery(t *testing.T) {
 	}
 	const hang = 50 * time.Second
 	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5", Node: []string{"--log-level", "debug"}})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")
 	s.Script("steps.tengo", `
 herodb := import("herodb")
@@ -56,7 +56,7 @@ for i := 0; i < 40; i++ {
 	measure("a killed runner works on its job again", func() time.Duration {
 		s.Kill("dc1-n1")
 		began := time.Now()
-		s.Await(s.Launch("dc1-n1"), "goes on with a job that was begun before")
+		s.Await(s.Launch("dc1-n1"), "simulating herodb.create")
 		return time.Since(began)
 	})
 	s.Writ("run", "cancel", string(long))

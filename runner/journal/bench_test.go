@@ -32,7 +32,7 @@ func BenchmarkJobs(b *testing.B) {
 					}
 					result := &writ.Result{JobKey: job.JobKey, Node: "0192f6c2-0000-7000-8000-000000000003", Driver: "host", Started: 1, Ended: 2,
 						Boot: "0192f6c2-0000-7000-8000-000000000004", Incarnation: 1}
-					if err := j.Finish(b.Context(), result); err != nil {
+					if err := j.Finish(b.Context(), job, result, false); err != nil {
 						b.Error(err)
 					}
 					if err := j.Acknowledge(b.Context(), job.JobKey); err != nil {

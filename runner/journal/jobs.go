@@ -41,10 +41,19 @@ func (p *Past) free(once bool) bool {
 	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
 }
 
-// Start records that the runner begins with a job, and returns nil: this is the first time and the caller may act. If the past of its
-// call speaks against it, nothing is recorded and that is returned. The caller sees to it that no two tries of a job that is to act once
-// are between Start and the end of their driver at the same time: what this incarnation began and did not end has not acted.
+// Start returns nil if a job comes for the first time and the caller may act, or else the past of its call, which speaks against it. One
+// that is to act once is recorded as begun before: it never begins again. Of another one nothing is recorded until Finish. It may be
+// done again in any case, and is, if the node stops before that.
+//
+// The caller sees to it that no job is between Start and Finish twice, and no two tries of a job that is to act once: what this incarnation
+// began and did not end has not acted.
 func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
+	run := j.recent.hold(job.Run)
+	defer j.recent.let(run)
+	if !once {
+		return j.look(ctx, run, job, incarnation)
+	}
+	run.note(job.Seq)
 	var against *Past
 	err := j.db.Write(failpoint.At(ctx, failpoint.JobStarted), func(tx *sqldb.Tx) error {
 		past, err := pastOf(tx, job, incarnation)
@@ -61,6 +70,40 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 		return nil, err
 	}
 	return against, nil
+}
+
+// look is Start for a job that may be done again.
+func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
+	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.callsOf(ctx, job.Run) })
+	if err != nil || !there {
+		return nil, err
+	}
+	err = j.db.Read(ctx, func(tx *sqldb.Tx) error {
+		past, err := pastOf(tx, job, incarnation)
+		if err == nil && !past.free(false) {
+			against = past
+		}
+		return err
+	})
+	return against, err
+}
+
+// callsOf returns the calls of a run of which there is something.
+func (j *Journal) callsOf(ctx context.Context, run writ.RunID) ([]int, error) {
+	rows, err := j.db.Query(ctx, "SELECT DISTINCT seq FROM jobs WHERE run = $1", run)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var calls []int
+	for rows.Next() {
+		var seq int
+		if err := rows.Scan(&seq); err != nil {
+			return nil, err
+		}
+		calls = append(calls, seq)
+	}
+	return calls, rows.Err()
 }
 
 // pastOf looks at all tries of a job's call.
@@ -104,20 +147,29 @@ func (e *Entry) mayHaveActed(incarnation int64) bool {
 	return !e.Result.Error.Retryable()
 }
 
-// Finish records the result of a job that was started.
-func (j *Journal) Finish(ctx context.Context, result *writ.Result) error {
+// Finish records the result of a job for which Start returned nil, with the same digest and incarnation in it.
+func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result, once bool) error {
 	encoded, err := cbor.Marshal(result)
 	if err != nil {
 		return fmt.Errorf("encode the result of %s: %w", result.JobKey, err)
 	}
+	run := j.recent.hold(job.Run)
+	defer j.recent.let(run)
+	run.note(job.Seq)
 	return j.db.Write(failpoint.At(ctx, failpoint.JobFinished), func(tx *sqldb.Tx) error {
-		return finish(tx, result.JobKey, encoded)
+		if once {
+			return finish(tx, job.JobKey, encoded)
+		}
+		return conclude(tx, job, result, encoded)
 	})
 }
 
 // Refuse records a job that is answered without acting, in one step, and returns the result that now stands: an earlier one if there
 // is one, else that of answer. It gets the entry of a job that was started and not ended, nil if there is none, and may be called twice.
 func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
+	run := j.recent.hold(job.Run)
+	defer j.recent.let(run)
+	run.note(job.Seq)
 	var stands *writ.Result
 	err := j.db.Write(failpoint.At(ctx, failpoint.JobRefused), func(tx *sqldb.Tx) error {
 		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Try))
@@ -195,6 +247,16 @@ func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, 
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 		job.Run, job.Seq, job.Try, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()), began)
+	return err
+}
+
+// conclude adds the row of a job that was not recorded before, with its result, or sets that of the row that an earlier version, or an
+// earlier commit with an unknown outcome, has made.
+func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) error {
+	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
+		" ON CONFLICT (run, seq, try) DO UPDATE SET result = COALESCE(jobs.result, excluded.result)",
+		job.Run, job.Seq, job.Try, job.Operation, result.Job[:], result.Incarnation, sqldb.Micros(time.UnixMilli(result.Started)), sqldb.Micros(job.Until()), encoded)
 	return err
 }
 

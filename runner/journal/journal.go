@@ -29,8 +29,9 @@ const Keep = 24 * time.Hour
 // Journal is a node's open store. Its methods may be called concurrently; those that change something return when the change is
 // on disk, and with STORE_UNAVAILABLE if it cannot be written.
 type Journal struct {
-	db   *sqldb.DB
-	lock *os.File // nil in memory
+	db     *sqldb.DB
+	lock   *os.File // nil in memory
+	recent recent
 }
 
 // Open opens the journal at path, ":memory:" for one that ends with the process. One process at a time can have it open:

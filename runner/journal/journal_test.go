@@ -71,8 +71,9 @@ func TestTheFirstResultStays(t *testing.T) {
 	one := job(1, time.Now().Add(time.Hour))
 	_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 	must(t, err)
-	must(t, j.Finish(t.Context(), answer(one.JobKey, "first")))
-	must(t, j.Finish(t.Context(), answer(one.JobKey, "second")))
+	must(t, j.Finish(t.Context(), one, answer(one.JobKey, "first"), true))
+	must(t, j.Finish(t.Context(), one, answer(one.JobKey, "second"), true))
+	must(t, j.Finish(t.Context(), one, answer(one.JobKey, "second"), false))
 	stands, err := j.Refuse(t.Context(), one, writ.Digest{}, 2, func(*journal.Entry) *writ.Result {
 		return answer(one.JobKey, "third")
 	})
@@ -80,8 +81,59 @@ func TestTheFirstResultStays(t *testing.T) {
 	if diff := cmp.Diff(answer(one.JobKey, "first"), stands); diff != "" {
 		t.Error(diff)
 	}
-	if err := j.Finish(t.Context(), answer(job(2, time.Now()).JobKey, "never started")); err == nil {
+	if err := j.Finish(t.Context(), job(2, time.Now()), answer(job(2, time.Now()).JobKey, "never started"), true); err == nil {
 		t.Error("a job that was never started could be finished")
+	}
+}
+
+func TestWhatMayBeDoneAgainIsRecordedOnceItIsDone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runner.db")
+	j := open(t, path)
+	one := job(1, time.Now().Add(time.Hour))
+	for range 2 { // the node stopped before it was done
+		if past, err := j.Start(t.Context(), one, writ.DigestOf([]byte("1")), 7, false); err != nil || past != nil {
+			t.Fatalf("held up by %+v, %v", past, err)
+		}
+		if entry, err := j.Find(t.Context(), one.JobKey); err != nil || entry != nil {
+			t.Errorf("%+v, %v before it is done", entry, err)
+		}
+	}
+	done := answer(one.JobKey, "first")
+	done.Incarnation = 7
+	must(t, j.Finish(t.Context(), one, done, false))
+	must(t, j.Finish(t.Context(), one, answer(one.JobKey, "second"), false))
+	for _, when := range []string{"at once", "after a restart"} {
+		past, err := j.Start(t.Context(), one, writ.DigestOf([]byte("2")), 8, false)
+		if err != nil || past == nil || past.Entry == nil {
+			t.Fatalf("%s: it begins again: %+v, %v", when, past, err)
+		}
+		want := &journal.Entry{Incarnation: 7, Started: time.UnixMilli(done.Started).UTC(), Result: done}
+		if diff := cmp.Diff(want, past.Entry); diff != "" {
+			t.Errorf("%s: %s", when, diff)
+		}
+		must(t, j.Close())
+		j = open(t, path)
+	}
+	if open, err := j.Unacknowledged(t.Context()); err != nil || len(open) != 1 || !open[0].Until.Equal(one.Until()) {
+		t.Errorf("to be sent again: %+v, %v", open, err)
+	}
+}
+
+// An earlier version recorded that it began also what may be done again.
+func TestWhatAnEarlierVersionBeganIsEnded(t *testing.T) {
+	j := open(t, ":memory:")
+	one := job(1, time.Now().Add(time.Hour))
+	_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
+	must(t, err)
+	past, err := j.Start(t.Context(), one, writ.Digest{}, 2, false)
+	if err != nil || past == nil || past.Entry == nil || past.Entry.Result != nil {
+		t.Fatalf("past = %+v, %v, want an entry without a result", past, err)
+	}
+	must(t, j.Finish(t.Context(), one, answer(one.JobKey, "x"), false))
+	entry, err := j.Find(t.Context(), one.JobKey)
+	must(t, err)
+	if diff := cmp.Diff(answer(one.JobKey, "x"), entry.Result); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -118,12 +170,13 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 		_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 		must(t, err)
 		if seq < 2 {
-			must(t, j.Finish(t.Context(), answer(one.JobKey, "x")))
+			must(t, j.Finish(t.Context(), one, answer(one.JobKey, "x"), true))
 		}
 	}
 	// An acknowledgement of what has no result yet, a forged or a confused one, must not swallow the result that comes.
 	must(t, j.Acknowledge(t.Context(), job(0, time.Now()).JobKey, job(2, time.Now()).JobKey))
-	must(t, j.Finish(t.Context(), answer(job(2, time.Now()).JobKey, "x")))
+	two := job(2, time.Now())
+	must(t, j.Finish(t.Context(), two, answer(two.JobKey, "x"), true))
 	must(t, j.Close())
 
 	j = open(t, path)
@@ -225,7 +278,7 @@ func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
 		{name: "it failed and may be tried again", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeInjected)},
 		{name: "it failed and nobody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), once: "unclear"},
 		{name: "it failed and somebody knows", by: now, end: failed(job(1, time.Now()).JobKey, writ.CodeOutcomeUnknown), told: 1},
-		{name: "it is the later one", by: now, once: "later", later: true},
+		{name: "it is the later one", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "later", later: true},
 	} {
 		for _, once := range []bool{true, false} {
 			t.Run(tt.name+map[bool]string{true: ", once", false: ", again and again"}[once], func(t *testing.T) {
@@ -241,7 +294,7 @@ func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
 					t.Fatalf("the first try is held up by %+v", past)
 				}
 				if tt.end != nil {
-					must(t, j.Finish(t.Context(), tt.end))
+					must(t, j.Finish(t.Context(), first, tt.end, once))
 				}
 				past, err = j.Start(t.Context(), second, writ.Digest{}, now, once)
 				must(t, err)
@@ -264,7 +317,7 @@ func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
 				}
 				entry, err := j.Find(t.Context(), second.JobKey)
 				must(t, err)
-				if begun := entry != nil; begun != (want == "") {
+				if begun := entry != nil; begun != (want == "" && once) {
 					t.Errorf("it is recorded as begun: %v", begun)
 				}
 			})

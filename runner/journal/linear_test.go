@@ -99,7 +99,7 @@ func deliver(t *testing.T, deaths int, begin begin) *linear.History[claimAsk, cl
 			switch {
 			case err == nil && out.first:
 				_, err = ask(ends, func(j *journal.Journal, value string) (claimAnswer, error) {
-					return claimAnswer{}, j.Finish(t.Context(), answer(one.JobKey, value))
+					return claimAnswer{}, j.Finish(t.Context(), one, answer(one.JobKey, value), true)
 				})
 			case err == nil && random.IntN(2) == 0:
 				_, err = ask(refuses, func(j *journal.Journal, value string) (claimAnswer, error) {
@@ -144,7 +144,7 @@ func wantClaims(t *testing.T, h *linear.History[claimAsk, claimAnswer], legal bo
 
 func TestOfConcurrentDeliveriesOneBegins(t *testing.T) {
 	wantClaims(t, deliver(t, 6, func(j *journal.Journal, one *writ.Job) (claimAnswer, error) {
-		past, err := j.Start(t.Context(), one, writ.Digest{}, 1, false)
+		past, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 		if past == nil || err != nil {
 			return claimAnswer{first: true}, err
 		}
@@ -160,7 +160,7 @@ func TestDeliveriesThatLookBeforeTheyBeginAreFoundOut(t *testing.T) {
 		if e != nil || err != nil {
 			return pastOf(e), err
 		}
-		_, err = j.Start(t.Context(), one, writ.Digest{}, 1, false) // whatever it says
+		_, err = j.Start(t.Context(), one, writ.Digest{}, 1, true) // whatever it says
 		return claimAnswer{first: true}, err
 	}), false)
 }

@@ -347,7 +347,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.SecretRemoved:    {victim: supervisor, during: secretSet},
 
 	failpoint.NodeBegun:     {victim: node, only: killing}, // one that cannot number its start does not begin
-	failpoint.JobStarted:    {victim: node, nth: 2},
+	failpoint.JobStarted:    {victim: node},
 	failpoint.JobFinished:   {victim: node, nth: 2},
 	failpoint.JobRefused:    {victim: node, before: unclear},
 	failpoint.AcksKept:      {victim: node},

@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+// Runs come back after many others; whatever is recorded of them must be found, and of nothing else may be said that it is there.
+func TestWhatIsForgottenIsAskedOfTheJournal(t *testing.T) {
+	j, err := Open(t.Context(), filepath.Join(t.TempDir(), "runner.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	jobOf := func(run, seq int) *writ.Job {
+		return &writ.Job{
+			JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Append(nil, run))), Seq: seq, Try: 1}, Operation: "volume.create",
+			EndBy: time.Now().Add(time.Hour).UnixMilli(),
+		}
+	}
+	seqs := []int{1, 70, recentCalls, 5 * recentCalls}
+	const runs = 20
+	for run := range runs {
+		for _, seq := range seqs {
+			one := jobOf(run, seq)
+			if err := j.Finish(t.Context(), one, &writ.Result{JobKey: one.JobKey}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for round := range 3 {
+		for run := range runs {
+			for _, seq := range append(slices.Clone(seqs), 2, 71, recentCalls+1) {
+				past, err := j.Start(t.Context(), jobOf(run, seq), writ.Digest{}, 1, false)
+				if known := past != nil; err != nil || known != slices.Contains(seqs, seq) {
+					t.Errorf("round %d, run %d, call %d: known = %v, %v", round, run, seq, known, err)
+				}
+			}
+		}
+		for n := range 3 * recentRuns {
+			j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(round, n))))
+		}
+		if young, old := len(j.recent.young), len(j.recent.old); young+old > 2*recentRuns {
+			t.Errorf("%d and %d runs are remembered", young, old)
+		}
+	}
+}
+
+// What somebody is about to write counts from before on, also for one who asked the journal before it was there, however many runs come
+// in between.
+func TestWhatIsBeingWrittenIsNotForgotten(t *testing.T) {
+	j, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	one := &writ.Job{JobKey: writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: 3, Try: 1}, EndBy: time.Now().UnixMilli()}
+	writes := j.recent.hold(one.Run)
+	writes.note(one.Seq)
+	for n := range 3 * recentRuns {
+		j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(n))))
+	}
+	asks := j.recent.hold(one.Run)
+	if there, err := asks.mayHave(t.Context(), one.Seq, func(context.Context) ([]int, error) { return nil, nil }); err != nil || !there {
+		t.Errorf("what is being written may not be there: %v, %v", there, err)
+	}
+	j.recent.let(asks)
+	j.recent.let(writes)
+	for n := range 3 * recentRuns {
+		j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(n))))
+	}
+	if j.recent.young[one.Run] != nil || j.recent.old[one.Run] != nil {
+		t.Error("a run that nobody holds any more is remembered for ever")
+	}
+}
