@@ -151,12 +151,12 @@ func resourceTable(resources []writ.Resource, datacenters map[writ.DatacenterID]
 		column("DRIVER", func(r writ.Resource) string {
 			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
-		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
 		column("AGE", func(r writ.Resource) string { return age(r.Created) }),
 		column("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
 		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
 		wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
 		wide("UID", func(r writ.Resource) string { return string(r.UID) }),
+		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }), // last: sentences, which may be long
 	)
 }
 
