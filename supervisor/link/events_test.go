@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -278,15 +277,18 @@ func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
 }
 
 func TestInflowRefusesGapsAndForeignJournals(t *testing.T) {
-	for name, f := range map[string]frame{
-		"gap":             {Journal: journal, Events: []byte(`[{"seq":12,"time":"2026-11-21T10:00:00Z"}]`)},
-		"foreign journal": {Journal: "j2", Events: []byte(`[{"seq":11,"time":"2026-11-21T10:00:00Z"}]`)},
-		"no list":         {Journal: journal, Events: []byte(`{}`)},
+	for name, text := range map[string]string{
+		"gap":             `{"type":"event","journal":"` + journal + `","events":[{"seq":12,"time":"2026-11-21T10:00:00Z"}]}`,
+		"foreign journal": `{"type":"event","journal":"j2","events":[{"seq":11,"time":"2026-11-21T10:00:00Z"}]}`,
+		"no list":         `{"type":"event","journal":"` + journal + `","events":{}}`,
+		"no integer":      `{"type":"event","journal":"` + journal + `","events":[{"seq":11,"time":"2026-11-21T10:00:00Z","run":{"output":{"n":1.5}}}]}`,
 	} {
-		f.Type = typeEvent
-		in := newInflow(newArchive(0), Hello{Journal: journal}, 10)
-		if _, ok := errors.AsType[protocolError](in.on(&f)); !ok {
-			t.Errorf("%s is taken", name)
+		f, err := decodeFrame([]byte(text))
+		if err == nil {
+			err = newInflow(newArchive(0), Hello{Journal: journal}, 10).on(f)
+		}
+		if _, ok := errors.AsType[protocolError](err); !ok {
+			t.Errorf("%s is taken: %v", name, err)
 		}
 	}
 }
@@ -311,11 +313,7 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []writ.Event
-	if err := json.Unmarshal(f.Events, &told); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(journal.events[:2], told); diff != "" || f.Type != typeEvent {
+	if diff := cmp.Diff(journal.events[:2], f.Events); diff != "" || f.Type != typeEvent {
 		t.Errorf("a %q frame, events (-want +told):\n%s", f.Type, diff)
 	}
 }

@@ -64,7 +64,7 @@ type frame struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   *failure        `json:"error,omitempty"`
 	Journal string          `json:"journal,omitempty"`
-	Events  json.RawMessage `json:"events,omitempty"`
+	Events  []writ.Event    `json:"events,omitempty"` // their journal is that of the frame
 	Seq     int64           `json:"seq,omitempty"`
 }
 
@@ -114,7 +114,7 @@ func checkFrame(kind string, data []byte) error {
 // decodeFrame reads a frame of a type that may be unknown.
 func decodeFrame(data []byte) (*frame, error) {
 	f := &frame{}
-	if err := json.Unmarshal(data, f); err != nil {
+	if err := decode(data, f, false); err != nil {
 		return nil, protocolError{fmt.Sprintf("a frame is no JSON of a frame: %v", err)}
 	}
 	switch f.Type {

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"writ"
 )
 
 // Whatever a stranger sends is a frame or a protocol error; what is a frame stays the same when it is sent on.
@@ -52,4 +55,32 @@ func FuzzFrame(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// BenchmarkEventsHeard is what a coordinator does with a frame of events before it stores them.
+func BenchmarkEventsHeard(b *testing.B) {
+	var events []writ.Event
+	for seq := range int64(20) {
+		events = append(events, writ.Event{Seq: seq + 1, Time: time.Unix(seq, 0), Call: &writ.Call{
+			Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: int(seq), Operation: "node.ping", State: writ.CallSucceeded, NodeName: "n1", Try: 1, Delivery: 1, Planned: time.Unix(seq, 0),
+		}})
+	}
+	encoded, err := encode(events)
+	if err != nil {
+		b.Fatal(err)
+	}
+	data, _, err := eventFrame("j1", encoded)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		f, err := decodeFrame(data)
+		if err == nil {
+			err = newInflow(newArchive(0), Hello{Journal: "j1"}, 0).on(f)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }

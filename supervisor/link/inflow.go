@@ -30,12 +30,8 @@ func (in *inflow) on(f *frame) error {
 	if f.Journal != in.hello.Journal {
 		return protocolError{fmt.Sprintf("events of journal %q came in a session of %q", f.Journal, in.hello.Journal)}
 	}
-	var events []writ.Event
-	if err := decode(f.Events, &events, false); err != nil {
-		return protocolError{fmt.Sprintf("events cannot be read: %v", err)}
-	}
-	fresh := events[:0]
-	for _, e := range events {
+	fresh := f.Events[:0]
+	for _, e := range f.Events {
 		switch {
 		case e.Seq <= in.received:
 			continue // sent twice: the store has it, or gets it

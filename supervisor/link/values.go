@@ -63,8 +63,8 @@ func exact(v reflect.Value) error {
 		return exact(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				if err := exact(v.Field(i)); err != nil {
+			if field := v.Field(i); field.CanInterface() { // it is exported
+				if err := exact(field); err != nil {
 					return err
 				}
 			}
