@@ -140,12 +140,19 @@ func (db *DB) Close() error {
 
 // Query runs a reading statement; the caller closes the rows.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if s := db.prepared.get(ctx, query); s != nil {
+		rows, err := s.QueryContext(ctx, args...)
+		return rows, storeError(err)
+	}
 	rows, err := db.sql.QueryContext(ctx, query, args...)
 	return rows, storeError(err)
 }
 
 // QueryRow runs a reading statement for one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
+	if s := db.prepared.get(ctx, query); s != nil {
+		return Row{s.QueryRowContext(ctx, args...)}
+	}
 	return Row{db.sql.QueryRowContext(ctx, query, args...)}
 }
 
