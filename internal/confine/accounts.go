@@ -62,6 +62,27 @@ func ParseAccounts(text string) (*Accounts, error) {
 	return &Accounts{Door: uint32(first), First: uint32(first) + 1, Last: uint32(last)}, nil
 }
 
+// Numbers is the range as ParseAccounts reads it.
+func (a *Accounts) Numbers() string { return numbers(a.Door, a.Last) }
+
+func numbers(first, last uint32) string { return fmt.Sprintf("%d-%d", first, last) }
+
+// Taken is the error about numbers that somebody else on this host gives out.
+type Taken struct{ First, Last uint32 }
+
+func (t *Taken) Error() string {
+	return fmt.Sprintf("another node on this host gives its processes the user numbers %s", numbers(t.First, t.Last))
+}
+
+// Others are as many numbers that follow, as ParseAccounts reads them.
+func (t *Taken) Others() string {
+	many := max(t.Last-t.First, leastAccounts)
+	if t.Last > 1<<31-1-2*many { // who reads numbers with a sign has no larger ones
+		return numbers(t.First-1-many, t.First-1)
+	}
+	return numbers(t.Last+1, t.Last+1+many)
+}
+
 // Halves gives two drivers of a host numbers of their own each, and the same door.
 func (a *Accounts) Halves() (lower, upper *Accounts) {
 	if a == nil {

@@ -3,7 +3,10 @@
 package confine
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"writ/internal/cgroup"
@@ -17,6 +20,44 @@ type Cell struct {
 	User      uint32         // and its group of the same number; 0 is whoever starts it
 	Door      uint32         // the group of Accounts, if it has a user
 	Devices   []string       // that it has to open; it gets into the groups that may
+}
+
+// Barred is the error about a program that the user of a cell may not execute.
+type Barred struct {
+	Program string
+	At      string // the program or a directory above it, which stands in the way
+	User    uint32
+}
+
+func (b *Barred) Error() string {
+	return fmt.Sprintf("the user %d may not execute %s: %s does not let it through", b.User, b.Program, b.At)
+}
+
+// bars returns what keeps the user of a cell from executing a program, nil if its modes let them.
+func (in Cell) bars(program string) *Barred {
+	path, err := filepath.EvalSymlinks(program)
+	if err != nil || in.User == 0 {
+		return nil
+	}
+	groups := append(deviceGroups(in.Devices), in.User, in.Door)
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return nil
+		}
+		execute := os.FileMode(0o001)
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid == in.User {
+			execute = 0o100
+		} else if slices.Contains(groups, groupOf(info)) {
+			execute = 0o010
+		}
+		if info.Mode()&execute == 0 {
+			return &Barred{Program: program, At: at, User: in.User}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }
 
 // groupOf is the group that a file belongs to.

@@ -14,7 +14,7 @@ import (
 )
 
 // Start starts a process in a cell. It can never get rights that whoever started it does not have (no_new_privs); with a user it has no
-// capability at all.
+// capability at all. The error is a *Barred if the user may not execute the program.
 //
 // What a process inherits of these things it has from the thread that starts it, and some of them a thread cannot give back: so the thread
 // ends with it.
@@ -74,7 +74,13 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new rights: %w", err)
 	}
-	return cmd.Start()
+	err := cmd.Start()
+	if errors.Is(err, unix.EACCES) { // the way to its directory may be what is closed as well
+		if barred := in.bars(cmd.Path); barred != nil {
+			return barred
+		}
+	}
+	return err
 }
 
 // join brings this thread into a network namespace, unless it is there: only the mighty may change it.

@@ -3,9 +3,25 @@
 package confine
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os/exec"
 )
 
+var errSystem = errors.New("processes are confined on Linux only")
+
 // Start refuses: only Linux has what processes are confined by.
-func Start(*exec.Cmd, Cell) error { return errors.New("processes are confined on Linux only") }
+func Start(*exec.Cmd, Cell) error { return errSystem }
+
+// RunsAs knows nobody.
+func RunsAs(int, uint32) bool { return false }
+
+// Processes finds none.
+func Processes(uint32) ([]int, error) { return nil, nil }
+
+// End has nothing to end.
+func End(context.Context, uint32) error { return nil }
+
+// Claim refuses.
+func (a *Accounts) Claim(string) (io.Closer, error) { return nil, errSystem }

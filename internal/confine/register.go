@@ -13,8 +13,8 @@ type Register struct {
 	chosen map[uint32]string
 }
 
-// Choose returns a user for a name that nobody else has: by the records, by a choice that is about to be recorded, or by what is left in dir,
-// where each has a directory of its name and its group.
+// Choose returns a user for a name that nobody else has: by the records, by a choice that is about to be recorded, by what is left in dir,
+// where each has a directory of its name and its group, or by what runs on this host.
 func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]string, error), dir string) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,10 +31,16 @@ func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]
 			used[groupOf(info)] = e.Name()
 		}
 	}
+	var failed error
 	user, err := a.Choose(name, func(user uint32) bool {
-		return used[user] != "" && used[user] != name || r.chosen[user] != "" && r.chosen[user] != name
+		if used[user] != "" && used[user] != name || r.chosen[user] != "" && r.chosen[user] != name {
+			return true
+		}
+		running, err := Processes(user)
+		failed = errors.Join(failed, err)
+		return len(running) > 0
 	})
-	if err != nil {
+	if err := errors.Join(err, failed); err != nil {
 		return 0, err
 	}
 	if r.chosen == nil {

@@ -1,0 +1,145 @@
+package confine_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"writ/internal/confine"
+)
+
+// Users whom no host has, and no other test.
+const (
+	someone = 2021001001
+	another = 2021001002
+)
+
+// waiting starts a shell as a user that does nothing and ends with the test.
+func waiting(t *testing.T, user uint32) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "read x")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := confine.Start(cmd, confine.Cell{User: user, Door: user}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = input.Close()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root starts processes as others")
+	}
+}
+
+func TestAProcessIsKnownByItsUser(t *testing.T) {
+	needRoot(t)
+	pid := waiting(t, someone).Process.Pid
+	for user, want := range map[uint32]bool{someone: true, another: false, 0: false} {
+		if confine.RunsAs(pid, user) != want {
+			t.Errorf("that it runs as %d is said: %t", user, !want)
+		}
+	}
+	if !confine.RunsAs(os.Getpid(), 0) || confine.RunsAs(os.Getpid(), someone) {
+		t.Error("we are not who we are")
+	}
+}
+
+func TestAllOfAUserEndsAndNothingElse(t *testing.T) {
+	needRoot(t)
+	his, alsoHis, others := waiting(t, someone), waiting(t, someone), waiting(t, another)
+	if err := confine.End(t.Context(), someone); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := confine.Processes(someone); err != nil || len(left) > 0 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+	for _, cmd := range []*exec.Cmd{his, alsoHis} {
+		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+	if left, err := confine.Processes(another); err != nil || len(left) != 1 || left[0] != others.Process.Pid {
+		t.Errorf("of the other one there are %v, %v", left, err)
+	}
+	if err := confine.End(t.Context(), 0); err == nil {
+		t.Error("root's processes would end")
+	}
+}
+
+// A number is nobody's as long as something runs as it, whatever records say.
+func TestAUserWhoRunsIsGivenToNobody(t *testing.T) {
+	needRoot(t)
+	waiting(t, someone)
+	a := &confine.Accounts{Door: another + 1, First: someone, Last: another}
+	none := func() (map[uint32]string, error) { return map[uint32]string{}, nil }
+	for _, name := range []string{"a", "b", "c"} {
+		var r confine.Register
+		if user, err := r.Choose(a, name, none, t.TempDir()); user != another || err != nil {
+			t.Errorf("%s is %d, %v", name, user, err)
+		}
+	}
+}
+
+// What stands in the way is named, and what is refused for another reason is not told as that.
+func TestWhoMayNotExecuteAProgramHearsWhatIsInTheWay(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(dir, "closed")
+	program := filepath.Join(closed, "program")
+	if err := errors.Join(os.Mkdir(closed, 0o700), exec.Command("cp", "/bin/sh", program).Run()); err != nil {
+		t.Fatal(err)
+	}
+	cell := confine.Cell{User: someone, Door: another}
+	start := func(cmd *exec.Cmd) *confine.Barred {
+		t.Helper()
+		err := confine.Start(cmd, cell)
+		if err == nil {
+			_ = cmd.Wait()
+			return nil
+		}
+		barred, ok := errors.AsType[*confine.Barred](err)
+		if !ok && !errors.Is(err, syscall.EACCES) {
+			t.Errorf("it says %v", err)
+		}
+		return barred
+	}
+	if b := start(exec.Command(program, "-c", "")); b == nil || b.At != closed || !strings.Contains(b.Error(), fmt.Sprint(someone)) {
+		t.Errorf("in a closed directory it says %v", b)
+	}
+	if err := errors.Join(os.Chmod(closed, 0o710), os.Chown(closed, 0, another), os.Chmod(program, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if b := start(exec.Command(program, "-c", "")); b == nil || b.At != program {
+		t.Errorf("that is no program, it says %v", b)
+	}
+	if err := errors.Join(os.Chmod(program, 0o750), os.Chown(program, 0, another)); err != nil {
+		t.Fatal(err)
+	}
+	if b := start(exec.Command(program, "-c", "")); b != nil {
+		t.Errorf("through the door it says %v", b)
+	}
+	elsewhere := exec.Command(program, "-c", "")
+	elsewhere.Dir = filepath.Join(dir, "private")
+	if err := os.Mkdir(elsewhere.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if b := start(elsewhere); b != nil {
+		t.Errorf("where it may not work it says %v", b)
+	}
+}
