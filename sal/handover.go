@@ -7,73 +7,165 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"writ"
 )
 
 // handedMode is that of a volume's directory whose disk somebody has: the group of a user goes through it, and sees nothing.
 const handedMode fs.FileMode = 0o710
 
 // HandDisk gives the disk in a directory of a volume to a user: the file is theirs, or theirs to read, and the directory stays ours, so
-// that they can put nothing in the file's place.
-func HandDisk(dir string, user uint32, readOnly bool) error {
-	f, err := os.OpenFile(filepath.Join(dir, DiskName), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+// that they can put nothing in the file's place. step is told before anything changes.
+//
+// The file is a user's only as long as the directory says so, by its group and its mode: it gets that first, and loses it last. So
+// TakeDiskBack knows what it has to take, wherever one of both was interrupted.
+func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
+	f, err := openFile(filepath.Join(dir, DiskName))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	top, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
 	owner, mode := user, fs.FileMode(0o600)
 	if readOnly {
 		owner, mode = 0, 0o640
 	}
-	if err := hand(f, owner, user, mode); err != nil {
+	if err := mayBe(f, owner, user); err != nil {
 		return err
 	}
-	return HandPath(dir, user)
+	info, s, err := stat(top)
+	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) { // whoever had it has it no more, before that changes
+		err = give(f, 0, 0, 0o600, step)
+	}
+	if err != nil {
+		return err
+	}
+	if err := hand(top, 0, user, handedMode, step); err != nil {
+		return err
+	}
+	return hand(f, owner, user, mode, step)
 }
 
 // HandPath lets a user through a directory of ours, and nobody else.
 func HandPath(dir string, user uint32) error {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := openDir(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return hand(f, 0, user, handedMode)
+	return hand(f, 0, user, handedMode, quietly)
 }
 
-// TakePathBack undoes HandPath for a directory of a process that runs as we do again: it is closed to all others. step is told before anything
-// changes.
+// TakePathBack undoes HandPath for a directory of a process that runs as we do again, and takes one from a user with all that is below it:
+// it is ours and closed to all others. step is told before anything changes.
 func TakePathBack(dir string, step func(string)) error {
-	info, err := os.Lstat(dir)
-	if err != nil || info.Mode().Perm() == 0o700 {
-		return err
-	}
-	step("take the directory back")
-	if err := os.Lchown(dir, os.Getuid(), os.Getgid()); err != nil {
-		return err
-	}
-	return os.Chmod(dir, 0o700)
-}
-
-// HandFile gives a file to a user. One with another name besides may be somebody else's, and is refused.
-func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := openDir(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return hand(f, owner, group, mode)
+	return give(f, uint32(os.Getuid()), uint32(os.Getgid()), 0o700, step)
 }
 
-func hand(f *os.File, owner, group uint32, mode fs.FileMode) error {
+// HandFile gives a file to a user. One with another name besides may be somebody else's, and is refused, unless it is that user's already.
+func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
+	f, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := mayBe(f, owner, group); err != nil {
+		return err
+	}
+	return hand(f, owner, group, mode, quietly)
+}
+
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+func openDir(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+}
+
+func quietly(string) {}
+
+// stat is what is known of an open file.
+func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return nil, syscall.Stat_t{}, err
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() && (!info.Mode().IsRegular() || s.Nlink != 1) {
-		return fmt.Errorf("%s is no file that has one name", f.Name())
+	if !ok {
+		return nil, syscall.Stat_t{}, fmt.Errorf("nothing is known of %s", f.Name())
+	}
+	return info, *s, nil
+}
+
+// mayBe refuses to give somebody what is no file, or may be somebody else's under another name. What is theirs already has the names that
+// they gave it.
+func mayBe(f *os.File, owner, group uint32) error {
+	info, s, err := stat(f)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return writ.Errorf(writ.CodeResourceConflict, "%s is no file", f.Name()).WithHint("somebody put it there; look at it on the node, and remove it")
+	case s.Nlink == 1 || s.Uid == owner && s.Gid == group:
+		return nil
+	}
+	return twoNames(f.Name(), uint64(s.Dev))
+}
+
+// twoNames is the error about a file that may be somebody else's as well.
+func twoNames(path string, device uint64) error {
+	top := path
+	for dir := filepath.Dir(top); dir != top; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			break
+		}
+		if s, ok := info.Sys().(*syscall.Stat_t); !ok || uint64(s.Dev) != device {
+			break
+		}
+		top = dir
+	}
+	return writ.Errorf(writ.CodeResourceConflict, "the file %s has another name besides, under which it may be somebody else's", path).
+		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
+}
+
+// hand gives an open file or directory to somebody, its mode first: what the group before might do, the next one must never.
+func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
+	info, s, err := stat(f)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm() != mode {
+		step("set the mode of what is handed over")
+		if err := f.Chmod(mode); err != nil {
+			return err
+		}
+	}
+	if s.Uid == owner && s.Gid == group {
+		return nil
+	}
+	step("hand it over")
+	return f.Chown(int(owner), int(group))
+}
+
+// give is hand the other way round: somebody loses something, and only then the mode may let others have it.
+func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
+	info, s, err := stat(f)
+	if err != nil {
+		return err
 	}
 	if s.Uid != owner || s.Gid != group {
+		step("take it back")
 		if err := f.Chown(int(owner), int(group)); err != nil {
 			return err
 		}
@@ -81,40 +173,59 @@ func hand(f *os.File, owner, group uint32, mode fs.FileMode) error {
 	if info.Mode().Perm() == mode {
 		return nil
 	}
+	step("set the mode of what was taken back")
 	return f.Chmod(mode)
 }
 
-// TakeDiskBack undoes HandDisk in a directory, also in a copy of one. Any other directory is left as it is.
-func TakeDiskBack(dir string) error {
+// TakeDiskBack undoes HandDisk in a directory, also in a copy of one, and what an attempt at either left that was interrupted. The user may
+// have given the file other names: they lead to a file of ours then. Any other directory is left as it is. step is told before anything
+// changes.
+func TakeDiskBack(dir string, step func(string)) error {
+	path := filepath.Join(dir, DiskName)
 	top, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, DiskName)
 	disk, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil || !handed(top, disk) {
+		return err
+	}
+	f, err := openFile(path)
 	if err != nil {
 		return err
 	}
-	d, okD := top.Sys().(*syscall.Stat_t)
+	defer f.Close()
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, disk) {
+		return errors.Join(err, fmt.Errorf("somebody replaces %s", path))
+	}
+	if err := give(f, 0, 0, 0o600, step); err != nil {
+		return err
+	}
+	return give(d, 0, 0, 0o755, step)
+}
+
+// handed reports whether a disk is somebody's, or was to be: the directory says so. The disk is ours as long as it does not belong to the
+// group that may go there.
+func handed(dir, disk fs.FileInfo) bool {
+	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)
-	back := okF && f.Uid == 0 && f.Gid == 0 // by an attempt that was interrupted
-	if !okD || !okF || d.Uid != 0 || d.Gid == 0 || d.Gid != f.Gid && !back || top.Mode().Perm() != handedMode || !disk.Mode().IsRegular() {
-		return nil
+	if !okD || !okF || d.Uid != 0 || dir.Mode().Perm() != handedMode || !disk.Mode().IsRegular() {
+		return false
 	}
-	if err := HandFile(path, 0, 0, 0o600); err != nil {
-		return err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	return os.Lchown(dir, 0, 0)
+	ours := f.Uid == 0 && f.Gid == 0
+	return ours || d.Gid != 0 && f.Gid == d.Gid
 }
 
 // HandTree gives a directory and all that is in it to a user. Nobody may work with it meanwhile. A file with another name besides may be
-// somebody else's, and is refused; links are given as such.
+// somebody else's, and is refused unless it is that user's already; links are given as such.
 func HandTree(dir string, user uint32) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -130,8 +241,8 @@ func HandTree(dir string, user uint32) error {
 			return err
 		}
 		s, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || info.Mode().IsRegular() && s.Nlink != 1 {
-			return fmt.Errorf("%s is no file that has one name", filepath.Join(dir, name))
+		if !ok {
+			return fmt.Errorf("nothing is known of %s", filepath.Join(dir, name))
 		}
 		if name == "." && info.Mode().Perm() != 0o700 {
 			if err := root.Chmod(name, 0o700); err != nil {
@@ -140,6 +251,9 @@ func HandTree(dir string, user uint32) error {
 		}
 		if s.Uid == user && s.Gid == user {
 			return nil
+		}
+		if info.Mode().IsRegular() && s.Nlink != 1 {
+			return twoNames(filepath.Join(dir, name), uint64(s.Dev))
 		}
 		return root.Lchown(name, int(user), int(user))
 	})

@@ -212,9 +212,8 @@ var passedOn = map[string]string{
 	"sal/cloudhypervisor.writeImage": "the caller named it",
 	"sal/cloudhypervisor.touch":      "the caller named it",
 	"sal/cloudhypervisor.copyTo":     "the caller named it",
-	"sal.HandDisk":                   "the caller named it",
-	"sal.HandPath":                   "the caller named it",
-	"sal.HandFile":                   "the caller named it",
+	"sal.openFile":                   "it opens for reading",
+	"sal.openDir":                    "it opens for reading",
 }
 
 func mentionsPackage(body ast.Node) (found bool) {

@@ -76,7 +76,7 @@ func (d *Driver) trim(dir string) error {
 }
 
 // trimTo gives the beginning of a file back to the disk, up to a place in it, if it occupies more than it may. Its process goes on writing
-// where it is: the file keeps its size and has a hole.
+// where it is: the file keeps its size and has a hole. What it has reserved behind its end, which it need not write, goes as well.
 func (d *Driver) trimTo(path string, end, most int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,9 +87,17 @@ func (d *Driver) trimTo(path string, end, most int64) error {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || occupied(info) <= most || end <= 0 {
+	if err != nil || occupied(info) <= most {
 		return err
 	}
 	d.step("trim a log")
-	return punch(f, end)
+	if end > 0 {
+		if err := punch(f, end); err != nil {
+			return err
+		}
+	}
+	if info, err = f.Stat(); err != nil || occupied(info) <= most {
+		return err
+	}
+	return f.Truncate(info.Size())
 }

@@ -28,10 +28,11 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	if _, err := j.payload(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := j.prepared(r); err != nil {
+	if err := j.prepared(ctx, r); err != nil {
 		return nil, err
 	}
 	if err := j.claim(ctx, r); err != nil {
+		j.users.Forget(r.Resource.HostName())
 		return nil, err
 	}
 	err := j.bringUp(ctx, r, func(context.Context) error { return j.writeSeed(args, r) }, j.boot)
@@ -156,7 +157,7 @@ func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(cont
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	v, err := j.launch(r)
+	v, err := j.launch(ctx, r)
 	if err != nil {
 		return err
 	}

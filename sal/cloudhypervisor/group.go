@@ -52,13 +52,13 @@ func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
 	if j.Accounts.Used() {
 		cell.Door = j.Accounts.Door
 	}
-	if j.groups().About() == "nothing" {
-		return cell, nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
 	if err := j.unfence(ctx, r); err != nil {
 		return confine.Cell{}, err
+	}
+	if j.groups().About() == "nothing" {
+		return cell, nil
 	}
 	if err := j.bound(r); err != nil {
 		return confine.Cell{}, err
@@ -92,10 +92,14 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away.
+// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user.
 func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
-		return nil
+		if r.Own.User == 0 {
+			return nil
+		}
+		j.step("end what is left of the user")
+		return sal.HostError("end what the process of "+r.Resource.String()+" left", confine.End(ctx, r.Own.User))
 	}
 	j.step("remove the group")
 	return sal.HostError("remove the group of "+r.Resource.String(), j.groups().Remove(ctx, r.Resource.HostName()))

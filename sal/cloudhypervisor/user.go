@@ -12,19 +12,30 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// prepared gives the record of a process that is about to start all that is decided before: its name, and its user.
-func (j *job) prepared(r *sal.Record[own]) error {
-	var err error
-	if r.Own.Process, err = newProcess(); err != nil {
+// prepared gives the record of a process that is about to start all that is decided before: its name, and its user. What another user had
+// of the machine comes back first: once no record has a number, it may be anybody's.
+func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
+	process, err := newProcess()
+	if err != nil {
 		return err
 	}
+	user := r.Own.User
 	switch {
 	case !j.Accounts.Used():
-		r.Own.User = 0
-	case !j.Accounts.Has(r.Own.User):
-		r.Own.User, err = j.chooseUser(r.Resource)
+		user = 0
+	case !j.Accounts.Has(user):
+		user, err = j.chooseUser(r.Resource)
 	}
-	return err
+	if err == nil && r.Own.User != 0 && r.Own.User != user {
+		if err = j.unfence(ctx, r); err == nil {
+			err = j.takeBack(ctx, r.Resource, r.Own.Volumes)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.Own.Process, r.Own.User = process, user
+	return nil
 }
 
 // chooseUser chooses a user that no other machine has.
@@ -84,25 +95,26 @@ func (j *job) handOver(r *sal.Record[own]) error {
 	return sal.HostError("hand "+seed+" over", sal.HandFile(seed, r.Own.User, r.Own.User, 0o400))
 }
 
+// payloadNames are those of the copies of what a machine boots.
+var payloadNames = []string{"kernel", "initramfs", "firmware"}
+
 // ownPayload copies what the machine boots into its directory: its user sees no image of anybody.
 func (j *job) ownPayload(ctx context.Context, r *sal.Record[own], p api.Payload) (api.Payload, error) {
-	for _, one := range []struct {
-		name string
-		path *string
-	}{{"kernel", &p.Kernel}, {"initramfs", &p.Initramfs}, {"firmware", &p.Firmware}} {
-		to := filepath.Join(j.dir, one.name)
-		j.step("clear the " + one.name)
+	for i, path := range []*string{&p.Kernel, &p.Initramfs, &p.Firmware} {
+		name := payloadNames[i]
+		to := filepath.Join(j.dir, name)
+		j.step("clear the " + name)
 		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return p, sal.HostError("clear the "+one.name, err)
+			return p, sal.HostError("clear the "+name, err)
 		}
-		if *one.path == "" {
+		if *path == "" {
 			continue
 		}
-		j.step("copy the " + one.name)
-		if err := copyTo(ctx, to, *one.path, r.Own.User); err != nil {
-			return p, sal.HostError("copy the "+one.name+" of "+r.Resource.String(), err)
+		j.step("copy the " + name)
+		if err := copyTo(ctx, to, *path, r.Own.User); err != nil {
+			return p, sal.HostError("copy the "+name+" of "+r.Resource.String(), err)
 		}
-		*one.path = to
+		*path = to
 	}
 	return p, nil
 }
@@ -124,18 +136,17 @@ func copyTo(ctx context.Context, to, path string, user uint32) error {
 	return sal.HandFile(to, 0, user, 0o640)
 }
 
-// handDisk gives the disk of a volume to the machine's user.
+// handDisk gives the disk of a volume to the machine's user. If that is ours, whoever else had it has it no more.
 func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	if r.Own.User == 0 {
-		return nil
+		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.TakeDiskBack(volume.Dir, j.step))
 	}
-	j.step("hand the disk over")
 	var err error
 	if j.Accounts.Used() { // else it was started when there were some
 		err = j.Accounts.Lead(filepath.Dir(volume.Dir))
 	}
 	if err == nil {
-		err = sal.HandDisk(volume.Dir, r.Own.User, v.ReadOnly)
+		err = sal.HandDisk(volume.Dir, r.Own.User, v.ReadOnly, j.step)
 	}
 	return sal.HostError("hand the disk of the volume "+v.Volume.Name+" over", err)
 }
@@ -148,8 +159,7 @@ func (j *job) takeBack(ctx context.Context, resource writ.ResourceID, disks []di
 			continue
 		}
 		if err == nil {
-			j.step("take the disk back")
-			err = sal.TakeDiskBack(volume.Dir)
+			err = sal.TakeDiskBack(volume.Dir, j.step)
 		}
 		if err != nil {
 			return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", err)
@@ -186,9 +196,19 @@ func (j *job) handSnapshot(ctx context.Context, r *sal.Record[own], snapshot str
 		return sal.HostError("hand the snapshot over", err)
 	}
 	names, err := sal.FileNames(memoryDir(snapshot))
+	var paths []string
 	for _, name := range names {
+		paths = append(paths, filepath.Join(memoryDir(snapshot), name))
+	}
+	for _, name := range payloadNames { // which a guest that starts itself anew boots
+		path := filepath.Join(j.dir, name)
+		if _, there := os.Lstat(path); there == nil {
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range paths {
 		if err == nil {
-			err = sal.HandFile(filepath.Join(memoryDir(snapshot), name), 0, r.Own.User, 0o640)
+			err = sal.HandFile(path, 0, r.Own.User, 0o640)
 		}
 	}
 	return sal.HostError("hand the snapshot over", err)

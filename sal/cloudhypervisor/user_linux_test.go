@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/cgroup"
 	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/saltest"
@@ -150,45 +152,231 @@ func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
 	if err := os.Link(secret, filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.do("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")})); err == nil ||
-		!regexp.MustCompile(`no file that has one name`).MatchString(err.Error()) {
-		t.Errorf("a file with two names: %v", err)
-	}
+	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}), writ.CodeResourceConflict, "another name besides")
 	if user, group, mode := ownerOf(t, secret); user != 0 || group != 0 || mode != 0o600 {
 		t.Errorf("it was given to %d:%d with %o", user, group, mode)
 	}
 	b.empty()
 }
 
-// A node can be switched between one and the other; what is there goes on, and changes at its next start.
+// A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
+// had is nobody's then, whoever gets the number.
 func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 	b := newBench(t)
 	b.needUsers()
-	accounts := b.Accounts
+	some := b.Accounts
+	others := *some
+	others.First, others.Last = some.Last+1, some.Last+2048
 	b.Accounts = nil
 	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
 	b.must("machine.snapshot", "web", before)
-	for i, a := range []bool{true, false, true} {
-		b.Accounts = nil
-		if a {
-			b.Accounts = accounts
-		}
+	for i, a := range []*confine.Accounts{some, &others, nil, some} {
+		b.Accounts = a
 		b.keeps("web", "", true)
-		if i == 1 {
+		switch i {
+		case 1:
+			b.must("machine.restore", "web", map[string]any{"snapshot": "0"}) // of another user's time
+		case 2:
 			b.must("machine.restore", "web", before)
-		} else {
+		default:
 			b.signal("web", unix.SIGKILL, true)
 			b.time = b.time.Add(time.Hour)
 			b.keeps("web", "its process had died", true)
 		}
 		r := b.record("web").Own
-		if user, _, _ := ownerOf(t, fmt.Sprintf("/proc/%d", r.Process.PID)); (user != 0) != a || user != r.User {
-			t.Errorf("%d. it runs as %d, and its record says %d", i, user, r.User)
+		if r.User != 0 != a.Used() || r.User != 0 && !a.Has(r.User) || !confine.RunsAs(r.Process.PID, r.User) {
+			t.Errorf("%d. its record says that it is the user %d", i, r.User)
 		}
+		b.hasDisk(r.User)
 		if b.state("web") != string(running) {
 			t.Errorf("%d. it is %s", i, b.state("web"))
 		}
+		b.must("machine.snapshot", "web", map[string]any{"snapshot": fmt.Sprint(i)})
 	}
 	b.must("machine.delete", "web", nil)
+	b.hasDisk(0)
 	b.empty()
+}
+
+// hasDisk makes sure that the volume root is a user's, or nobody's for 0.
+func (b *bench) hasDisk(user uint32) {
+	b.Helper()
+	want := fmt.Sprintf("0 %d 0710, %d %d 0600", user, user, user)
+	if user == 0 {
+		want = "0 0 0755, 0 0 0600"
+	}
+	if got := b.disk(); got != want {
+		b.Errorf("the disk is %s, want %s", got, want)
+	}
+}
+
+// disk is whose the volume root is, and whose the disk in it.
+func (b *bench) disk() string {
+	b.Helper()
+	var all []string
+	for _, path := range []string{"volumes/root", "volumes/root/" + sal.DiskName} {
+		user, group, mode := ownerOf(b, filepath.Join(b.host, path))
+		all = append(all, fmt.Sprintf("%d %d 0%o", user, group, mode))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Wherever the start ends that takes a disk from its user, or gives it to one, the record has that user as long as the disk is theirs.
+func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	accounts := b.Accounts
+	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
+	b.must("machine.stop", "web", nil)
+	for i, to := range []*confine.Accounts{nil, accounts} {
+		for n, whole := 0, false; !whole; n++ {
+			b.Accounts, b.Step = []*confine.Accounts{accounts, nil}[i], nil
+			b.must("machine.start", "web", nil)
+			b.must("machine.stop", "web", nil)
+			left := n
+			b.Accounts, b.Step = to, func(string) {
+				if left--; left < 0 {
+					runtime.Goexit()
+				}
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				b.must("machine.start", "web", nil)
+				whole = true
+			}()
+			<-ended
+			var user, group uint32
+			_, _ = fmt.Sscanf(b.disk()[strings.Index(b.disk(), ",")+1:], "%d %d", &user, &group)
+			if r := b.record("web").Own; (user != 0 || group != 0) && (user != r.User || group != r.User) {
+				t.Errorf("%d. after %d steps the disk is %s, and the record has the user %d", i, n, b.disk(), r.User)
+			}
+		}
+	}
+	b.Step = nil
+	b.must("machine.delete", "web", nil)
+	b.hasDisk(0)
+	b.empty()
+}
+
+// Its own user can link to a disk. That must keep nobody from ending the machine, nor it from starting; who comes next hears how to find it.
+func TestADiskWithASecondNameStopsNobodyFromDeletingItsMachine(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	root := []any{saltest.RefTo(writ.KindVolume, "root")}
+	b.must("machine.create", "web", with(machineSpec, "disks", root))
+	path := filepath.Join(b.host, "volumes/root", sal.DiskName)
+	if err := os.Link(path, filepath.Join(b.host, "second")); err != nil {
+		t.Fatal(err)
+	}
+	b.must("machine.stop", "web", nil)
+	b.must("machine.start", "web", nil)
+	b.must("machine.delete", "web", nil)
+	b.hasDisk(0)
+	_, err := b.do("machine.create", "other", with(machineSpec, "disks", root))
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "-samefile "+path) {
+		t.Errorf("who comes next hears %v", err)
+	}
+	b.hasDisk(0)
+	b.empty()
+}
+
+// Anybody can have the arguments of a process whose number was not written down yet.
+func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	b.must("machine.create", "web", machineSpec)
+	pid := b.record("web").Own.Process.PID
+	b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 })
+	impostor := &exec.Cmd{Path: "/bin/sh", Args: append([]string{"sh", "-c", "read x"}, argumentsOf(pid)...)}
+	input, err := impostor.StdinPipe()
+	if err == nil {
+		err = confine.Start(impostor, confine.Cell{User: b.record("web").Own.User + 1, Door: b.Accounts.Door})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = input.Close(), impostor.Wait() }()
+	v, err := b.attend(b.record("web"))
+	if err != nil || v == nil || v.pid != pid {
+		t.Fatalf("it is %+v, %v", v, err)
+	}
+	v.release()
+	b.signal("web", unix.SIGKILL, true)
+	if v, err := b.attend(b.record("web")); err != nil || v != nil {
+		t.Errorf("process %d is taken for it, %v", v.pid, err)
+	}
+	b.time = b.time.Add(time.Hour)
+	b.keeps("web", "its process had died", true)
+	b.must("machine.delete", "web", nil)
+}
+
+// What the process of a machine started has its user, whatever it calls itself.
+func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	b.groups()
+	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
+	b.must("machine.create", "web", machineSpec)
+	for _, next := range []string{"machine.start", "machine.delete"} {
+		b.signal("web", unix.SIGKILL, true)
+		child := &exec.Cmd{Path: "/bin/sh", Args: []string{"something", "-c", "read x"}}
+		input, err := child.StdinPipe()
+		if err == nil {
+			err = confine.Start(child, confine.Cell{User: b.record("web").Own.User, Door: b.Accounts.Door})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.must(next, "web", nil)
+		if err := child.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("%s: its child ended with %v", next, err)
+		}
+		_ = input.Close()
+	}
+	b.empty()
+}
+
+// A machine that was never made keeps no number.
+func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	b.Accounts.Last = b.Accounts.First
+	for _, name := range []string{"one", "two"} {
+		b.refuses("machine.create", name, with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "none")}), writ.CodeResourceUnknown)
+	}
+	b.must("machine.create", "web", machineSpec)
+}
+
+func TestAProgramThatItsUserMayNotExecuteIsToldAsThat(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	if err := os.Chmod(b.Program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverMissing, "may not execute", b.Program)
+	b.empty()
+}
+
+// The file of a console is its process's own: it can reserve room behind the end, where nothing is ever written.
+func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", machineSpec)
+	path := filepath.Join(b.dirOf(machine("web")), consoleName)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 4*maxConsole); err != nil {
+		t.Skipf("nothing can be reserved here: %v", err)
+	}
+	before, err := f.Stat()
+	if err != nil || occupied(before) <= maxConsole {
+		t.Fatalf("it has %d bytes reserved, %v", occupied(before), err)
+	}
+	b.trimAll()
+	if info, err := f.Stat(); err != nil || occupied(info) > maxConsole || info.Size() != before.Size() {
+		t.Errorf("it occupies %d bytes, and has %d of %d, %v", occupied(info), info.Size(), before.Size(), err)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/cloudhypervisor/api"
 )
@@ -73,7 +74,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	dir := d.dirOf(r.Resource)
 	pid := p.PID
 	if pid == 0 {
-		if pid, err = launched(dir, p.Launch); err != nil {
+		if pid, err = launched(dir, p.Launch, r.Own.User); err != nil {
 			return nil, sal.HostError("look for the process of "+r.Resource.String(), err)
 		}
 		if pid == 0 {
@@ -94,13 +95,16 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	return d.newVMM(r.Resource, h), nil
 }
 
-// launched finds the process of a start that was interrupted before its number was written down, 0 if there is none.
-func launched(dir, launch string) (int, error) {
+// launched finds the process of a start that was interrupted before its number was written down, 0 if there is none. Anybody may have its
+// arguments; nobody else is its user.
+func launched(dir, launch string, user uint32) (int, error) {
 	all, err := withArgument(isLaunch(dir, launch))
-	if err != nil || len(all) == 0 {
-		return 0, err
+	for _, pid := range all {
+		if confine.RunsAs(pid, user) {
+			return pid, err
+		}
 	}
-	return all[0], nil
+	return 0, err
 }
 
 // isLaunch returns a test for the argument by which the process of a start is known. Somebody who only reads its files has another one.
@@ -266,7 +270,7 @@ func checkVersion(version string) error {
 
 // launch starts the process of a machine. The record says so before (create has written it already). Its number is in the record that the
 // caller writes when the machine is made: until then it is found by its arguments, and the machine need not wait for the disk once more.
-func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
+func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	program, err := j.program()
 	if err != nil {
 		return nil, err
@@ -276,7 +280,7 @@ func (j *job) launch(r *sal.Record[own]) (*vmm, error) {
 			WithHint("give the runner a data directory with a shorter path")
 	}
 	if r.Own.Process == nil {
-		if err := j.prepared(r); err != nil {
+		if err := j.prepared(ctx, r); err != nil {
 			return nil, err
 		}
 		if err := j.records().Put(r); err != nil {
@@ -332,9 +336,8 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	j.step("start the process")
 	events := filepath.Join(j.dir, eventsName(r.Own.Process.Launch))
 	h, err := spawn(cell, program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + events}, socket, log)
-	if r.Own.User != 0 && errors.Is(err, fs.ErrPermission) {
-		return nil, writ.Errorf(writ.CodeDriverMissing, "the user %d, as which the process of %s runs, may not execute %s", r.Own.User, r.Resource, program).
-			WithHint("put it where everybody may, /usr/local/bin")
+	if barred, ok := errors.AsType[*confine.Barred](err); ok {
+		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).WithHint("put the program where everybody may execute it, /usr/local/bin")
 	}
 	return h, err
 }

@@ -69,10 +69,14 @@ func (j *job) rebound(p pid, o own) error {
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away.
-func (j *job) unfence(ctx context.Context) error {
+// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user.
+func (j *job) unfence(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
-		return nil
+		if o.User == 0 {
+			return nil
+		}
+		j.step("end what is left of the user")
+		return sal.HostError("end what the process of "+j.Resource.String()+" left", confine.End(ctx, o.User))
 	}
 	j.step("remove the group")
 	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.group()))

@@ -215,7 +215,7 @@ func (j *job) clear(r *sal.Record[own]) error {
 			return fmt.Errorf("release the network: %w", err)
 		}
 	}
-	if err := j.unfence(ctx); err != nil {
+	if err := j.unfence(ctx, r.Own); err != nil {
 		return err
 	}
 	j.step("remove the data")

@@ -75,6 +75,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 		return nil, err
 	}
 	if err := j.place(ctx, r, p.engine); err != nil {
+		j.users.Forget(j.Resource.HostName())
 		return nil, err
 	}
 	if err := j.build(ctx, r, args); err != nil {
@@ -252,12 +253,13 @@ func (j *job) settle(ctx context.Context, r *sal.Record[own]) error {
 
 // update changes what a script asks for anew. What can fail comes before the record: once that says so, it is done sooner or later.
 func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
-	args, next := j.Args.(*catalog.HeroDBCreate), r.Own
-	next.Phase = changing
+	args := j.Args.(*catalog.HeroDBCreate)
 	before, err := j.serve(ctx, r)
 	if err != nil {
 		return err
 	}
+	next := r.Own // with what the start of a process has changed
+	next.Phase = changing
 	for _, field := range fields {
 		switch field {
 		case "size_gib":

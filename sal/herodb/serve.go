@@ -184,7 +184,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 		return err
 	}
 	// What a process left behind that ended ends with its group: it may write, and listen, and must do neither while files are handed over.
-	if err := j.unfence(ctx); err != nil {
+	if err := j.unfence(ctx, r.Own); err != nil {
 		return err
 	}
 	if !in.own.Persist && in.own.Phase != restoring {
@@ -241,9 +241,9 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	defer log.Close()
 	args := append([]string{p.path}, p.arguments(in)...)
 	started, err := spawn(cell, args, in.tree, log)
-	if in.own.User != 0 && errors.Is(err, fs.ErrPermission) {
-		return pid{}, writ.Errorf(writ.CodeDriverMissing, "the user %d, as which the process of %s runs, may not execute %s", in.own.User, j.Resource, p.path).
-			WithHint("put it where everybody may, /usr/local/bin")
+	if barred, ok := errors.AsType[*confine.Barred](err); ok {
+		return pid{}, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", j.Resource, barred).
+			WithHint("put the program where everybody may execute it, /usr/local/bin")
 	}
 	if err != nil {
 		return pid{}, sal.HostError("start "+p.path, err)
@@ -366,15 +366,16 @@ func (d *Driver) bury(p pid) {
 	}
 }
 
-// ours reports whether a process has the name of the engine and a path of the database among its arguments. If the record does not tell the
-// engine any more, any will do.
+// ours reports whether a process has the name of the engine and a path of the database among its arguments, which anybody can give himself,
+// and is the user of the record. If the record does not tell the engine any more, any engine and any user will do: whoever says so ends.
 func (j *job) ours(p process, o own) bool {
 	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }
 	if o.Engine == "" {
 		serves = isEngine
 	}
 	return slices.ContainsFunc(p.args, serves) &&
-		slices.ContainsFunc(p.args, func(a string) bool { return strings.HasPrefix(a, j.dir+"/") })
+		slices.ContainsFunc(p.args, func(a string) bool { return strings.HasPrefix(a, j.dir+"/") }) &&
+		(o.Engine == "" || confine.RunsAs(p.PID, o.User))
 }
 
 // process is what the kernel says of one.

@@ -29,13 +29,17 @@ func (j *job) user(has uint32) (uint32, error) {
 }
 
 // handOver gives the user of a database what its process is about to work with: the data is theirs, the rest they read. Nobody works with it
-// now. The record is written before anything is theirs.
+// now. The record is written before anything is theirs, and after what another user had is closed to it: once no record has a number, it may
+// be anybody's.
 func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	user, err := j.user(r.Own.User)
 	if err != nil {
 		return err
 	}
 	if user != r.Own.User {
+		if err := j.takeBack(in.tree); err != nil {
+			return sal.HostError("take "+j.dir+" back", err)
+		}
 		r.Own.User = user
 		if err := j.records().Put(r); err != nil {
 			return err
@@ -43,7 +47,7 @@ func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	}
 	in.own.User = user
 	if user == 0 {
-		return sal.HostError("take "+j.dir+" back", j.takeBack())
+		return sal.HostError("take "+j.dir+" back", j.takeBack(in.tree))
 	}
 	j.step("hand the data over")
 	for _, dir := range []string{filepath.Dir(j.dir), filepath.Dir(in.tree)} {
@@ -83,10 +87,10 @@ func (j *job) runDir(user uint32) error {
 	return os.Lchown(dir, int(user), int(user))
 }
 
-// takeBack closes the directory of a database whose process runs as we do again. We may use its data, whoever has it.
-func (j *job) takeBack() error {
+// takeBack closes the directory of a database and its data to whoever had them. We may use what is below, whosever it is.
+func (j *job) takeBack(tree string) error {
 	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return sal.TakePathBack(j.dir, j.step)
+	return errors.Join(sal.TakePathBack(j.dir, j.step), sal.TakePathBack(tree, j.step))
 }

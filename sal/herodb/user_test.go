@@ -4,6 +4,7 @@ package herodb
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,11 @@ import (
 	"testing"
 
 	"writ"
+	"writ/internal/cgroup"
+	"writ/internal/confine"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
 )
 
 func needUsers(t *testing.T, b *bench) {
@@ -68,33 +74,144 @@ func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// A node can be switched between one and the other; what is there goes on, and changes at its next start.
+// A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
+// had is nobody's then, whoever gets the number.
 func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 	b := newBench(t)
 	needUsers(t, b)
-	accounts := b.Accounts
+	some := b.Accounts
+	others := *some
+	others.First, others.Last = some.Last+1, some.Last+2048
 	b.Accounts = nil
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	b.ask(b.client(), "SET", "a", "kept")
-	for i, used := range []bool{true, false, true} {
-		b.Accounts = nil
-		if used {
-			b.Accounts = accounts
-		}
+	memory := int64(20)
+	for i, accounts := range []*confine.Accounts{some, &others, nil, some} {
+		b.Accounts = accounts
+		b.restart()
 		b.do("herodb.rotate_secret", nil, writ.ChangeUpdated) // with the process from before
-		p := b.pid()
-		if err := signal(p, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
-		b.do("herodb.create", with(spec, "persist", true), writ.ChangeUnchanged)
+		b.end()
+		memory++
+		b.do("herodb.create", with(with(spec, "persist", true), "memory_mib", memory), writ.ChangeUpdated) // which starts it first
 		if v := b.ask(b.client(), "GET", "a"); v != "kept" {
 			t.Errorf("%d. it has %v", i, v)
 		}
-		if owner := ownerOf(t, fmt.Sprintf("/proc/%d", b.pid().PID)); strings.HasPrefix(owner, "0:") == used {
-			t.Errorf("%d. it runs as %s", i, owner)
+		user := b.own().User
+		if accounts.Used() != (user != 0) || user != 0 && !accounts.Has(user) || !confine.RunsAs(b.pid().PID, user) {
+			t.Errorf("%d. its record says %d, and it runs as %s", i, user, ownerOf(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
+		}
+		for path, want := range map[string]string{b.jobOn(store).dir: fmt.Sprintf("0:%d 710", user), b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user)} {
+			if user == 0 {
+				want = "0:0 700"
+			}
+			if got := ownerOf(t, path); got != want {
+				t.Errorf("%d. %s is %s, want %s", i, path, got, want)
+			}
 		}
 	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+}
+
+// end ends the process of the database as an accident does.
+func (b *bench) end() {
+	b.Helper()
+	p := b.pid()
+	if err := signal(p, syscall.SIGKILL); err != nil {
+		b.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+}
+
+// as starts a shell that says it is something else, as a user, and waits. It ends with the test.
+func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
+	b.Helper()
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...)}
+	input, err := cmd.StdinPipe()
+	if err == nil {
+		err = confine.Start(cmd, confine.Cell{User: user, Door: b.Accounts.Door})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = input.Close()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// Anybody can have the arguments of an engine. Whoever took one over would be given the secret of another database.
+func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
+	b := newBench(t)
+	needUsers(t, b)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	p, path := b.pid(), b.jobOn(store).in("server.conf")
+	b.end()
+	impostor := b.as(b.own().User+1, "redis-server", path)
+	if all, err := processesWith(path); err != nil || len(all) != 1 || all[0].PID != impostor.Process.Pid {
+		t.Fatalf("it cannot be seen that it says so: %v, %v", all, err)
+	}
+	if found, err := b.jobOn(store).process(b.own()); err != nil || found != (pid{}) {
+		t.Fatalf("process %d is taken for the engine, %v", found.PID, err)
+	}
+	b.do("herodb.create", spec, writ.ChangeUnchanged)
+	if now := b.pid(); now.PID == impostor.Process.Pid || now == p {
+		t.Errorf("it is served by process %d", now.PID)
+	}
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if err := impostor.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("what is not the engine was ended: %v", err)
+	}
+}
+
+// What an engine started has its user, whatever it calls itself.
+func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T) {
+	b := newBench(t)
+	needUsers(t, b)
+	b.groups()
+	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	user := b.own().User
+	for _, next := range []func(){
+		func() { b.do("herodb.create", spec, writ.ChangeUnchanged) },
+		func() { b.do("herodb.delete", nil, writ.ChangeDeleted) },
+	} {
+		b.end()
+		child, other := b.as(user, "something"), b.as(user+1, "something")
+		next()
+		if err := child.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("its child ended with %v", err)
+		}
+		if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("another one's was ended: %v", err)
+		}
+	}
+}
+
+// A database that was never made keeps no number.
+func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
+	b := newBench(t)
+	needUsers(t, b)
+	b.Accounts.Last = b.Accounts.First
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.FirstPort = l.Addr().(*net.TCPAddr).Port
+	b.LastPort = b.FirstPort
+	o, _ := catalog.Lookup("herodb.create")
+	args, err := o.Decode(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two"} {
+		_, err := b.Do(t.Context(), sal.Request{Operation: o, Resource: saltest.Resource(writ.KindHeroDB, name), UID: "u", Args: args, Progress: func(string) {}})
+		if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(err.Error(), "no port") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	l.Close()
+	b.do("herodb.create", spec, writ.ChangeCreated)
 }
 
 // An engine that was taken over may leave anything in its tree, and root is who hands it over again.
@@ -111,11 +228,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := func() error {
-		p := b.pid()
-		if err := signal(p, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+		b.end()
 		_, err := b.try("herodb.create", with(spec, "persist", true))
 		return err
 	}
@@ -125,7 +238,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 	if err := os.Link(secret, second); err != nil {
 		t.Fatal(err)
 	}
-	if err := again(); err == nil || !strings.Contains(err.Error(), "no file that has one name") {
+	if err := again(); err == nil || !strings.Contains(err.Error(), "another name besides") {
 		t.Errorf("a file with two names: %v", err)
 	}
 	if got := ownerOf(t, secret); got != "0:0 600" {

@@ -1,0 +1,181 @@
+package sal_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"writ"
+	"writ/sal"
+)
+
+// Users of the processes of tests, whom no host has.
+const (
+	someone = 2020001001
+	another = 2020001002
+)
+
+// newDisk makes a directory of a volume with a disk that nobody has.
+func newDisk(t *testing.T) (dir, path string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to others")
+	}
+	dir = filepath.Join(t.TempDir(), "volume")
+	path = filepath.Join(dir, sal.DiskName)
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(path, []byte("disk"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, path
+}
+
+// looks is who has a file or directory, and who may do what there.
+func looks(t *testing.T, path string) string {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d %o", s.Uid, s.Gid, info.Mode().Perm())
+}
+
+// crashAt does something that ends in the middle, before its n-th step. It reports whether that was all of it.
+func crashAt(t *testing.T, n int, do func(step func(string)) error) (whole bool) {
+	t.Helper()
+	crash := errors.New("crash")
+	defer func() {
+		if p := recover(); p != nil && p != crash {
+			panic(p)
+		}
+	}()
+	err := do(func(string) {
+		if n--; n < 0 {
+			panic(crash)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+func quiet(string) {}
+
+// However often and wherever whoever hands a disk over or takes it back is interrupted, the disk is no user's but of the one who can come
+// there, and comes back.
+func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
+	hand := func(dir string, user uint32, readOnly bool) func(step func(string)) error {
+		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }
+	}
+	take := func(dir string) func(step func(string)) error {
+		return func(step func(string)) error { return sal.TakeDiskBack(dir, step) }
+	}
+	for name, begin := range map[string]func(dir string) error{
+		"nobody had it": func(string) error { return nil },
+		"a container wrote it": func(dir string) error {
+			return errors.Join(os.Chmod(dir, 0o777), os.Chmod(filepath.Join(dir, sal.DiskName), 0o666))
+		},
+		"it was another user's": func(dir string) error { return sal.HandDisk(dir, another, false, quiet) },
+		"it was read":           func(dir string) error { return sal.HandDisk(dir, someone, true, quiet) },
+	} {
+		for _, readOnly := range []bool{false, true} {
+			for first, handed := 0, false; !handed; first++ {
+				for second, taken := 0, false; !taken; second++ {
+					dir, path := newDisk(t)
+					at := fmt.Sprintf("%s, read only %t, crashes before step %d and %d", name, readOnly, first, second)
+					if err := begin(dir); err != nil {
+						t.Fatal(err)
+					}
+					handed = crashAt(t, first, hand(dir, someone, readOnly))
+					safe(t, at, dir, path)
+					taken = crashAt(t, second, take(dir))
+					safe(t, at, dir, path)
+					if err := sal.TakeDiskBack(dir, quiet); err != nil {
+						t.Fatal(err)
+					}
+					top, disk := looks(t, dir), looks(t, path)
+					untouched := name == "a container wrote it" && first == 0 && top == "0:0 777" // it is no machine's
+					if !untouched && (top != "0:0 755" && top != "0:0 777" || !strings.HasPrefix(disk, "0:0 6")) {
+						t.Errorf("%s: left are %s and %s", at, top, disk)
+					}
+					if err := sal.HandDisk(dir, another, readOnly, quiet); err != nil {
+						t.Errorf("%s: %v", at, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// safe makes sure that a disk belongs to nobody but the user who is led to it.
+func safe(t *testing.T, at, dir, path string) {
+	t.Helper()
+	var uid, gid, group uint32
+	var mode fs.FileMode
+	_, _ = fmt.Sscanf(looks(t, path), "%d:%d", &uid, &gid)
+	if _, err := fmt.Sscanf(looks(t, dir), "0:%d %o", &group, &mode); err != nil {
+		t.Fatalf("%s: the directory is %s", at, looks(t, dir))
+	}
+	if (uid != 0 || gid != 0) && (gid != group || mode != 0o710) {
+		t.Errorf("%s: the disk is %s in %s", at, looks(t, path), looks(t, dir))
+	}
+}
+
+// Containers may have a file of that name, and their directories belong to whomever they like.
+func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
+	for _, of := range []struct {
+		uid, gid   int
+		mode       fs.FileMode
+		file, fgid int
+	}{{0, 0, 0o755, 1000, 1000}, {1000, 1000, 0o710, 1000, 1000}, {0, 1000, 0o750, 0, 1000}, {0, 0, 0o710, 1000, 1000}, {0, 1000, 0o710, 1001, 1001}} {
+		dir, path := newDisk(t)
+		if err := errors.Join(os.Chown(path, of.file, of.fgid), os.Chmod(dir, of.mode), os.Chown(dir, of.uid, of.gid)); err != nil {
+			t.Fatal(err)
+		}
+		before := looks(t, dir) + looks(t, path)
+		if err := sal.TakeDiskBack(dir, func(what string) { t.Errorf("%+v: %s", of, what) }); err != nil {
+			t.Errorf("%+v: %v", of, err)
+		}
+		if after := looks(t, dir) + looks(t, path); after != before {
+			t.Errorf("%+v: it was %s and is %s", of, before, after)
+		}
+	}
+}
+
+// Its user may link to it from wherever he may write. That must keep nobody from taking it away, nor him from having it again.
+func TestADiskWithASecondNameComesBackAndIsNobodyElses(t *testing.T) {
+	dir, path := newDisk(t)
+	second := filepath.Join(filepath.Dir(dir), "second")
+	if err := errors.Join(sal.HandDisk(dir, someone, false, quiet), os.Link(path, second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sal.HandDisk(dir, someone, false, quiet); err != nil {
+		t.Errorf("it is his own: %v", err)
+	}
+	if err := sal.TakeDiskBack(dir, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if top, disk := looks(t, dir), looks(t, second); top != "0:0 755" || disk != "0:0 600" {
+		t.Errorf("left are %s and %s", top, disk)
+	}
+	err := sal.HandDisk(dir, another, false, quiet)
+	e := writ.AsError(err)
+	if e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "-xdev -samefile "+path) {
+		t.Fatalf("another one gets it, or hears nothing of how to find the name: %v", err)
+	}
+	if disk := looks(t, second); disk != "0:0 600" {
+		t.Errorf("it is %s now", disk)
+	}
+	if err := os.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := sal.HandDisk(dir, another, false, quiet); err != nil {
+		t.Error(err)
+	}
+}
