@@ -19,6 +19,7 @@ import (
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
+	"writ/sal/saltest"
 )
 
 // aloneVar says that the test is in a network namespace of its own.
@@ -161,7 +162,8 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	dev := h.command("dev", "--data", data, "--nodes", "1", "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info")
+	dev := h.command("dev", "--data", data, "--nodes", "1", "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
+		"--process-users", saltest.Accounts(data).Numbers())
 	dev.Stdout, dev.Stderr = out, out
 	if err := dev.Start(); err != nil {
 		t.Fatal(err)

@@ -107,6 +107,28 @@ func (c driverConfig) checkUsers(data string) error {
 	return nil
 }
 
+// usersFile is where the nodes of a host say which numbers they have: each locks its own.
+const usersFile = "/run/writ-users"
+
+// claimUsers makes sure that no other node of this host gives its processes the same users, as long as this one lives: who broke out of a
+// machine here would have one there. Nodes in network namespaces of their own share the host's users all the same.
+func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
+	accounts := c.accounts(data)
+	if !accounts.Used() {
+		return io.NopCloser(nil), nil
+	}
+	claim, err := accounts.Claim(usersFile)
+	if taken, ok := errors.AsType[*confine.Taken](err); ok {
+		return nil, writ.Errorf(writ.CodeUsage, "processes cannot have the users %s: %w", accounts.Numbers(), taken).
+			WithHint("give this node numbers of its own, with --process-users %s", taken.Others())
+	}
+	if err != nil {
+		c.Log.WarnContext(ctx, "no other node of this host is kept from these user numbers", "users", accounts.Numbers(), "err", err)
+		return io.NopCloser(nil), nil
+	}
+	return claim, nil
+}
+
 // withNetworks gives networks to the drivers that make use of them.
 func (h *hostDrivers) withNetworks() {
 	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
@@ -187,9 +209,13 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	if err != nil {
 		return err
 	}
+	users, err := c.claimUsers(ctx, filepath.Dir(dir))
+	if err != nil {
+		return errors.Join(err, mark.Close())
+	}
 	h := newHost(c, dir)
 	if h.containers.Program, err = os.Executable(); err != nil {
-		return errors.Join(err, mark.Close())
+		return errors.Join(err, users.Close(), mark.Close())
 	}
 	lacks := map[string]bool{}
 	for _, f := range h.examine(ctx) {
@@ -225,6 +251,6 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
 		h.containers.Others = []sal.Users{h.machines}
 	}
-	d.close = func() error { return errors.Join(h.containers.Close(), mark.Close()) }
+	d.close = func() error { return errors.Join(h.containers.Close(), users.Close(), mark.Close()) }
 	return nil
 }

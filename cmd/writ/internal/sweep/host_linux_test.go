@@ -25,6 +25,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
+	"writ/sal/saltest"
 )
 
 // aloneVar says that the test is in namespaces of its own.
@@ -191,6 +192,7 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 	h.noted = filepath.Join(h.Dir, "noted.steps")
 	h.Add(testsite.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
+		"--process-users", saltest.Accounts(h.data).Numbers(), // another node of this host may have those that are used if nobody says
 	}})
 	// The first start again, with ends: it makes the node's key for the overlay, and starts the daemon.
 	h.Kill(node)
