@@ -53,6 +53,7 @@ type Waybill struct {
 	FromName   string       `json:"from_name"`
 	FromKey    []byte       `json:"from_key"`          // its ed25519 key
 	Address    string       `json:"address,omitempty"` // where it gives archives away, "host:port"; "" if it does not
+	Unheard    bool         `json:"unheard,omitempty"` // the supervisor has not heard of From since it started, and does not know the address
 	To         NodeID       `json:"to"`
 	ToKey      []byte       `json:"to_key"`
 	Resource   ResourceID   `json:"resource"`           // that From has

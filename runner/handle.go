@@ -137,16 +137,13 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	defer context.AfterFunc(taking, func() { cut(errShutdown) })()
 
 	if resource := w.resource(); resource != (writ.ResourceID{}) {
-		w.turn = n.turns.join(resource, w.job.JobKey)
+		w.turn = n.turns.join(resource, holder{job: w.job.JobKey})
 		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
 			holder := w.turn.holder()
-			if slices.ContainsFunc(n.desk.wedged(), func(w writ.Wedged) bool { return w.JobKey == holder }) {
-				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder, resource)
+			if slices.ContainsFunc(n.desk.wedged(), func(w writ.Wedged) bool { return w.JobKey == holder.job }) {
+				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder.job, resource)
 			}
-			if holder == (writ.JobKey{}) {
-				return nil, writ.Errorf(writ.CodeResourceBusy, "the node is still looking after the %s", resource)
-			}
-			return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s still works on the %s", holder, resource)
+			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.works(resource))
 		} else if err != nil {
 			return nil, err
 		}

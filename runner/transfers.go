@@ -38,23 +38,20 @@ func (n *incarnation) give(ctx context.Context) {
 }
 
 // hold waits for the turn of a transfer at a resource, as a job does.
-func (n *incarnation) hold(ctx context.Context, resource writ.ResourceID) (done func(), err error) {
+func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
 	defer stop()
-	turn := n.turns.join(resource, writ.JobKey{})
+	turn := n.turns.join(s.Resource, holder{transfer: s.Transfer})
 	err = turn.wait(ctx)
 	if err == nil {
 		return turn.leave, nil
 	}
-	holder := turn.holder()
+	before := turn.holder()
 	turn.leave()
-	switch {
-	case !errors.Is(err, errStartBy):
-		return nil, err
-	case holder == writ.JobKey{}:
-		return nil, writ.Errorf(writ.CodeResourceBusy, "the node is looking after the %s", resource)
+	if errors.Is(err, errStartBy) {
+		err = writ.Errorf(writ.CodeResourceBusy, "%s", before.works(s.Resource))
 	}
-	return nil, writ.Errorf(writ.CodeResourceBusy, "the job %s works on the %s", holder, resource)
+	return nil, err
 }
 
 func (n *incarnation) shipper(kind writ.ResourceKind) sal.Shipper {

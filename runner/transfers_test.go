@@ -3,6 +3,8 @@ package runner_test
 import (
 	"context"
 	"crypto/ed25519"
+	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/runner"
 	"writ/runner/carry"
 	"writ/sal"
 )
@@ -69,3 +72,84 @@ func TestAJobWithAWaybillHasAnOrigin(t *testing.T) {
 		}
 	})
 }
+
+// slowShipper is a driver that takes its time to keep what another node fetches.
+type slowShipper struct {
+	*driver
+	keeping chan bool // told when it begins
+	free    chan bool // closed when it may end
+}
+
+func (s *slowShipper) Ship(ctx context.Context, _ sal.Shipment) (sal.Archive, error) {
+	s.keeping <- true
+	<-s.free
+	return sal.Archive{}, writ.Errorf(writ.CodeDriverFailed, "told to fail")
+}
+
+func (*slowShipper) Shipped(context.Context, sal.Shipment) error { return nil }
+
+// wires are connections in memory.
+type wires chan net.Conn
+
+func (w wires) Accept() (net.Conn, error) {
+	conn, open := <-w
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (w wires) Close() error   { close(w); return nil }
+func (w wires) Addr() net.Addr { return &net.UnixAddr{Name: "wires"} }
+
+func (w wires) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	w <- theirs
+	return ours, nil
+}
+
+// TestAJobIsToldThatItsResourceIsBeingCopied has a job wait for a volume while a driver keeps it for another node, as plain directories do for
+// long. It says so, and for which run.
+func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, listener := newSite(t), make(wires)
+		shipper := &slowShipper{keeping: make(chan bool), free: make(chan bool)}
+		n := s.fresh(func(r *runner.Runner) {
+			r.Transfers = &runner.Transfers{Listener: listener, Address: "n1:7450"}
+			for i, d := range r.Drivers {
+				if d.Describe().Module == "volume" {
+					shipper.driver = d.(*driver)
+					r.Drivers[i] = shipper
+				}
+			}
+		})
+		other := newKey()
+		waybill := writ.Waybill{
+			Cluster: s.roster.Cluster, Datacenter: s.datacenter, Transfer: "r-1", From: n.member.Node(), FromName: "n1", FromKey: n.member.PublicKey(),
+			Address: "n1:7450", To: "n2", ToKey: publicOf(other), Resource: writ.ResourceID{Project: s.project, Kind: writ.KindVolume, Name: "data"},
+			UID: "0192f6c2-0000-7000-8000-0000000000aa", Expires: time.Now().Add(time.Hour).UnixMilli(),
+		}
+		sealed, err := seal.Seal(seal.Waybill, s.supervisor, waybill)
+		must(t, err)
+		fetched := make(chan error)
+		go func() {
+			f := &carry.Fetcher{Key: other, Waybill: waybill, Sealed: sealed, Dial: listener.dial}
+			fetched <- f.Fetch(t.Context(), "", nothing{})
+		}()
+		<-shipper.keeping
+		job := s.job(1, "volume.create", "data", nil)
+		n.push(job)
+		if got := n.await(job.JobKey); codeOf(got) != writ.CodeResourceBusy || !strings.Contains(got.Error.Message, "kept for another node, for the copy r-1") {
+			t.Errorf("a job on it: %+v", got.Error)
+		}
+		close(shipper.free)
+		if err := <-fetched; writ.CodeOf(err) != writ.CodeDriverFailed {
+			t.Errorf("the other node: %v", err)
+		}
+	})
+}
+
+// nothing is a part of which nothing is there.
+type nothing struct{ sal.Part }
+
+func (nothing) At() (string, int64) { return "", 0 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -14,19 +15,36 @@ type turns struct {
 	lines map[writ.ResourceID][]*turn // the first of each line has its turn
 }
 
-// turn is a job's place in the line of its resource.
+// turn is a place in the line of its resource.
 type turn struct {
 	turns    *turns
 	resource writ.ResourceID
-	key      writ.JobKey
+	by       holder
 	come     chan struct{} // closed when it is first
 }
 
-// join puts a job at the end of the line.
-func (t *turns) join(resource writ.ResourceID, key writ.JobKey) *turn {
+// holder is who has a turn: a job, a transfer to another node, or the node itself, which looks after the resource.
+type holder struct {
+	job      writ.JobKey
+	transfer string // as its waybill has it
+}
+
+// works says what the holder does, to whoever waits for it.
+func (h holder) works(on writ.ResourceID) string {
+	switch {
+	case h.transfer != "":
+		return fmt.Sprintf("the %s is being kept for another node, for the copy %s", on, h.transfer)
+	case h.job == writ.JobKey{}:
+		return fmt.Sprintf("the node is still looking after the %s", on)
+	}
+	return fmt.Sprintf("the job %s still works on the %s", h.job, on)
+}
+
+// join puts somebody at the end of the line.
+func (t *turns) join(resource writ.ResourceID, by holder) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	place := &turn{turns: t, resource: resource, key: key, come: make(chan struct{})}
+	place := &turn{turns: t, resource: resource, by: by, come: make(chan struct{})}
 	if len(t.lines[resource]) == 0 {
 		close(place.come)
 	}
@@ -45,7 +63,7 @@ func (t *turns) take(resource writ.ResourceID) *turn {
 	if busy {
 		return nil
 	}
-	place := t.join(resource, writ.JobKey{})
+	place := t.join(resource, holder{})
 	select {
 	case <-place.come:
 		return place
@@ -65,11 +83,11 @@ func (p *turn) wait(ctx context.Context) error {
 	}
 }
 
-// holder returns the job whose turn it is, the zero value if the node itself looks after the resource.
-func (p *turn) holder() writ.JobKey {
+// holder returns whose turn it is.
+func (p *turn) holder() holder {
 	p.turns.mu.Lock()
 	defer p.turns.mu.Unlock()
-	return p.turns.lines[p.resource][0].key
+	return p.turns.lines[p.resource][0].by
 }
 
 // leave gives the place up, whether the turn has come or not. A nil turn has no place.

@@ -16,7 +16,7 @@ type Shipper interface {
 	Driver
 	// Ship keeps what a resource holds until the shipment's end, so that its archive is the same to the byte whenever it is written, and
 	// returns that. What is kept for the shipment already stays as it is. RESOURCE_UNKNOWN if there is no such resource or snapshot,
-	// RESOURCE_CONFLICT if another one has the name. No operation on the resource is under way meanwhile; one may be later, while the
+	// RESOURCE_CONFLICT if another one has the name, RESOURCE_BUSY if too much is kept for others. No operation on the resource is under way meanwhile; one may be later, while the
 	// archive is written.
 	Ship(ctx context.Context, s Shipment) (Archive, error)
 	// Shipped lets go of what is kept for a shipment, if anything is. What nobody lets go of goes with the resource, or when it is over.
@@ -29,6 +29,7 @@ type Shipment struct {
 	Resource writ.ResourceID
 	UID      writ.UID
 	Snapshot string    // of the resource; what it holds now if empty
+	Due      time.Time // nobody may ask for it after that, unless they are told to anew; what is kept for it makes room for others
 	Until    time.Time // it is over then, unless it is asked for again with a later end
 }
 

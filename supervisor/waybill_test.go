@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"slices"
 	"testing"
@@ -19,7 +20,7 @@ data := volume.create("data", {size_gib: 1}, {node: "n1"})
 volume.copy("by-handle", {from: data, size_gib: 1}, {node: "n2"})
 volume.copy("by-name", {from: "data", size_gib: 1}, {node: "n2"})
 volume.copy("here", {from: data, size_gib: 1}, {node: "n1"})
-far := volume.copy("far", {from: data, size_gib: 1}, {node: "n2"})
+far := volume.copy("far", {from: data, size_gib: 1, snapshot: "monday"}, {node: "n2"})
 volume.clone("near", {from: far})
 `
 
@@ -74,6 +75,10 @@ func TestAJobThatCopiesFromAnotherNodeHasAWaybill(t *testing.T) {
 				t.Errorf("%s is for %+v", name, w)
 			case w.Resource != calls[0].Resource() || w.UID != calls[0].UID || w.Cluster != s.Pin || w.Datacenter != theDatacenter:
 				t.Errorf("%s is about %+v", name, w)
+			case w.Snapshot != map[string]string{"far": "monday"}[name]:
+				t.Errorf("%s is of the snapshot %q", name, w.Snapshot)
+			case w.Unheard:
+				t.Errorf("%s is to be fetched of a node that was not heard", name)
 			case w.Transfer != string(id)+"-"+string(rune('1'+i)) || w.Expires != c.EndBy.UnixMilli():
 				t.Errorf("%s is called %s and expires at %d", name, w.Transfer, w.Expires)
 			}
@@ -103,6 +108,55 @@ volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
 		last := *n2.waybills()["copy"]
 		if first.Transfer != last.Transfer || first.Address == last.Address || last.Address != "n1.example:7451" {
 			t.Errorf("first %+v, last %+v", first, last)
+		}
+	})
+}
+
+// TestACopyTellsWhoIsSilentFromWhoGivesNothing starts the supervisor anew. Where the one node gives is not known until it beats; that the other gives
+// nothing is, since it has beaten.
+func TestACopyTellsWhoIsSilentFromWhoGivesNothing(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
+		var heard []bool
+		n2 := s.join("n2", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name != "copy" {
+					return succeed(ctx, job)
+				}
+				w := n.waybills()["copy"]
+				if heard = append(heard, !w.Unheard); !w.Unheard {
+					return succeed(ctx, job)
+				}
+				if w.Address != "" {
+					t.Errorf("nobody said %s", w.Address)
+				}
+				n1.setSilent(false)
+				return writ.Result{Error: writ.Errorf(writ.CodeUnreachable, "it has not said yet")}
+			}
+		})
+		time.Sleep(2 * time.Second)
+		s.wantState(s.submit(`
+volume := import("volume")
+volume.create("data", {size_gib: 1}, {node: "n1"})
+volume.create("other", {size_gib: 1}, {node: "n2"})
+`), writ.RunSucceeded)
+		n1.setSilent(true)
+		s.halt()
+		s.start()
+		time.Sleep(2 * time.Second)
+		s.wantState(s.submit(`
+volume := import("volume")
+volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
+`), writ.RunSucceeded)
+		if w := n2.waybills()["copy"]; !slices.Equal(heard, []bool{false, true}) || w.Address != "n1.example:7450" {
+			t.Errorf("the node was heard of: %v; last it was %+v", heard, w)
+		}
+		s.wantState(s.submit(`
+volume := import("volume")
+volume.copy("back", {from: "other", size_gib: 1}, {node: "n1"})
+`), writ.RunSucceeded)
+		if w := n1.waybills()["back"]; w == nil || w.Unheard || w.Address != "" {
+			t.Errorf("of a node that gives nothing: %+v", w)
 		}
 	})
 }

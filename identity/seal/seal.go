@@ -120,7 +120,7 @@ func SealEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []wr
 	return sealed, digests, nil
 }
 
-// Open verifies and decodes what Seal made. The errors are those of the key function, and *writ.Error with TOO_LARGE,
+// Open verifies and decodes what Seal made; without an error that is at least one record. The errors are those of the key function, and *writ.Error with TOO_LARGE,
 // SIGNATURE_MALFORMED (no proper seal, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
 func Open[T any](kind Kind, sealed []byte, key Keys) ([]T, KeyID, error) {
 	e, public, by, err := unpack(sealed, key)

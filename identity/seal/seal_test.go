@@ -161,6 +161,7 @@ func TestOpenRefuses(t *testing.T) {
 		"list as frame":    {Result, spoil(each[0], func(e *envelope) { e.Record = nil }), node, writ.CodeSignatureMalformed},
 		"other records":    {Result, resign(sealed, []any{"text"}), node, writ.CodeSignatureMalformed},
 		"no records":       {Result, resign(sealed, []any{}), node, writ.CodeSignatureMalformed},
+		"no list":          {Result, resign(sealed, nil), node, writ.CodeSignatureMalformed},
 		"too many records": {Result, resign(sealed, many), node, writ.CodeSignatureMalformed},
 		"unknown field":    {Result, resign(sealed, []any{map[string]any{"more": true}}), node, writ.CodeSignatureMalformed},
 		"other encoding": {Result, spoil(sealed, func(e *envelope) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -362,10 +363,10 @@ func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 	}}})
 	done := make(chan error)
 	const all = 3 * maxStreams
-	for range all {
+	for i := range all {
 		to := from.node(t, "n2", t.TempDir(), kinds["directory"])
 		go func() {
-			origin := to.origin(from, "data", nil)
+			origin := to.origin(from, "data", func(w *writ.Waybill) { w.Transfer = fmt.Sprintf("run-%d-1", i) })
 			origin.Progress = nil
 			o, _ := catalog.Lookup("volume.copy")
 			args, err := o.Decode(copies("data"))
@@ -427,4 +428,93 @@ func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	to.clean()
+}
+
+// TestANodeThatIsBehindIsGivenTime has a node that has not got the roster yet in which its supervisor's key is, for a moment and for good.
+func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	from.made("data", 0)
+	from.give(nil)
+	from.behind.Store(1)
+	origin := to.origin(from, "data", nil)
+	origin.Patience = 0
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), origin)
+	must(t, err)
+	from.behind.Store(1 << 40)
+	_, err = to.do(t.Context(), "volume.copy", "again", copies("data"), to.origin(from, "data", nil))
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeRosterTooOld || !e.Retryable() || !strings.Contains(e.Hint, "n1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestANodeThatHasNotSaidWhereIsAskedAgain has a node of which the supervisor knows nothing yet: that is worth another try, which gives it no
+// hint of what it does not need.
+func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", func(w *writ.Waybill) { w.Unheard = true }))
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !e.Retryable() || strings.Contains(e.Hint, "--transfers") {
+		t.Errorf("%v", err)
+	}
+	to.clean()
+}
+
+// TestACancelledCopyLeavesNothing cancels a copy in the middle: nobody goes on with it, and neither node keeps anything. One whose time is over
+// may be resumed, and is kept.
+func TestACancelledCopyLeavesNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, from, to *node) {
+		from.made("data", 2)
+		from.give(nil)
+		from.cutAt.Store(1 << 20)
+		for _, tt := range []struct {
+			code writ.Code
+			kept bool
+		}{{writ.CodeDeadlineExceeded, true}, {writ.CodeRunCancelled, false}} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			origin := to.origin(from, "data", nil)
+			origin.Progress = func(string) {
+				from.cutAt.Store(0)
+				cancel(writ.Errorf(tt.code, "it is over"))
+			}
+			if tt.kept {
+				origin.Patience = 0
+			}
+			before := to.partial()
+			_, err := to.do(ctx, "volume.copy", "copy", copies("data"), origin)
+			if err == nil || ctx.Err() == nil {
+				t.Fatalf("%s: %v", tt.code, err)
+			}
+			if kept := to.partial() > before; kept != tt.kept {
+				t.Errorf("%s: what had arrived is kept: %v", tt.code, kept)
+			}
+			from.cutAt.Store(1 << 20)
+		}
+		from.clean()
+		to.clean()
+		if all, err := to.driver.List(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v are left", all, err)
+		}
+	})
+}
+
+// TestWhatTheOtherNodeSaysIsNoWordOnThisOne has the node that gives refuse for reasons of its own. A full disk there asks nobody to make room
+// here, and a journal that cannot be written there spares no try.
+func TestWhatTheOtherNodeSaysIsNoWordOnThisOne(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	for said, heard := range map[writ.Code]writ.Code{
+		writ.CodeDiskFull:         writ.CodeUnreachable,
+		writ.CodeNodeStore:        writ.CodeUnreachable,
+		writ.CodeResourceUnknown:  writ.CodeResourceUnknown,
+		writ.CodeResourceConflict: writ.CodeResourceConflict,
+		writ.CodeInternal:         writ.CodeInternal,
+	} {
+		from.kill()
+		from.give(&liar{refuses: writ.Errorf(said, "there is something").WithHint("do this")})
+		_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+		if e := writ.AsError(err); e == nil || e.Code != heard || e.Message != "the node n1 says: there is something" || e.Hint != "do this" {
+			t.Errorf("%s is heard as %v", said, err)
+		}
+	}
 }

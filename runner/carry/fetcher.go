@@ -39,7 +39,11 @@ var _ sal.Origin = (*Fetcher)(nil)
 
 // Fetch implements sal.Origin: over as many connections as it takes.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
-	if f.Waybill.Address == "" {
+	switch {
+	case f.Waybill.Unheard:
+		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not said yet where it gives it to other nodes", f.Waybill.FromName, f.Waybill.Resource).
+			WithHint("see that it runs (`writ node show %s`)", f.Waybill.FromName)
+	case f.Waybill.Address == "":
 		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Waybill.FromName, f.Waybill.Resource).
 			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
 	}
@@ -48,12 +52,15 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 		return err
 	}
 	again, heard, anew := pauseFirst, time.Now(), false
+	var before error // why the attempt before failed, for people
 	for {
 		_, had := to.At()
 		lives, err := f.attempt(ctx, config, snapshot, to)
 		switch {
 		case err == nil:
 			return nil
+		case ctx.Err() != nil && before != nil:
+			return fmt.Errorf("%w: %w", before, context.Cause(ctx))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errDigest) && !anew && had > 0: // something in what was there before is wrong
@@ -68,11 +75,11 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 		if final, ok := errors.AsType[*final](err); ok {
 			return final.err
 		}
+		before = f.unreachable(err)
 		if lives {
 			heard = time.Now()
 		} else if time.Since(heard) > cmp.Or(f.Patience, patience) {
-			return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Waybill.FromName, f.Waybill.Resource, f.Waybill.Address, err).
-				WithHint("see that it runs and that this node reaches its address (`writ node show %s`); what has arrived is kept for the next try", f.Waybill.FromName)
+			return before
 		}
 		_, has := to.At()
 		f.tell("node %s: %v; %d bytes are here", f.Waybill.FromName, err, has)
@@ -81,6 +88,15 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			again = pauseFirst
 		}
 	}
+}
+
+// unreachable is what went wrong on the way, for people. What the other node has said itself stays as it is.
+func (f *Fetcher) unreachable(err error) error {
+	if said, ok := errors.AsType[*writ.Error](err); ok {
+		return said
+	}
+	return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Waybill.FromName, f.Waybill.Resource, f.Waybill.Address, err).
+		WithHint("see that it runs and that this node reaches its address (`writ node show %s`); what has arrived is kept for the next try", f.Waybill.FromName)
 }
 
 func (f *Fetcher) tell(format string, args ...any) {
@@ -113,6 +129,8 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 		return lives, err
 	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
 		return true, f.refused(a.Error)
+	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown: // this node knows the one who sealed it
+		return false, f.behind(a.Error)
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
 	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
@@ -205,6 +223,13 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 		code = writ.CodeUnreachable
 	}
 	return writ.Errorf(code, "the node %s says: %s", f.Waybill.FromName, e.Message).WithHint("%s", e.Hint)
+}
+
+// behind is what a node says that does not know the key of a waybill: it has not got the newest roster, or this node has not. Whoever is
+// behind asks for it at once, so that patience helps; and if it is this node, the next try has a waybill that another key has sealed.
+func (f *Fetcher) behind(e *writ.Error) *writ.Error {
+	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Waybill.FromName, e.Message).
+		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Waybill.FromName)
 }
 
 // Done implements sal.Origin. It tries once: what is not let go of expires.

@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// maxConnections bounds who is connected, whether they have shown a waybill or not.
-	maxConnections = 64
 	// maxStreams bounds the archives that are given away at a time; who comes later waits.
 	maxStreams = 4
 	// keptAfter is how long what is kept outlives its waybill: a call whose time was over and whose run is resumed goes on with it.
@@ -38,14 +36,15 @@ type Giver struct {
 	Datacenter writ.DatacenterID
 	Key        ed25519.PrivateKey // of the node
 	Keys       seal.Keys          // that seal waybills: of the datacenter's supervisor in the newest roster
-	// Hold waits until no operation is under way on a resource, and keeps others waiting until done is called. It returns an error, for
-	// people, when that takes too long.
-	Hold func(ctx context.Context, resource writ.ResourceID) (done func(), err error)
+	// Hold waits until no operation is under way on the resource of a shipment, and keeps others waiting until done is called. It returns an
+	// error, for people, when that takes too long.
+	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
 	// Shipper finds the driver of a kind of resources, nil if it gives nothing away or there is none.
 	Shipper func(kind writ.ResourceKind) sal.Shipper
 	Now     func() time.Time
 	Log     *slog.Logger
 
+	places  places
 	streams chan struct{} // has a token for each archive that is being given away
 }
 
@@ -62,7 +61,6 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	places := make(chan struct{}, maxConnections)
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -78,30 +76,28 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			pause(ctx, time.Second)
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-		default:
-			_ = conn.Close()
-			continue
+		ctx, cancel := context.WithCancelCause(ctx)
+		guest, crowded := g.places.enter(conn, cancel)
+		if crowded != nil {
+			g.Log.WarnContext(ctx, "strangers keep the places of the address for transfers; the oldest go", "from", crowded.from.String(), "places", maxStrangers)
 		}
 		open.Go(func() {
-			defer func() { <-places }()
-			g.serve(ctx, conn, config)
+			defer guest.leave()
+			g.serve(ctx, guest, config)
 		})
 	}
 }
 
 // serve has one connection.
-func (g *Giver) serve(ctx context.Context, raw net.Conn, config *tls.Config) {
-	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	defer raw.Close()
-	if err := g.talk(ctx, tls.Server(raw, config)); err != nil && ctx.Err() == nil {
-		g.Log.WarnContext(ctx, "another node did not get what it asked for", "from", raw.RemoteAddr().String(), "err", err)
+func (g *Giver) serve(ctx context.Context, guest *guest, config *tls.Config) {
+	defer context.AfterFunc(ctx, func() { _ = guest.conn.Close() })()
+	if err := g.talk(ctx, guest, tls.Server(guest.conn, config)); err != nil && ctx.Err() == nil {
+		g.Log.WarnContext(ctx, "another node did not get what it asked for", "from", guest.conn.RemoteAddr().String(), "err", err)
 	}
 }
 
 // talk reads the request, and gives what it asks for or says why not.
-func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
+func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
 		return err
 	}
@@ -118,6 +114,9 @@ func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
 	}
 	moving := &moving{conn, stall}
 	waybill, err := g.check(asked, shown)
+	if err == nil {
+		err = guest.admit(waybill.Transfer)
+	}
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
@@ -127,13 +126,13 @@ func (g *Giver) talk(ctx context.Context, conn *tls.Conn) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
 	ship := sal.Shipment{
 		Transfer: waybill.Transfer, Resource: waybill.Resource, UID: waybill.UID, Snapshot: asked.Snapshot,
-		Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
+		Due: time.UnixMilli(waybill.Expires), Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
 	}
 	if asked.Done {
-		err := g.letGo(ctx, ship)
+		err := g.letGo(ctx, guest, ship)
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
-	archive, err := g.keep(ctx, moving, ship)
+	archive, err := g.keep(ctx, guest, moving, ship)
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
@@ -182,7 +181,7 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.Waybill, er
 
 // keep waits for its turn to give something away, and has the driver keep what that is. Meanwhile the other end is told to wait. Without an
 // error the caller has a stream, which it gives back.
-func (g *Giver) keep(ctx context.Context, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
+func (g *Giver) keep(ctx context.Context, guest *guest, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
 	type kept struct {
 		sal.Archive
 		err error
@@ -192,7 +191,7 @@ func (g *Giver) keep(ctx context.Context, to io.Writer, ship sal.Shipment) (arch
 	done := make(chan kept, 1)
 	go func() {
 		var k kept
-		k.Archive, k.err = g.take(ctx, ship)
+		k.Archive, k.err = g.take(ctx, guest, ship)
 		done <- k
 	}()
 	tick := time.NewTicker(keepalive)
@@ -217,9 +216,12 @@ func (g *Giver) keep(ctx context.Context, to io.Writer, ship sal.Shipment) (arch
 }
 
 // take waits for a stream and has the driver keep what is to be given away.
-func (g *Giver) take(ctx context.Context, ship sal.Shipment) (archive sal.Archive, err error) {
+func (g *Giver) take(ctx context.Context, guest *guest, ship sal.Shipment) (archive sal.Archive, err error) {
 	shipper, err := g.shipper(ship)
 	if err != nil {
+		return sal.Archive{}, err
+	}
+	if err := guest.alone(ctx); err != nil {
 		return sal.Archive{}, err
 	}
 	select {
@@ -227,7 +229,7 @@ func (g *Giver) take(ctx context.Context, ship sal.Shipment) (archive sal.Archiv
 	case <-ctx.Done():
 		return sal.Archive{}, context.Cause(ctx)
 	}
-	done, err := g.Hold(ctx, ship.Resource)
+	done, err := g.Hold(ctx, ship)
 	if err == nil {
 		err = guarded(func() error {
 			archive, err = shipper.Ship(ctx, ship)
@@ -242,12 +244,15 @@ func (g *Giver) take(ctx context.Context, ship sal.Shipment) (archive sal.Archiv
 }
 
 // letGo has the driver forget what it keeps.
-func (g *Giver) letGo(ctx context.Context, ship sal.Shipment) error {
+func (g *Giver) letGo(ctx context.Context, guest *guest, ship sal.Shipment) error {
 	shipper, err := g.shipper(ship)
 	if err != nil {
 		return err
 	}
-	done, err := g.Hold(ctx, ship.Resource)
+	if err := guest.alone(ctx); err != nil {
+		return err
+	}
+	done, err := g.Hold(ctx, ship)
 	if err != nil {
 		return err
 	}

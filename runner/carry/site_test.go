@@ -99,6 +99,7 @@ type node struct {
 	turn    sync.Mutex // of its volumes
 	holds   atomic.Int64
 	busy    atomic.Int64 // so many more times somebody else has the turn
+	behind  atomic.Int64 // so many more times it does not know its supervisor's key
 	address string
 	stop    func()
 	sent    atomic.Int64 // bytes on its connections, encrypted
@@ -128,9 +129,16 @@ func (n *node) give(shipper sal.Shipper) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(n, err)
 	n.address = listener.Addr().String()
+	keys := seal.Only(n.supervisor.Public().(ed25519.PublicKey))
 	g := &Giver{
-		Node: n.id, Cluster: cluster, Datacenter: datacenter, Key: n.key, Keys: seal.Only(n.supervisor.Public().(ed25519.PublicKey)),
-		Hold: func(context.Context, writ.ResourceID) (func(), error) {
+		Node: n.id, Cluster: cluster, Datacenter: datacenter, Key: n.key,
+		Keys: func(id seal.KeyID) (ed25519.PublicKey, error) {
+			if n.behind.Add(-1) >= 0 {
+				return seal.Only()(id)
+			}
+			return keys(id)
+		},
+		Hold: func(context.Context, sal.Shipment) (func(), error) {
 			if n.holds.Add(1); n.busy.Add(-1) >= 0 {
 				return nil, writ.Errorf(writ.CodeResourceBusy, "somebody works on it")
 			}
@@ -332,13 +340,14 @@ func (n *node) partial() int64 {
 type liar struct {
 	sal.Shipper
 	archive sal.Archive
+	refuses error
 	asked   atomic.Int64
 }
 
 func (l *liar) Ship(context.Context, sal.Shipment) (sal.Archive, error) {
 	l.asked.Add(1)
 	l.archive.Close = func() error { return nil }
-	return l.archive, nil
+	return l.archive, l.refuses
 }
 
 func (l *liar) Shipped(context.Context, sal.Shipment) error { return nil }

@@ -1,17 +1,26 @@
 package carry
 
 import (
+	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
+	"writ/sal"
 	"writ/sal/saltest"
 )
 
@@ -28,8 +37,8 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 		origin *Fetcher
 		code   writ.Code
 	}{
-		"sealed by a stranger": {to.originBy(newKey(), to.waybill(from, to, "data")), writ.CodeSignerUnknown},
-		"sealed by the node":   {to.originBy(from.key, to.waybill(from, to, "data")), writ.CodeSignerUnknown},
+		"sealed by a stranger": {to.originBy(newKey(), to.waybill(from, to, "data")), writ.CodeRosterTooOld},
+		"sealed by the node":   {to.originBy(from.key, to.waybill(from, to, "data")), writ.CodeRosterTooOld},
 		"for another to have": {to.origin(from, "data", func(w *writ.Waybill) { w.To, w.ToKey = other.id, other.key.Public().(ed25519.PublicKey) }),
 			writ.CodeSignatureInvalid},
 		"of another node":    {to.origin(from, "data", func(w *writ.Waybill) { w.From = other.id }), writ.CodeSignatureInvalid},
@@ -105,5 +114,157 @@ func TestAWaybillIsShownToItsNodeOnly(t *testing.T) {
 	}
 	if n := <-got; n != 0 {
 		t.Errorf("the stranger was told %d bytes", n)
+	}
+}
+
+// TestStrangersKeepNobodyOut has strangers keep all the places that they can get: from another address they take each one back that they lose,
+// with and without a key; from the same one they keep what they have.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		address  string
+		stubborn bool
+	}{
+		"from another address": {"127.0.0.2", true},
+		"from the same":        {"127.0.0.1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := plain(t)
+			from.made("data", 1)
+			from.give(nil)
+			config, err := secured(newKey())
+			must(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			out := make(chan bool, 1) // one of them had to go: there are as many as there can be
+			var strangers sync.WaitGroup
+			for i := range 2 * maxStrangers {
+				strangers.Go(func() {
+					for again := true; again && ctx.Err() == nil; again = tt.stubborn {
+						dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(tt.address)}}
+						conn, err := dialer.DialContext(ctx, "tcp", from.address)
+						if err != nil {
+							continue
+						}
+						free := context.AfterFunc(ctx, func() { _ = conn.Close() })
+						if i%2 == 0 {
+							conn = tls.Client(conn, config)
+						}
+						_, _ = conn.Read(make([]byte, 1)) // nobody says anything to them
+						_ = conn.Close()
+						free()
+						select {
+						case out <- true:
+						default:
+						}
+					}
+				})
+			}
+			<-out
+			_, err = to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+			stop()
+			strangers.Wait()
+			must(t, err)
+			if diff := cmp.Diff(from.shape("data"), to.shape("copy")); diff != "" {
+				t.Errorf("the copy (+) differs:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhoHasMostPlacesMakesRoom has connections come from several networks. Whoever has shown a waybill keeps its place.
+func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
+	var p places
+	enter := func(address string) *guest {
+		g, _ := p.enter(&silent{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}, func(error) {})
+		return g
+	}
+	gone := func(g *guest) bool { return g.conn.(*silent).closed }
+	shown := enter("192.0.2.1:1")
+	must(t, shown.admit("run-1"))
+	early := enter("192.0.2.1:2")
+	other := enter("[::ffff:192.0.2.2]:1")
+	crowd := make([]*guest, maxStrangers-2)
+	for i := range crowd {
+		crowd[i] = enter(fmt.Sprintf("[2001:db8::%x]:1", i+1)) // one network for all of them
+	}
+	late := enter("192.0.2.3:1")
+	if !gone(crowd[0]) || gone(early) || gone(other) || gone(late) || gone(shown) || gone(crowd[1]) {
+		t.Error("another one had to go than the first of the crowd")
+	}
+	if err := crowd[0].admit("run-2"); !errors.Is(err, errCrowded) {
+		t.Errorf("who had to go shows a waybill: %v", err)
+	}
+	for _, g := range append(crowd, early, other, late) {
+		g.leave()
+	}
+	if len(p.strangers) != 0 {
+		t.Errorf("%d places are taken", len(p.strangers))
+	}
+	for i := range maxTransfers {
+		err := enter("192.0.2.9:1").admit(fmt.Sprintf("run-%d", i+1))
+		if i == 0 && !gone(shown) || err != nil {
+			t.Errorf("the transfer of before has its place still, %v", err)
+		}
+	}
+	if err := enter("192.0.2.9:1").admit("run-one-too-many"); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// silent is a connection that comes from somewhere.
+type silent struct {
+	net.Conn
+	from   net.Addr
+	closed bool
+}
+
+func (s *silent) RemoteAddr() net.Addr { return s.from }
+
+func (s *silent) Close() error {
+	s.closed = true
+	return nil
+}
+
+// TestAWaybillHasOneStream asks again and again with one waybill, and reads nothing. Each time the one before is given up; others are not kept
+// waiting by it.
+func TestAWaybillHasOneStream(t *testing.T) {
+	t.Parallel()
+	from, _ := plain(t)
+	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
+	var given, most, total atomic.Int64
+	more := make(chan bool, 2*maxStreams)
+	from.give(&liar{archive: sal.Archive{Edition: "e", Bytes: 1 << 40, SizeGiB: 1, Write: func(_ context.Context, to io.Writer) error {
+		most.Store(max(most.Load(), given.Add(1)))
+		defer given.Add(-1)
+		if total.Add(1); total.Load() > 2*maxStreams {
+			_, err := to.Write(fine)
+			return err
+		}
+		more <- true
+		for {
+			if _, err := to.Write(make([]byte, chunk)); err != nil {
+				return err
+			}
+		}
+	}}})
+	greedy := from.node(t, "n2", t.TempDir(), kinds["directory"])
+	origin := greedy.origin(from, "data", nil)
+	config, err := secured(greedy.key)
+	must(t, err)
+	for range 2 * maxStreams {
+		conn, err := origin.connect(t.Context(), config, request{Waybill: origin.Sealed})
+		must(t, err)
+		defer conn.Close()
+		<-more
+	}
+	conn, err := origin.connect(t.Context(), config, request{Waybill: greedy.origin(from, "other", nil).Sealed})
+	must(t, err)
+	defer conn.Close()
+	if a, _, err := hear(conn); err != nil || a.Error != nil {
+		t.Errorf("another waybill: %+v, %v", a, err)
+	}
+	if most.Load() > 2 {
+		t.Errorf("one waybill had %d streams", most.Load())
 	}
 }

@@ -25,6 +25,8 @@ const (
 	arrivalKept = 24 * time.Hour
 	// maxSpread is how many times longer than its volume an archive may be: a header of it takes more room than a small file does.
 	maxSpread = 4
+	// hurry is how long whoever was told to stop may take to tell the other node. A runner gives a driver 2 s to stop.
+	hurry = 1500 * time.Millisecond
 )
 
 // arrival is the archive that a volume is being made of, as far as it came from another node.
@@ -65,16 +67,16 @@ func (j *job) begun(r *record) (*arrival, error) {
 
 // arrive fetches the archive, as far as it is not here, and makes the tree of it.
 func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (err error) {
+	defer func() {
+		if err == nil || !passes(ctx, err) {
+			j.done(ctx, args.Snapshot)
+		}
+	}()
 	p, err := j.openPart(ctx, r, args.SizeGiB)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, p.file.Close())
-		if err == nil || !passes(ctx, err) {
-			j.Origin.Done(context.WithoutCancel(ctx), args.Snapshot)
-		}
-	}()
+	defer func() { err = errors.Join(err, p.file.Close()) }()
 	if r.Own.Arrival == nil || r.Own.Arrival.SHA256 == "" {
 		if err := j.Origin.Fetch(ctx, args.Snapshot, p); err != nil {
 			return err
@@ -85,6 +87,17 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 	}
 	from := archived{name: "archive of the " + string(args.From.Kind) + " " + args.From.Name, sizeGiB: args.SizeGiB, sha256: r.Own.Arrival.SHA256}
 	return j.receive(ctx, p.file, from)
+}
+
+// done tells the other node that it is needed no more. Whoever has been told to stop tells it in a hurry: its time is over, and what is not
+// let go of so expires.
+func (j *job) done(ctx context.Context, snapshot string) {
+	telling, stop := context.WithoutCancel(ctx), func() {}
+	if ctx.Err() != nil {
+		telling, stop = context.WithTimeout(telling, hurry)
+	}
+	defer stop()
+	j.Origin.Done(telling, snapshot)
 }
 
 // part is an archive on its way into a file.
@@ -177,7 +190,11 @@ func (p *part) complete() error {
 	return p.records().Put(p.record)
 }
 
-// passes reports whether an attempt that failed so is worth going on with: what has arrived stays, unless it is what fills the disk.
+// passes reports whether an attempt that failed so is worth going on with: what has arrived stays, unless it is what fills the disk. A run
+// that was cancelled never goes on; one whose time was over may be resumed.
 func passes(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || writ.AsError(err).Retryable() && writ.CodeOf(err) != writ.CodeDiskFull
+	if ctx.Err() != nil {
+		return writ.CodeOf(context.Cause(ctx)) != writ.CodeRunCancelled
+	}
+	return writ.AsError(err).Retryable() && writ.CodeOf(err) != writ.CodeDiskFull
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ var _ sal.Shipper = (*Driver)(nil)
 type shipment struct {
 	Transfer string    `json:"transfer"`
 	Edition  string    `json:"edition"`
+	Due      time.Time `json:"due"`
 	Until    time.Time `json:"until"`
 }
 
@@ -64,14 +66,15 @@ func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) 
 func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition string, err error) {
 	i := slices.IndexFunc(r.Own.Shipments, func(kept shipment) bool { return kept.Transfer == s.Transfer })
 	switch {
-	case i < 0 && len(r.Own.Shipments) >= maxShipments:
-		return "", writ.Errorf(writ.CodeResourceBusy, "%s is being carried to %d nodes already", s.Resource, maxShipments)
 	case i < 0:
+		if err := j.makeRoom(ctx, r); err != nil {
+			return "", err
+		}
 		i = len(r.Own.Shipments)
-		r.Own.Shipments = append(r.Own.Shipments, shipment{s.Transfer, writ.NewUUID(), s.Until})
+		r.Own.Shipments = append(r.Own.Shipments, shipment{s.Transfer, writ.NewUUID(), s.Due, s.Until})
 		err = j.records().Put(r)
 	case r.Own.Shipments[i].Until.Before(s.Until):
-		r.Own.Shipments[i].Until = s.Until
+		r.Own.Shipments[i].Due, r.Own.Shipments[i].Until = s.Due, s.Until
 		err = j.records().Put(r)
 	}
 	if err != nil {
@@ -79,6 +82,31 @@ func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition stri
 	}
 	kept := r.Own.Shipments[i]
 	return kept.Edition, j.Trees.Snapshot(ctx, j.name, kept.snapshot()) // one that is there stays as it is
+}
+
+// makeRoom lets go of what is kept and was due longest ago, if no more may be kept. It refuses if nothing was.
+func (j *job) makeRoom(ctx context.Context, r *record) error {
+	if len(r.Own.Shipments) < maxShipments {
+		return nil
+	}
+	all := slices.SortedFunc(slices.Values(r.Own.Shipments), func(a, b shipment) int { return a.due().Compare(b.due()) })
+	if first := all[0]; first.due().Before(j.now()) {
+		return j.letGo(ctx, r, func(kept shipment) bool { return kept.Transfer == first.Transfer })
+	}
+	said := make([]string, len(all))
+	for i, kept := range all {
+		said[i] = fmt.Sprintf("%s until %s", kept.Transfer, kept.due().UTC().Format(time.DateTime))
+	}
+	return writ.Errorf(writ.CodeResourceBusy, "%s is kept for %d copies on other nodes already (UTC): %s", r.Resource, len(all), strings.Join(said, ", ")).
+		WithHint("it goes on when one of these copies is done; `writ run cancel` lets go of what is kept for one")
+}
+
+// due is when others may have its room: records of earlier versions say only when it is over.
+func (s shipment) due() time.Time {
+	if s.Due.IsZero() {
+		return s.Until
+	}
+	return s.Due
 }
 
 // Shipped lets go of what is kept for a shipment.

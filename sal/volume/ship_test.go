@@ -1,0 +1,75 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/saltest"
+)
+
+// ship has a volume kept for a copy.
+func (b *bench) ship(transfer string, due time.Time) error {
+	b.Helper()
+	a, err := b.Ship(b.Context(), sal.Shipment{
+		Transfer: transfer, Resource: saltest.Resource(writ.KindVolume, "data"), UID: "u1", Due: due, Until: due.Add(time.Hour),
+	})
+	if err == nil {
+		err = a.Close()
+	}
+	return err
+}
+
+// kept are the copies that a volume is kept for.
+func (b *bench) kept() (transfers []string) {
+	b.Helper()
+	r, err := b.records().Get(saltest.Resource(writ.KindVolume, "data"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	all, err := b.Trees.Snapshots(b.Context(), r.Resource.HostName())
+	if err != nil || len(all) != len(r.Own.Shipments) {
+		b.Errorf("for %d copies there are %v, %v", len(r.Own.Shipments), all, err)
+	}
+	for _, s := range r.Own.Shipments {
+		transfers = append(transfers, s.Transfer)
+	}
+	return transfers
+}
+
+// TestAVolumeIsKeptForSoManyCopies has one too many asked for: the refusal says who has what is kept, and until when. Whoever was due longest ago
+// makes room.
+func TestAVolumeIsKeptForSoManyCopies(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(t testing.TB) *bench) {
+		b, now := fresh(t), time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)
+		b.Now = func() time.Time { return now }
+		b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})
+		for i := range maxShipments {
+			if err := b.ship(fmt.Sprintf("run-%d", i), now.Add(time.Duration(maxShipments-i)*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := writ.AsError(b.ship("late", now.Add(time.Hour)))
+		if e == nil || e.Code != writ.CodeResourceBusy || !e.Retryable() {
+			t.Fatalf("one too many: %v", e)
+		}
+		for _, want := range []string{"8 copies", "run-0 until 2031-05-01 09:08:00", "run-7 until 2031-05-01 09:01:00"} {
+			if !strings.Contains(e.Message, want) {
+				t.Errorf("it does not say %q: %s", want, e.Message)
+			}
+		}
+		if err := b.ship("run-7", now.Add(3*time.Minute)); err != nil {
+			t.Errorf("who has it already: %v", err)
+		}
+		now = now.Add(2*time.Minute + time.Second)
+		if err := b.ship("late", now.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(b.kept(), " "); got != "run-0 run-1 run-2 run-3 run-4 run-5 run-7 late" {
+			t.Errorf("it is kept for %s", got)
+		}
+	})
+}
