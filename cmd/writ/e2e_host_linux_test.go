@@ -22,39 +22,13 @@ import (
 	"writ/sal/saltest"
 )
 
-// aloneVar says that the test is in a network namespace of its own.
-const aloneVar = "WRIT_TEST_ALONE"
-
-// alone runs the test once more in a process with a network namespace of its own, and reports whether this is that one.
-func alone(t *testing.T) bool {
-	t.Helper()
-	testenv.NeedRoot(t)
-	ip := testenv.Need(t, "ip")
-	if os.Getenv(aloneVar) == "" {
-		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
-		again.Env = append(os.Environ(), aloneVar+"=1")
-		again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		said, err := again.CombinedOutput()
-		if err != nil {
-			t.Fatalf("alone: %v\n%s", err, said)
-		}
-		if strings.Contains(string(said), "--- SKIP") {
-			t.Skipf("alone: %s", said)
-		}
-		return false
-	}
-	if said, err := exec.Command(ip, "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	return true
-}
-
 // onHost is a cluster in one process whose node has real drivers.
 type onHost struct {
 	*testing.T
-	binary string
-	env    []string
-	dir    string
+	binary     string
+	env        []string
+	dir        string
+	containers *testenv.ContainerdServer
 }
 
 // command is a command line of the program.
@@ -84,15 +58,19 @@ func (h *onHost) submit(script string) string {
 	return h.ok("submit", file, "--destructive")
 }
 
-// traces describes what is on the host: links, rules, namespaces, mounts, processes of the drivers, files of the node.
+// traces describes what is on the host: links, addresses, rules, namespaces, mounts, processes of the drivers, subvolumes and files
+// of the node, and what containerd has.
 func (h *onHost) traces(data string) string {
 	h.Helper()
 	var all strings.Builder
+	ctr := "ctr -a " + h.containers.Address + " -n writ "
 	for _, look := range []string{
 		"ip -o link | sed 's/^[0-9]*: //; s/ .*//'", "ip -6 -o addr | sed 's/^[0-9]*: //' | grep -v fe80", "nft list ruleset", "ip netns list | sort",
 		"grep writ /proc/mounts | cut -d' ' -f2 | sort",
 		"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep '" + data + "/' | grep -v 'writ dev\\|grep' | sort",
-		"find " + data + " -path '*/host/*' -not -type d | sort",
+		"find " + data + " -path '*/host/*' -not -type d | sort", "btrfs subvolume list " + filepath.Dir(data) + " | sed 's/.* path //' | sort",
+		"grep '" + filepath.Dir(h.containers.Address) + "' /proc/mounts | cut -d' ' -f2 | sort",
+		ctr + "containers ls -q", ctr + "tasks ls -q", ctr + "images ls -q", ctr + "snapshots ls | awk '{print $1}'", ctr + "content ls -q", ctr + "leases ls -q",
 	} {
 		said, _ := exec.Command("sh", "-c", look).CombinedOutput()
 		fmt.Fprintf(&all, "== %s\n%s", look, said)
@@ -142,19 +120,27 @@ func endBelow(t *testing.T, dir string) {
 
 // TestAScriptWorksOnRealDrivers makes one of each with a script, tries whether they work together, and removes them with another one.
 func TestAScriptWorksOnRealDrivers(t *testing.T) {
-	for _, tool := range []string{"nft", "ping", "redis-server", "busybox"} {
+	for _, tool := range []string{"nft", "ping", "redis-server", "busybox", "btrfs", "mkfs.btrfs", "ctr"} {
 		testenv.Need(t, tool)
 	}
 	qemu := testenv.Need(t, "qemu-system-x86_64")
 	g := guest.Build(t)
-	if !alone(t) {
+	if !testsite.Alone(t, "") {
 		return
 	}
 	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
 	vmm := vmmstub.Build(t)
 	vmmstub.Set(t, vmm, vmmstub.Settings{QEMU: qemu})
-	h := &onHost{T: t, binary: testsite.Binary(t), dir: vmmstub.Passable(t)}
-	data := filepath.Join(h.dir, "d")
+	h := &onHost{T: t, binary: testsite.Binary(t), dir: vmmstub.Passable(t), containers: containers}
+	disk := filepath.Join(h.dir, "d")
+	if err := os.Mkdir(disk, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	testenv.NewBtrfs(t, disk, 4096)
+	if err := os.Chmod(disk, 0o711); err != nil { // so that processes can have users of their own
+		t.Fatal(err)
+	}
+	data := filepath.Join(disk, "n")
 	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
 	log := filepath.Join(h.dir, "dev.log")
 	out, err := os.Create(log)
@@ -195,7 +181,8 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	if said := h.ok("node", "list"); !strings.Contains(said, fmt.Sprintf("0/%d ", runtime.NumCPU())) {
 		t.Errorf("the node offers something else than the CPUs of its host:\n%s", said)
 	}
-	before := h.traces(data)
+	h.submit("image := import(\"image\")\n" + fmt.Sprintf(`image.fetch("first", {url: "file://%s", sha256: "%s"})`, g.Initramfs, sha256Of(t, g.Initramfs)) + "\nimage.delete(\"first\")\n")
+	before := h.traces(data) // with what is made once
 
 	said := h.submit(fmt.Sprintf(`
 network := import("network")

@@ -9,11 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,36 +25,6 @@ import (
 	"writ/internal/vmmstub"
 	"writ/sal/saltest"
 )
-
-// aloneVar says that the test is in namespaces of its own.
-const aloneVar = "WRIT_TEST_ALONE"
-
-// alone runs the test once more in a process with namespaces of its own for networks, mounts and processes, and reports whether this is
-// that one. With it ends whatever it has started, and nothing of the machine is changed.
-func alone(t *testing.T) bool {
-	t.Helper()
-	testenv.NeedRoot(t)
-	testenv.Need(t, "ip")
-	if os.Getenv(aloneVar) != "" {
-		return true
-	}
-	const prepare = `mount --make-rprivate / && mount -t proc proc /proc && mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && "$@"; exit $?`
-	args := []string{"-c", prepare, "sh", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=60m", "-seed", fmt.Sprint(*seed), "-only", *only}
-	again := exec.Command("sh", args...) // which also waits for whoever has lost his parent
-	again.Env = append(os.Environ(), aloneVar+"=1", testsite.BinaryVar+"failpoints="+testsite.Binary(t, "failpoints"))
-	runtime.LockOSThread() // with which the child would end
-	defer runtime.UnlockOSThread()
-	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
-	said, err := again.CombinedOutput()
-	if err != nil {
-		t.Fatalf("alone: %v\n%s", err, said)
-	}
-	if strings.Contains(string(said), "--- SKIP") {
-		t.Skipf("alone: %s", said)
-	}
-	t.Logf("%s", said)
-	return false
-}
 
 // act is one thing that a script asks of a host.
 type act struct {
@@ -367,7 +335,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {
 		testenv.Need(t, tool)
 	}
-	if !alone(t) {
+	if !testsite.Alone(t, "failpoints", "-seed", fmt.Sprint(*seed), "-only", *only) {
 		return
 	}
 	long := os.Getenv("WRIT_TEST_LONG") != ""
