@@ -29,10 +29,10 @@ func (d Damaged) Error() *writ.Error {
 		WithHint("delete it and make it anew, or put the file back from a backup; nothing else is done to it meanwhile")
 }
 
-// Hides is the error of a driver that cannot say who has a volume, because a damaged record may be that of who has it.
-func (d Damaged) Hides() *writ.Error {
+// Hides is the error of a driver that cannot say who has a volume or an image, because a damaged record may be that of who has it.
+func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
-	return writ.Errorf(writ.CodeResourceBusy, "who has the volume cannot be told: %s", damaged.Message).
+	return writ.Errorf(writ.CodeResourceBusy, "who has the %s cannot be told: %s", kind, damaged.Message).
 		WithHint("delete what the record is of, or put the file back from a backup; then try again")
 }
 

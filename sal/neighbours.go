@@ -22,7 +22,8 @@ type Owner struct {
 // Images are the images on this host.
 type Images interface {
 	// Image returns an image of a project that is there as a whole. RESOURCE_UNKNOWN if there is none of the name, RESOURCE_CONFLICT if
-	// the handle means another one. Its file does not change and stays until the image is deleted.
+	// the handle means another one, RESOURCE_BUSY if it is just being deleted. Its file does not change and stays until the image is deleted:
+	// whoever needs it for longer writes that down first and then looks for it, so that one of the two sees the other.
 	Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (Image, error)
 }
 
@@ -94,6 +95,33 @@ func without(ctx context.Context, volume Owner, all []Users, object func(User) e
 		}
 	}
 	return nil
+}
+
+// ImageUsers can say who needs an image. The driver of images asks all of them before it takes one away.
+type ImageUsers interface {
+	// ImageUsers are all that would not start again without an image, sorted by UID. What was copied of it for good, as into a volume, does
+	// not need it.
+	ImageUsers(ctx context.Context, image Owner) ([]Owner, error)
+}
+
+// UnusedImage returns an error if anybody needs an image: RESOURCE_BUSY, which names who does.
+func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
+	for _, some := range all {
+		users, err := some.ImageUsers(ctx, image)
+		if err != nil {
+			return err
+		}
+		for _, u := range users {
+			return writ.Errorf(writ.CodeResourceBusy, "%s has the %s, and does not start without it", u.Resource, image.Resource).
+				WithHint("delete the %s first", u.Resource)
+		}
+	}
+	return nil
+}
+
+// Means reports whether a handle or name that a resource of a project was given means this one.
+func (o Owner) Means(project writ.ProjectID, given writ.Ref) bool {
+	return o.Resource.Project == project && o.Resource.Name == given.Name && (given.UID == "" || given.UID == o.UID)
 }
 
 // DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first

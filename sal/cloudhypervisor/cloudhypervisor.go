@@ -62,6 +62,8 @@ var (
 	_ sal.Keeper  = (*Driver)(nil)
 	_ sal.Metered = (*Driver)(nil)
 	_ sal.Users   = (*Driver)(nil)
+
+	_ sal.ImageUsers = (*Driver)(nil)
 )
 
 // power is what a machine does, and what it should do.
@@ -277,12 +279,22 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 
 // spec are the arguments that a machine was made with, secrets by name.
 func spec(r *sal.Record[own]) *catalog.MachineCreate {
-	if o, ok := catalog.Lookup(r.Operation); ok {
-		if args, err := o.Decode(r.Spec); err == nil {
-			return args.(*catalog.MachineCreate)
-		}
+	if args, err := readSpec(r); err == nil {
+		return args
 	}
 	return new(catalog.MachineCreate)
+}
+
+func readSpec(r *sal.Record[own]) (*catalog.MachineCreate, error) {
+	o, ok := catalog.Lookup(r.Operation)
+	if !ok {
+		return nil, fmt.Errorf("%s was made by %s, which there is no more", r.Resource, r.Operation)
+	}
+	args, err := o.Decode(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return args.(*catalog.MachineCreate), nil
 }
 
 func (d *Driver) records() *sal.Records[own] {

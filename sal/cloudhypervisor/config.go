@@ -1,8 +1,10 @@
 package cloudhypervisor
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 
 	"writ"
 	"writ/sal"
@@ -100,4 +102,30 @@ func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (stri
 			WithHint(`fetch it with format "raw"`)
 	}
 	return image.Path, nil
+}
+
+// ImageUsers are the machines whose kernel or initramfs an image is: they boot from its file each time they start.
+func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, error) {
+	records, damaged, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, damaged[0].Hides(writ.KindImage)
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		if r.Lost {
+			continue // it is being deleted, and does not start again
+		}
+		args, err := readSpec(r)
+		if err != nil {
+			return nil, err
+		}
+		if image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs) {
+			all = append(all, owner(r))
+		}
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
 }

@@ -30,7 +30,7 @@ func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error)
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, damaged[0].Hides()
+		return nil, damaged[0].Hides(writ.KindVolume)
 	}
 	var all []sal.User
 	for _, r := range records {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,40 @@ func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
 	b.must("machine.create", "other", machineSpec) // one without volumes harms nobody
 	b.must("machine.delete", "web", nil)
 	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
+}
+
+// TestImagesThatAMachineStartsFromAreItsOwn, by their handles and by their names, whether it runs or not.
+func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
+	b := newBench(t)
+	b.must("machine.create", "web", with(machineSpec, "initramfs", "initramfs"))
+	owner := func(name string, uid writ.UID) sal.Owner {
+		return sal.Owner{Resource: saltest.Resource(writ.KindImage, name), UID: uid}
+	}
+	kernel := owner("linux", saltest.RefTo(writ.KindImage, "linux").UID)
+	check := func(image sal.Owner, want bool) {
+		t.Helper()
+		err := sal.UnusedImage(t.Context(), image, []sal.ImageUsers{b.Driver})
+		if (writ.CodeOf(err) == writ.CodeResourceBusy) != want || want && !strings.Contains(err.Error(), "machine web") {
+			t.Errorf("%s: %v", image.Resource, err)
+		}
+	}
+	elsewhere := kernel
+	elsewhere.Resource.Project = "other"
+	check(kernel, true)
+	check(owner("initramfs", "any"), true)
+	check(owner("linux", "another"), false)
+	check(owner("root", "any"), false)
+	check(elsewhere, false)
+	b.must("machine.stop", "web", nil)
+	check(kernel, true)
+	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := sal.UnusedImage(t.Context(), kernel, []sal.ImageUsers{b.Driver}); writ.CodeOf(err) != writ.CodeResourceBusy || !strings.Contains(err.Error(), "who has the image") {
+		t.Errorf("its record is damaged, and the image may be deleted: %v", err)
+	}
+	b.must("machine.delete", "web", nil)
+	check(kernel, false)
 }
 
 func TestDisksGrowWithTheirVolumes(t *testing.T) {

@@ -68,7 +68,9 @@ type own struct {
 	// Container is the one that counts, by its id at the daemon; "" while the first one is made.
 	Container string `json:"container,omitempty"`
 	// Other is one that must not be there when the phase is ready: the next one while it is made, the old one after that.
-	Other     string   `json:"other,omitempty"`
+	Other string `json:"other,omitempty"`
+	// Beside is what Other is made of, as Spec is what Container is. Nil while the first one is made, which has the Spec.
+	Beside    sal.Spec `json:"beside,omitempty"`
 	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
 	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`

@@ -335,6 +335,56 @@ func TestAVolumeThatGoesMeanwhileIsForNoContainer(t *testing.T) {
 	}
 }
 
+// vanishing are images that are deleted as soon as a record says that a container has them.
+type vanishing struct {
+	sal.Images
+	d *Driver
+}
+
+func (v vanishing) Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
+	owner := sal.Owner{Resource: writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name}, UID: "any"}
+	if users, err := v.d.ImageUsers(ctx, owner); err != nil || len(users) > 0 {
+		return sal.Image{}, errors.Join(err, writ.Errorf(writ.CodeResourceBusy, "image %s is just being deleted", image.Name))
+	}
+	return v.Images.Image(ctx, project, image)
+}
+
+// TestAnImageIsItsContainers: whoever deletes it hears of the container, also of one that is only just being made of it.
+func TestAnImageIsItsContainers(t *testing.T) {
+	b := newBench(t, "")
+	image := func(name string) sal.Owner {
+		return sal.Owner{Resource: saltest.Resource(writ.KindImage, name), UID: "any"}
+	}
+	check := func(name string, want bool) {
+		t.Helper()
+		err := sal.UnusedImage(t.Context(), image(name), []sal.ImageUsers{b.driver})
+		if (writ.CodeOf(err) == writ.CodeResourceBusy) != want || want && !strings.Contains(err.Error(), "container web") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	images := b.driver.Images
+	b.driver.Images = vanishing{images, b.driver}
+	if _, err := b.do("container.create", "web", map[string]any{"image": "busybox", "command": waits}); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("it was made: %v", err)
+	}
+	check("busybox", false)
+	b.driver.Images = images
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
+	check("busybox", true)
+	b.driver.Images = vanishing{images, b.driver}
+	if _, err := b.do("container.create", "web", map[string]any{"image": "next", "command": waits}); writ.CodeOf(err) != writ.CodeResourceBusy {
+		t.Errorf("it was made anew: %v", err)
+	}
+	check("busybox", true)
+	check("next", false)
+	b.driver.Images = images
+	b.must("container.create", "web", map[string]any{"image": "next", "command": waits})
+	check("busybox", false)
+	check("next", true)
+	b.must("container.delete", "web", nil)
+	check("next", false)
+}
+
 func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 	b := newBench(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")

@@ -81,7 +81,7 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 			return err
 		}
 	}
-	r.Own.Other = j.id(r)
+	r.Own.Other, r.Own.Beside = j.id(r), catalog.Values(j.Args)
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
@@ -125,6 +125,9 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	if err := j.unshared(ctx, plan.args); err != nil {
 		return err
 	}
+	if _, err := j.Images.Image(ctx, j.Resource.Project, plan.args.Image); err != nil { // whoever deletes it meanwhile asks us after saying so
+		return err
+	}
 	if err := j.connect(ctx, r, plan.networks); err != nil {
 		return err
 	}
@@ -139,6 +142,10 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, r.Own.Container
 	r.Own.Stopped = stopped
+	r.Own.Beside = nil
+	if r.Own.Other != "" {
+		r.Own.Beside = r.Spec
+	}
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
 	return j.put(r, settling(r))
@@ -188,7 +195,7 @@ func (j *job) bring(ctx context.Context, r *record) error {
 	if r.Own.Phase == ready {
 		return nil
 	}
-	r.Own.Other = ""
+	r.Own.Other, r.Own.Beside = "", nil
 	return j.put(r, ready)
 }
 
@@ -200,7 +207,7 @@ func (j *job) takeBack(ctx context.Context, r *record) error {
 	if err := j.discard(ctx, r.Own.Other, 0); err != nil {
 		return err
 	}
-	r.Own.Other = ""
+	r.Own.Other, r.Own.Beside = "", nil
 	return j.put(r, ready)
 }
 

@@ -14,7 +14,33 @@ import (
 	"writ/sal/catalog"
 )
 
-var _ sal.Users = (*Driver)(nil)
+var (
+	_ sal.Users      = (*Driver)(nil)
+	_ sal.ImageUsers = (*Driver)(nil)
+)
+
+// ImageUsers are the containers that are made of an image. They run without its file, and are made anew of it when the daemon has lost them.
+func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, error) {
+	records, damaged, err := d.records().List()
+	if err != nil {
+		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, damaged[0].Hides(writ.KindImage)
+	}
+	var all []sal.Owner
+	for _, r := range records {
+		uses, err := anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
+		if err != nil {
+			return nil, err
+		}
+		if uses {
+			all = append(all, sal.Owner{Resource: r.Resource, UID: r.UID})
+		}
+	}
+	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, ctx.Err()
+}
 
 // Users are the containers that have a volume, finished or not.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
@@ -23,15 +49,17 @@ func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error)
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, damaged[0].Hides()
+		return nil, damaged[0].Hides(writ.KindVolume)
 	}
 	var all []sal.User
 	for _, r := range records {
-		args, err := argsOf(r)
+		uses, err := anyOf(r, func(args *catalog.ContainerCreate) bool {
+			return slices.ContainsFunc(args.Volumes, func(m catalog.Mount) bool { return m.Volume.UID == volume })
+		})
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(args.Volumes, func(m catalog.Mount) bool { return m.Volume.UID == volume }) {
+		if !uses {
 			continue
 		}
 		running, err := d.runs(ctx, r)
@@ -64,10 +92,22 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 	return false, nil
 }
 
+// anyOf reports whether something is true of the container that counts, or of the one beside it.
+func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
+	args, err := argsOf(r)
+	if err != nil || is(args) || r.Own.Beside == nil {
+		return err == nil && is(args), err
+	}
+	args, err = decode(r.Operation, r.Own.Beside)
+	return err == nil && is(args), err
+}
+
 // argsOf are the arguments that a container was made with, secrets by name.
-func argsOf(r *record) (*catalog.ContainerCreate, error) {
-	if o, ok := catalog.Lookup(r.Operation); ok {
-		args, err := o.Decode(r.Spec)
+func argsOf(r *record) (*catalog.ContainerCreate, error) { return decode(r.Operation, r.Spec) }
+
+func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
+	if o, ok := catalog.Lookup(operation); ok {
+		args, err := o.Decode(spec)
 		if create, ok := args.(*catalog.ContainerCreate); ok {
 			return create, err
 		}

@@ -27,6 +27,8 @@ type Driver struct {
 	Trees sal.Trees // required: where the images are
 	// MaxBytes is what all images may occupy on the disk together; a quarter of the disk if 0.
 	MaxBytes int64
+	// Users are asked before an image is deleted; there may be none.
+	Users []sal.ImageUsers
 	// HTTP asks servers; nil is one that follows redirects to https only and believes the authorities of the system.
 	HTTP *http.Client
 	// Pause is how long to wait before a server that broke off is asked again; it doubles as long as nothing comes. 0 is half a second.
@@ -59,6 +61,7 @@ type phase string
 const (
 	fetching phase = "fetching" // there may be a part of it, which the next try goes on with
 	ready    phase = "ready"    // the file is there
+	leaving  phase = "leaving"  // as ready, and nobody may take it until it is known whether somebody has it; if nobody does, it is deleted
 	deleting phase = "deleting" // the file must go, unless another image has it
 )
 
@@ -78,6 +81,9 @@ func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref
 	r, err := d.records().Get(request.Resource)
 	if err != nil {
 		return sal.Image{}, err
+	}
+	if r != nil && r.Own.Phase == leaving {
+		return sal.Image{}, writ.Errorf(writ.CodeResourceBusy, "%s is just being deleted", r.Resource)
 	}
 	if r == nil || r.Own.Phase != ready {
 		return sal.Image{}, sal.Unknown(request.Resource)
@@ -131,6 +137,11 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 			return sal.Outcome{}, err
 		}
 		r = nil
+	}
+	if r != nil && r.Own.Phase == leaving {
+		if err := d.stays(r); err != nil {
+			return sal.Outcome{}, err
+		}
 	}
 	switch request.Operation.Effect {
 	case catalog.Make:
@@ -220,9 +231,34 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 		if err := r.Owned(request); err != nil {
 			return sal.Outcome{}, err
 		}
+		if err := d.leave(ctx, r); err != nil {
+			return sal.Outcome{}, err
+		}
 		gone.Change = writ.ChangeDeleted
 	}
 	return gone, d.clear(ctx, r)
+}
+
+// leave lets nobody take an image any more, if nobody has it. Whoever has it is not disturbed: it is asked for before that as well.
+func (d *Driver) leave(ctx context.Context, r *sal.Record[own]) error {
+	image := sal.Owner{Resource: r.Resource, UID: r.UID}
+	if err := sal.UnusedImage(ctx, image, d.Users); err != nil || r.Lost { // nobody takes one whose record is damaged
+		return err
+	}
+	r.Own.Phase = leaving
+	if err := d.records().Put(r); err != nil {
+		return err
+	}
+	if err := sal.UnusedImage(ctx, image, d.Users); err != nil {
+		return errors.Join(err, d.stays(r))
+	}
+	return nil
+}
+
+// stays lets others take an image again.
+func (d *Driver) stays(r *sal.Record[own]) error {
+	r.Own.Phase = ready
+	return d.records().Put(r)
 }
 
 // clear removes an image: its file unless another one has it, and then the record.
@@ -295,6 +331,10 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		return nil, d.clear(ctx, r)
 	case fetching:
 		return nil, nil // whoever asked for it asks again
+	case leaving:
+		if err := d.stays(r); err != nil {
+			return nil, err
+		}
 	}
 	path := pathOf(r)
 	info, err := os.Stat(path)

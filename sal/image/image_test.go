@@ -385,6 +385,86 @@ func TestADigestIsFetchedOnceAndKeptWhileSomebodyNamesIt(t *testing.T) {
 	}
 }
 
+// havers have an image from the moment on at which they were asked a number of times.
+type havers struct {
+	after int
+	asked func() // for the first time
+}
+
+func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
+	if h.asked != nil {
+		h.asked()
+		h.asked = nil
+	}
+	h.after--
+	if h.after >= 0 || !image.Means(saltest.Resource(writ.KindImage, "a").Project, writ.Ref{Kind: writ.KindImage, Name: "a"}) {
+		return nil, nil
+	}
+	return []sal.Owner{{Resource: saltest.Resource(writ.KindMachine, "web"), UID: "u2"}}, nil
+}
+
+// TestAnImageThatSomebodyHasStays, also if somebody takes it while it is being deleted, and whenever the runner ends.
+func TestAnImageThatSomebodyHasStays(t *testing.T) {
+	text := []byte("a kernel")
+	s := newSite(t, map[string][]byte{"/a": text})
+	b := newBench(t, s)
+	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
+	if _, err := b.fetch(t.Context(), "a", args); err != nil {
+		t.Fatal(err)
+	}
+	project, a := saltest.Resource(writ.KindImage, "a").Project, writ.Ref{Kind: writ.KindImage, Name: "a", UID: "u1"}
+	stays := func() {
+		t.Helper()
+		_, err := b.do(t.Context(), "image.delete", "a", nil)
+		if writ.CodeOf(err) != writ.CodeResourceBusy || !strings.Contains(err.Error(), "machine web") {
+			t.Errorf("it was deleted: %v", err)
+		}
+		if _, err := b.Image(t.Context(), project, a); err != nil {
+			t.Errorf("it was not deleted, and is not there: %v", err)
+		}
+	}
+	b.Users = []sal.ImageUsers{&havers{}}
+	stays()
+	b.Users = []sal.ImageUsers{&havers{after: 1}} // nobody has it when it is looked for the first time
+	stays()
+	if got := b.files(); len(got) != 1 {
+		t.Errorf("its file is gone: %q", got)
+	}
+
+	// Whoever looks for it while it is known that it goes does not get it; and a runner that ended then leaves it as it was.
+	h := &havers{after: 2}
+	h.asked = func() {
+		b.Step = func(step string) {
+			if step != "rename record" {
+				return
+			}
+			b.Step = func(string) {
+				b.Step = nil
+				if _, err := b.Image(t.Context(), project, a); writ.CodeOf(err) != writ.CodeResourceBusy {
+					t.Errorf("it can be taken although it goes: %v", err)
+				}
+				panic("the runner ends")
+			}
+		}
+	}
+	b.Users = []sal.ImageUsers{h}
+	func() {
+		defer func() { _ = recover() }()
+		_, err := b.do(t.Context(), "image.delete", "a", nil)
+		t.Errorf("it went on: %v", err)
+	}()
+	if drift, err := b.Keep(t.Context(), saltest.Resource(writ.KindImage, "a")); err != nil || len(drift) > 0 {
+		t.Errorf("after that: %v, %v", drift, err)
+	}
+	if _, err := b.Image(t.Context(), project, a); err != nil {
+		t.Errorf("nobody deleted it, and it is not there: %v", err)
+	}
+	b.Users = nil
+	if _, err := b.do(t.Context(), "image.delete", "a", nil); err != nil || len(b.files()) > 0 {
+		t.Errorf("nobody has it: %v, %q", err, b.files())
+	}
+}
+
 func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 	qemu := testenv.Need(t, "qemu-img")
 	secret := filepath.Join(t.TempDir(), "secret")

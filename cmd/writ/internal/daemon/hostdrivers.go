@@ -243,12 +243,14 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	if !lacks["container"] {
 		d.services = append(d.services, h.containers.Run)
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.containers)
+		h.storage.images.Users = append(h.storage.images.Users, h.containers)
 		h.machines.Others = []sal.Users{h.containers}
 	}
 	if !lacks["machine"] {
 		h.withNetworks() // it cannot do without
 		d.services = append(d.services, h.machines.Run)
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
+		h.storage.images.Users = append(h.storage.images.Users, h.machines)
 		h.containers.Others = []sal.Users{h.machines}
 	}
 	d.close = func() error { return errors.Join(h.containers.Close(), users.Close(), mark.Close()) }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ/sal"
+	"writ/sal/cloudhypervisor"
+	"writ/sal/image"
 	"writ/sal/needs"
 )
 
@@ -72,8 +75,16 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer opened.close()
+		var users []sal.ImageUsers
 		for _, d := range opened.all {
 			modules = append(modules, d.Describe().Module)
+			if images, ok := d.(*image.Driver); ok {
+				users = images.Users
+			}
+		}
+		asked := func(u sal.ImageUsers) bool { _, machines := u.(*cloudhypervisor.Driver); return machines }
+		if slices.Contains(users, nil) || slices.Contains(modules, "machine") != slices.ContainsFunc(users, asked) {
+			t.Errorf("a runner offers %v, and whoever deletes an image is told of those that %T have", modules, users)
 		}
 		return modules
 	}
