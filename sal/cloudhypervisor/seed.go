@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"mime/multipart"
+	"net/netip"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -145,8 +146,29 @@ func parts(all ...[]byte) ([]byte, error) {
 	return append([]byte(head), b.Bytes()...), nil
 }
 
-// overlay is everything that a gateway of the overlay leads to.
-const overlay = "400::/7"
+// Routes of a guest. Overlay is everything that a gateway of the overlay leads to.
+//
+// What comes in by another interface than the first is answered by that one too: on the first its address would be a false one, which the
+// network drops. For that there is a table of routes for each, and rules that lead into it whatever has its address. Only netplan knows
+// tables and rules; where cloud-init writes for something else, it leaves the rules away and puts the routes of all tables into the main
+// one. So the range of those is twice as wide as the overlay: there it is behind the first interface's, which wins as the narrower one.
+const (
+	overlay     = "400::/7"
+	wideOverlay = "400::/6"
+	firstTable  = 1024 // of the second interface; as the tables of containers
+	mainTable   = 254  // the kernel's own
+	// firstRule is the priority of the first rule; the next ones are behind it, and all before the main table's, 32766.
+	firstRule = 30000
+)
+
+// routeBack is how what an interface says leaves by it: to its own range as ever, and to all others by its gateway.
+func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any) {
+	table, from := firstTable+i, netip.PrefixFrom(p.IPv6.Addr(), p.IPv6.Addr().BitLen()).String()
+	return map[string]any{"to": wideOverlay, "via": p.Gateway.String(), "table": table}, []map[string]any{
+		{"from": from, "to": p.IPv6.Masked().String(), "table": mainTable, "priority": firstRule + 2*i},
+		{"from": from, "table": table, "priority": firstRule + 2*i + 1},
+	}
+}
 
 // networkConfig is netplan's form (version 2), in JSON; interfaces are found by their hardware address, as guests name them as they like.
 func networkConfig(ports []sal.Port) []byte {
@@ -167,8 +189,12 @@ func networkConfig(ports []sal.Port) []byte {
 		if p.IPv6.IsValid() {
 			addresses = append(addresses, p.IPv6.String())
 		}
-		if p.Gateway.IsValid() && i == 0 {
+		switch {
+		case p.Gateway.IsValid() && i == 0:
 			routes = append(routes, map[string]any{"to": overlay, "via": p.Gateway.String()})
+		case p.Gateway.IsValid() && p.IPv6.IsValid():
+			route, rules := routeBack(p, i)
+			routes, one["routing-policy"] = append(routes, route), rules
 		}
 		if p.IPv4.IsValid() {
 			addresses = append(addresses, p.IPv4.String())

@@ -3,6 +3,7 @@ package cloudhypervisor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -105,10 +106,90 @@ func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 	want := `{"ethernets":{"net0":{"accept-ra":false,"addresses":["400:1::2/96","10.0.0.2/24"],"dhcp4":false,"dhcp6":false,` +
 		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
 		`"net1":{"accept-ra":false,"addresses":["400:2::2/96","10.1.0.2/24"],"dhcp4":false,"dhcp6":false,` +
-		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400}},"version":2}` + "\n"
+		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400,"routes":[{"table":1025,"to":"400::/6","via":"400:2::1"}],` +
+		`"routing-policy":[{"from":"400:2::2/128","priority":30002,"table":254,"to":"400:2::/96"},{"from":"400:2::2/128","priority":30003,"table":1025}]}},` +
+		`"version":2}` + "\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestWhatComesInByAnInterfaceIsAnsweredByIt: a namespace stands for the guest, set up as netplan would, and each of its interfaces leads to
+// a router that drops what has a false address, as networks do.
+func TestWhatComesInByAnInterfaceIsAnsweredByIt(t *testing.T) {
+	ip, nft, ping := testenv.Need(t, "ip"), testenv.Need(t, "nft"), testenv.Need(t, "ping")
+	guest, router := testenv.Netns(t), testenv.Netns(t)
+	sh := func(ns, line string) {
+		t.Helper()
+		testenv.InNetns(t, ns, func() error {
+			if said, err := exec.Command("sh", "-ec", line).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", line, err, said)
+			}
+			return nil
+		})
+	}
+	const quiet = "echo 0 | tee /proc/sys/net/ipv6/conf/all/accept_dad /proc/sys/net/ipv6/conf/default/accept_dad >/dev/null; "
+	var ports []sal.Port
+	sh(guest, quiet+ip+" link set lo up")
+	sh(router, quiet+ip+" link set lo up; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding; "+ip+" address add 500::1/128 dev lo; "+
+		nft+" add table ip6 spoof; "+nft+" add chain ip6 spoof in '{ type filter hook prerouting priority 0; }'")
+	for i, mac := range []string{"02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"} {
+		n := fmt.Sprint(i + 1)
+		hardware, err := net.ParseMAC(mac)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, sal.Port{
+			MAC: hardware, IPv6: netip.MustParsePrefix("400:" + n + "::2/96"), Gateway: netip.MustParseAddr("400:" + n + "::1"),
+		})
+		sh(router, ip+" link add r"+n+" type veth peer name net"+fmt.Sprint(i)+" netns "+guest+" address "+mac+"; "+ip+" address add 400:"+n+"::1/96 dev r"+n+
+			" nodad; "+ip+" address add 400:"+n+"::3/96 dev r"+n+" nodad; "+ip+" link set r"+n+" up; "+
+			nft+" add rule ip6 spoof in iifname r"+n+" ip6 saddr != { 400:"+n+"::2, fe80::/10 } drop")
+	}
+	sh(guest, asNetplan(t, ip, networkConfig(ports)))
+	for _, port := range ports {
+		to := port.IPv6.Addr().String()
+		sh(router, ping+" -6 -c 1 -w 20 -I 500::1 "+to) // from outside its range, where the guest would take the first interface
+		sh(router, ping+" -6 -c 1 -w 20 -I "+port.Gateway.Next().Next().String()+" "+to)
+	}
+}
+
+// asNetplan is what ip has to do for a configuration.
+func asNetplan(t *testing.T, ip string, config []byte) string {
+	t.Helper()
+	var c struct {
+		Ethernets map[string]struct {
+			Addresses []string
+			Routes    []struct {
+				To, Via string
+				Table   int
+			}
+			Policy []struct {
+				From, To        string
+				Table, Priority int
+			} `json:"routing-policy"`
+		}
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	for name, e := range c.Ethernets {
+		fmt.Fprintf(&lines, "%s link set %s up\n", ip, name)
+		for _, a := range e.Addresses {
+			fmt.Fprintf(&lines, "%s address add %s dev %s nodad\n", ip, a, name)
+		}
+		for _, r := range e.Routes {
+			fmt.Fprintf(&lines, "%s -6 route add %s via %s dev %s table %d\n", ip, r.To, r.Via, name, r.Table) // 0 is the main one
+		}
+		for _, r := range e.Policy {
+			if r.To == "" {
+				r.To = "all"
+			}
+			fmt.Fprintf(&lines, "%s -6 rule add from %s to %s table %d priority %d\n", ip, r.From, r.To, r.Table, r.Priority)
+		}
+	}
+	return lines.String()
 }
 
 func TestMetaDataNamesTheMachineAndItsKeys(t *testing.T) {
