@@ -31,26 +31,47 @@ func (tx *Tx) settleEvents() error {
 		return err
 	}
 	seq := last - int64(len(tx.events))
-	var row []byte
-	for i, e := range tx.events {
-		seq++
-		e.Seq, e.Time = seq, tx.Now
-		text, err := json.Marshal(e)
+	for rest := tx.events; len(rest) > 0; {
+		some, row, err := tx.eventRow(rest, seq)
 		if err != nil {
-			return fmt.Errorf("encode event: %w", err)
-		}
-		tx.told = append(tx.told, writ.EncodedEvent{Seq: seq, JSON: text})
-		row = append(append(row, "[,"[min(len(row), 1)]), text...)
-		if i < len(tx.events)-1 && len(row) < eventsTogether {
-			continue
-		}
-		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, seq, append(row, ']')); err != nil {
 			return err
 		}
-		row = nil
+		rest, seq = rest[len(some):], seq+int64(len(some))
+		if err := tx.exec(`INSERT INTO events (seq, body) VALUES ($1, $2)`, seq, row); err != nil {
+			return err
+		}
+		tx.told = append(tx.told, some...)
 	}
 	tx.events = nil
 	return nil
+}
+
+// eventRow encodes the first of events, as many as share a row, and returns them with the row that lists them. seq is the number of the event
+// before them.
+func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent, row []byte, err error) {
+	const mostly = 512 // bytes of an event
+	row = make([]byte, 0, min(mostly*len(events), eventsTogether+mostly))
+	ends := make([]int, 0, len(events))
+	for i := range events {
+		row = append(row, "[,"[min(len(row), 1)])
+		e := events[i]
+		e.Seq, e.Time = seq+int64(i)+1, tx.Now
+		if row, err = appendEvent(row, &e); err != nil {
+			return nil, nil, err
+		}
+		ends = append(ends, len(row))
+		if len(row) >= eventsTogether {
+			break
+		}
+	}
+	row = append(row, ']')
+	some = make([]writ.EncodedEvent, len(ends))
+	begin := 1
+	for i, end := range ends {
+		some[i] = writ.EncodedEvent{Seq: seq + int64(i) + 1, JSON: row[begin:end:end]}
+		begin = end + 1
+	}
+	return some, row, nil
 }
 
 // EncodedEvents returns at most max events after a sequence number, in order, and the id of the journal, waiting until there is one or ctx
