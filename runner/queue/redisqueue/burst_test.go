@@ -1,0 +1,49 @@
+package redisqueue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/internal/testenv"
+	"writ/runner/queue"
+)
+
+// asynq is told that each task of a Push was put there before Redis has heard of any.
+func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	q, redis := open(t, server.URL), client(t, server.URL)
+	push := func(ids ...string) error {
+		tasks := make([]queue.Task, len(ids))
+		for i, id := range ids {
+			tasks[i] = queue.Task{ID: id, Body: []byte(id), EndBy: time.Now().Add(time.Hour)}
+		}
+		return q.Push(t.Context(), testNode, tasks...)
+	}
+	for _, ids := range [][]string{{"1", "2", "3"}, {"2", "4", "1", "5"}} { // that some are there already is no error
+		if err := redis.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := push(ids...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pending, err := redis.LRange(t.Context(), key(testNode, "pending"), 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(pending)
+	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5"}, pending); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// What is to be a list is none: the script fails, and asynq hears nothing of it.
+	if err := redis.Set(t.Context(), key(testNode, "pending"), "no list", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := push("6", "7"); err == nil {
+		t.Error("tasks that could not be put there count as pushed")
+	}
+}
