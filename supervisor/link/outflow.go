@@ -100,16 +100,18 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 
 // eventFrame makes a frame of the first n of events: as many as fit well, or one alone.
 func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int, err error) {
-	data = append(data, `{"type":"`+typeEvent+`","journal":`+strconv.Quote(journal)+`,"events":[`...)
-	for _, e := range events {
-		if n > 0 && len(data)+len(e.JSON) > maxBatch {
-			break
-		}
-		if n > 0 {
+	const head = `{"type":"` + typeEvent + `","journal":`
+	size := len(head) + len(journal) + len(`"","events":[]}`)
+	for n == 0 || n < len(events) && size+len(events[n].JSON) <= maxBatch {
+		size += len(events[n].JSON) + len(",")
+		n++
+	}
+	data = append(strconv.AppendQuote(append(make([]byte, 0, size), head...), journal), `,"events":[`...)
+	for i, e := range events[:n] {
+		if i > 0 {
 			data = append(data, ',')
 		}
 		data = append(data, e.JSON...)
-		n++
 	}
 	data = append(data, "]}"...)
 	return data, n, checkFrame(typeEvent, data)
