@@ -44,6 +44,8 @@ type member struct {
 	reported writ.Told
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
 	backlog bool
+	// served is the project that was sent to it last.
+	served writ.ProjectID
 }
 
 func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
@@ -279,6 +281,25 @@ func (f *fleet) hasBacklog(id writ.NodeID) bool {
 	defer f.mu.Unlock()
 	m := f.nodes[id]
 	return m != nil && m.backlog
+}
+
+// serve records that a call of a project goes to a node.
+func (f *fleet) serve(id writ.NodeID, project writ.ProjectID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.nodes[id]; m != nil {
+		m.served = project
+	}
+}
+
+// lastServed returns the project that was sent to a node last, "" if none was yet.
+func (f *fleet) lastServed(id writ.NodeID) writ.ProjectID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.nodes[id]; m != nil {
+		return m.served
+	}
+	return ""
 }
 
 // changes returns the nodes that look different from what was told of them last.

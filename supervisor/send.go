@@ -94,6 +94,7 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 		if err := t.deliver(tx, c); err != nil {
 			return err
 		}
+		t.s.fleet.serve(node, t.run.Project)
 		room--
 	}
 	return nil
@@ -239,12 +240,8 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but wri
 		if load.Planned == 0 || room <= 0 {
 			return nil
 		}
-		lines, err := tx.Lines(node, tx.Now, room)
-		if err != nil {
-			return err
-		}
-		sent, err := sentIfShared(tx, node, lines)
-		next = share(room, lines, sent)
+		lines, err := s.linesAt(tx, node, tx.Now, room, "")
+		next = share(room, lines)
 		return err
 	})
 	if err != nil {

@@ -2,47 +2,110 @@ package supervisor
 
 import (
 	"slices"
+	"time"
 
 	"writ"
 	"writ/supervisor/journal"
 )
 
-// share gives the room of a node to the projects that wait for it, and returns the runs whose calls go there, in this order. Each place goes
-// to the oldest call of the project that has the fewest out there: who asks for little does not wait for all that somebody else asked for
-// before, and who is alone has the whole node.
-func share(room int, lines []journal.Line, sent map[writ.ProjectID]int) (next []writ.RunID) {
+// line is what a project has waiting for room on a node: the runs of its calls, one for each and the oldest first.
+type line struct {
+	project writ.ProjectID
+	out     int // calls of the project that are at the node
+	runs    []writ.RunID
+}
+
+// share gives the room of a node to those who stand in lines, and returns the runs whose calls go there, in this order. Each place goes to
+// the project that has the fewest calls out there, among equals to the one whose line comes first: who asks for little does not wait for
+// all that somebody else asked for before, and who is alone has the whole node.
+func share(room int, lines []line) (next []writ.RunID) {
 	given := make([]int, len(lines))
 	for len(next) < room {
 		least := -1
 		for i, l := range lines {
-			if given[i] < len(l.Runs) && (least < 0 || sent[l.Project]+given[i] < sent[lines[least].Project]+given[least]) {
+			if given[i] < len(l.runs) && (least < 0 || l.out+given[i] < lines[least].out+given[least]) {
 				least = i
 			}
 		}
 		if least < 0 {
 			break
 		}
-		next = append(next, lines[least].Runs[given[least]])
+		next = append(next, lines[least].runs[given[least]])
 		given[least]++
 	}
 	return next
 }
 
+// linesAt returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
+// in any case that of own, if it is not "". However many projects wait, it looks at few more than have calls out there or can get a place.
+func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []line, err error) {
+	first, err := nextInTurn(tx, node, s.fleet.lastServed(node), now)
+	if err != nil {
+		return nil, err
+	}
+	second, err := nextInTurn(tx, node, first, now)
+	if err != nil {
+		return nil, err
+	}
+	out := map[writ.ProjectID]int{} // does not matter for who is alone
+	if first != second || own != "" && own != first {
+		if out, err = tx.SentByProject(node); err != nil {
+			return nil, err
+		}
+	}
+	stand := func(project writ.ProjectID) (line, error) {
+		runs, err := tx.Sendable(node, project, now, room)
+		// Runs in trouble are left out: they would not use their places.
+		return line{project, out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
+	}
+	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
+	for project := first; project != "" && idle < room; {
+		l, err := stand(project)
+		if err != nil {
+			return nil, err
+		}
+		if lines = append(lines, l); l.out == 0 && len(l.runs) > 0 {
+			idle++
+		}
+		if project, err = nextInTurn(tx, node, project, now); err != nil {
+			return nil, err
+		}
+		if project == first {
+			break
+		}
+	}
+	if own != "" && !slices.ContainsFunc(lines, func(l line) bool { return l.project == own }) {
+		l, err := stand(own)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// nextInTurn returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.
+func nextInTurn(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
+	next, err := tx.NextSendable(node, after, now)
+	if next == "" && after != "" && err == nil {
+		return tx.NextSendable(node, "", now)
+	}
+	return next, err
+}
+
 // shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
 func (t *turn) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
-	lines, err := tx.Lines(node, t.now, room)
+	lines, err := t.s.linesAt(tx, node, t.now, room, t.run.Project)
 	if err != nil {
 		return 0, nil, err
 	}
-	lines = lineUp(lines, t.run.Project, t.run.ID, calls)
-	sent, err := sentIfShared(tx, node, lines)
-	if err != nil {
-		return 0, nil, err
+	for i := range lines {
+		if l := &lines[i]; l.project == t.run.Project {
+			l.out -= t.cameBack(node)
+			l.runs = lineUp(l.runs, t.run.ID, calls)
+		}
 	}
-	if sent != nil {
-		sent[t.run.Project] -= t.cameBack(node)
-	}
-	for _, run := range share(room, lines, sent) {
+	for _, run := range share(room, lines) {
 		if run == t.run.ID {
 			ours++
 		} else {
@@ -52,30 +115,17 @@ func (t *turn) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (our
 	return ours, others, nil
 }
 
-// sentIfShared is how much of each project is out at a node that more than one of them wait for; nil, and not looked for, if there is one.
-func sentIfShared(tx *journal.Tx, node writ.NodeID, lines []journal.Line) (map[writ.ProjectID]int, error) {
-	if len(lines) < 2 {
-		return nil, nil
-	}
-	return tx.SentByProject(node)
-}
-
-// lineUp puts so many calls of a run into the line of its project, whatever the journal has of them: those that waited before stay where they
-// are, and new ones come last.
-func lineUp(lines []journal.Line, project writ.ProjectID, run writ.RunID, calls int) []journal.Line {
-	i := slices.IndexFunc(lines, func(l journal.Line) bool { return l.Project == project })
-	if i < 0 {
-		i, lines = len(lines), append(lines, journal.Line{Project: project})
-	}
-	l := &lines[i]
-	l.Runs = slices.DeleteFunc(l.Runs, func(id writ.RunID) bool {
+// lineUp puts so many calls of a run into a line, whatever the journal has of them: those that waited before stay where they are, and new ones
+// come last.
+func lineUp(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
+	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
 		if id == run {
 			calls--
 		}
 		return id == run && calls < 0
 	})
 	for range calls {
-		l.Runs = append(l.Runs, run)
+		runs = append(runs, run)
 	}
-	return lines
+	return runs
 }

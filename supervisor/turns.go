@@ -165,6 +165,13 @@ func (t *turns) put(run writ.RunID, m mail) {
 	}
 }
 
+// isStalled reports whether the last turn of a run could not be written, and was not tried again yet.
+func (t *turns) isStalled(run writ.RunID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stalled[run]
+}
+
 // retry lets the runs whose last turn could not be written try again.
 func (t *turns) retry() {
 	t.mu.Lock()

@@ -230,36 +230,24 @@ func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 
 const sentByProject = `SELECT project, COUNT(*) FROM calls WHERE open AND state <> 'planned' AND node = $1 GROUP BY project`
 
-// Line is what a project has waiting for a node: the runs of calls that could be sent now, one for each call and the oldest first.
-type Line struct {
-	Project writ.ProjectID
-	Runs    []writ.RunID
+// NextSendable returns the first project after one that has calls which could be sent to a node now, "" if none has.
+func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (project writ.ProjectID, err error) {
+	err = tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after), sqldb.Micros(now)).Scan(&project)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return project, err
 }
 
-// Lines returns the projects that wait for room on a node now, with at most max calls of each.
-func (tx *Tx) Lines(node writ.NodeID, now time.Time, max int) (lines []Line, err error) {
-	var project writ.ProjectID
-	for {
-		err := tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(project)).Scan(&project)
-		if errors.Is(err, sql.ErrNoRows) {
-			return lines, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		runs, err := tx.runIDs(sendable, string(node), string(project), sqldb.Micros(now), max)
-		if err != nil {
-			return nil, err
-		}
-		if len(runs) > 0 {
-			lines = append(lines, Line{project, runs})
-		}
-	}
+// Sendable returns the runs of at most max calls of a project that could be sent to a node now, one for each call and the oldest first.
+func (tx *Tx) Sendable(node writ.NodeID, project writ.ProjectID, now time.Time, max int) ([]writ.RunID, error) {
+	return tx.runIDs(sendable, string(node), string(project), sqldb.Micros(now), max)
 }
 
 const (
-	nextSendable = `SELECT project FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project > $2 ORDER BY project LIMIT 1`
-	sendable     = `SELECT run FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project = $2 AND retry_at <= $3
+	nextSendable = `SELECT project FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project > $2 AND retry_at <= $3
+	ORDER BY project LIMIT 1`
+	sendable = `SELECT run FROM calls WHERE open AND state = 'planned' AND ready AND node = $1 AND project = $2 AND retry_at <= $3
 	ORDER BY planned, run, seq LIMIT $4`
 )
 
