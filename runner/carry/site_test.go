@@ -104,6 +104,7 @@ type node struct {
 	stop    func()
 	sent    atomic.Int64 // bytes on its connections, encrypted
 	cutAt   atomic.Int64 // each connection is cut after so many bytes, if not 0
+	dead    atomic.Bool  // it has crashed: its connections are as good as gone
 }
 
 func (s *site) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
@@ -117,6 +118,7 @@ func (s *site) node(t testing.TB, name, dir string, trees func(string) sal.Trees
 func (n *node) restart() {
 	n.Helper()
 	n.kill()
+	n.dead.Store(false)
 	n.driver = &volume.Driver{Dir: filepath.Join(n.dir, "volumes"), Trees: n.trees(filepath.Join(n.dir, "pool"))}
 }
 
@@ -184,6 +186,15 @@ func (c *counting) Accept() (net.Conn, error) {
 	return &counted{Conn: conn, node: c.node}, err
 }
 
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.node.dead.Load() {
+		_ = c.Close()
+		return 0, errors.New("the node has crashed")
+	}
+	return n, err
+}
+
 type counted struct {
 	net.Conn
 	node *node
@@ -191,7 +202,7 @@ type counted struct {
 }
 
 func (c *counted) Write(p []byte) (int, error) {
-	if most := c.node.cutAt.Load(); most > 0 && c.sent+int64(len(p)) > most {
+	if most := c.node.cutAt.Load(); most > 0 && c.sent+int64(len(p)) > most || c.node.dead.Load() {
 		_ = c.Close()
 		return 0, errors.New("cut by the test")
 	}

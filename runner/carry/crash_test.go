@@ -1,0 +1,117 @@
+package carry
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal/btrfs"
+	"writ/sal/btrfs/btrfstest"
+	"writ/sal/directory"
+	"writ/sal/saltest"
+)
+
+// crash is what a driver panics with that is to do nothing any more.
+type crash struct{}
+
+// crashAt ends a node at the step of that number, counted from now on: nothing that comes after it happens, and nobody hears of it any more.
+func (n *node) crashAt(at int) (reached *bool) {
+	reached = new(bool)
+	step := func(string) {
+		if at--; at < 0 {
+			*reached = true
+			n.dead.Store(true)
+			panic(crash{})
+		}
+	}
+	n.driver.Step = step
+	switch trees := n.driver.Trees.(type) {
+	case *directory.Trees:
+		trees.Step = step
+	case *btrfs.Pool:
+		trees.Step = step
+	}
+	return reached
+}
+
+// copied makes a copy of the volume "data". Whoever crashes at it has made none.
+func (n *node) copied(from *node, name string) (err error) {
+	n.Helper()
+	defer func() {
+		if p := recover(); p == (crash{}) {
+			err = errors.New("the node crashed")
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	_, err = n.do(n.Context(), "volume.copy", name, copies("data"), n.origin(from, "data", func(w *writ.Waybill) { w.Transfer = name }))
+	return err
+}
+
+// TestACopyOutlivesACrashAtEachStepOfEitherEnd ends each of the two nodes before each single change that it makes of its disk for a copy.
+// Started anew, the same copy is made, and nothing else is left at either end; if it was the node that gives which ended, and the copy was made
+// already, once its time is over.
+func TestACopyOutlivesACrashAtEachStepOfEitherEnd(t *testing.T) {
+	t.Parallel()
+	for kind, trees := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if kind == "btrfs" {
+				dir = btrfstest.NewHosts(t).New(t)
+			}
+			s := &site{supervisor: newKey()}
+			from, to := s.node(t, "n1", filepath.Join(dir, "n1"), trees), s.node(t, "n2", filepath.Join(dir, "n2"), trees)
+			values, err := from.do(t.Context(), "volume.create", "data", map[string]any{"size_gib": int64(1)}, nil)
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(values["path"].(string), "file"), []byte("little"), 0o640))
+			want := from.shape("data")
+			for _, victim := range []*node{from, to} {
+				at := 0
+				for reached := true; reached; at++ {
+					name := fmt.Sprintf("copy-%s-%d", victim.name, at)
+					from.restart()
+					to.restart()
+					from.give(nil)
+					crashed := victim.crashAt(at)
+					first := to.copied(from, name)
+					if reached = *crashed; !reached {
+						must(t, first)
+					}
+					from.restart()
+					to.restart()
+					from.give(nil)
+					if err := to.copied(from, name); err != nil {
+						t.Fatalf("after a crash of %s at step %d: %v", victim.name, at, err)
+					}
+					if diff := cmp.Diff(want, to.shape(name)); diff != "" {
+						t.Fatalf("after a crash of %s at step %d the copy (+) differs:\n%s", victim.name, at, diff)
+					}
+					if first == nil && reached { // it could not let go, and nobody tells it again
+						from.driver.Now = func() time.Time { return time.Now().Add(3 * time.Hour) }
+					}
+					_, err := from.driver.Keep(t.Context(), saltest.Resource(writ.KindVolume, "data"))
+					must(t, err)
+					_, err = to.driver.Keep(t.Context(), saltest.Resource(writ.KindVolume, name))
+					must(t, err)
+					from.clean()
+					to.clean()
+					_, err = to.do(t.Context(), "volume.delete", name, nil, nil)
+					must(t, err)
+					if t.Failed() {
+						t.Fatalf("that is after a crash of %s at step %d", victim.name, at)
+					}
+				}
+				if at < 5 {
+					t.Errorf("%s has %d steps", victim.name, at)
+				}
+			}
+		})
+	}
+}
