@@ -18,6 +18,7 @@ import (
 type Transfers struct {
 	Listener net.Listener // the runner closes it
 	Address  string       // at which the other nodes reach it, "host:port"
+	Rate     int64        // how many bytes all of them together may get in a second; unbounded if 0
 }
 
 // holdFor is how long a transfer waits for its turn at a resource before the other node is told that it is busy, and asks again.
@@ -30,7 +31,7 @@ func (n *incarnation) give(ctx context.Context) {
 	}
 	g := &carry.Giver{
 		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key, Keys: n.supervisorKey,
-		Hold: n.hold, Shipper: n.shipper, Now: n.now, Log: n.log,
+		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
 	}
 	if err := g.Serve(ctx, n.transfers.Listener); err != nil {
 		n.log.ErrorContext(ctx, "cannot give archives to other nodes", "err", err)

@@ -209,8 +209,9 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes; without it they get none")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach that, if it is another one")
+	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "how many MiB a second they get, all together; unbounded if 0")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
-	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "public-transfers")
+	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "public-transfers", "transfer-rate")
 	return c
 }
 

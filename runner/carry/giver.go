@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
@@ -41,9 +43,11 @@ type Giver struct {
 	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
 	// Shipper finds the driver of a kind of resources, nil if it gives nothing away or there is none.
 	Shipper func(kind writ.ResourceKind) sal.Shipper
+	Rate    int64 // how many bytes of archives may go out in a second, to all nodes together; unbounded if 0
 	Now     func() time.Time
 	Log     *slog.Logger
 
+	pace    *rate.Limiter // nil if Rate is 0
 	places  places
 	streams chan struct{} // has a token for each archive that is being given away
 }
@@ -55,7 +59,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	g.streams = make(chan struct{}, maxStreams)
+	g.streams, g.pace = make(chan struct{}, maxStreams), newPace(g.Rate)
 	var open sync.WaitGroup
 	defer open.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -143,7 +147,7 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		begin = 0
 	}
 	log.InfoContext(ctx, "gives an archive to another node", "bytes", archive.Bytes, "offset", begin)
-	out := &tail{to: moving, skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
+	out := &tail{to: g.paced(ctx, moving), skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
 	buffered, hash := bufio.NewWriterSize(out, chunk), sha256.New()
 	err = guarded(func() error { return archive.Write(ctx, io.MultiWriter(hash, buffered)) })
 	if err != nil {
@@ -153,6 +157,14 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		return err
 	}
 	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
+}
+
+// paced keeps what is written to the bound of the node, if it has one.
+func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
+	if g.pace == nil {
+		return to
+	}
+	return &paced{to, ctx, g.pace}
 }
 
 var errExpired = writ.Errorf(writ.CodeExpired, "the waybill has expired").WithHint("the next try of the call has a new one")

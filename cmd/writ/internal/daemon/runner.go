@@ -32,6 +32,7 @@ type Runner struct {
 	Redis      redisqueue.Server // without a login in its URL the node has the account that its supervisor gives it
 	Transfers  string            // address to listen on for other nodes that fetch copies of volumes; port 0 is any; "" gives nothing away
 	Public     string            // "host:port" at which the others reach that; Transfers if ""
+	RateMiB    int64             // how many MiB a second all of them together may get; unbounded if 0
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
@@ -51,7 +52,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if u, err := url.Parse(r.Supervisor); err != nil || u.Host == "" {
 		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
 	}
-	transfers, err := openTransfers(r.Transfers, r.Public)
+	transfers, err := openTransfers(r.Transfers, r.Public, r.RateMiB)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,10 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 }
 
 // openTransfers listens where other nodes fetch copies, nil for "". What they are told is the public address, or else the one that was given.
-func openTransfers(address, public string) (*runner.Transfers, error) {
+func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, error) {
+	if rateMiB < 0 || rateMiB > 1<<20 || rateMiB > 0 && address == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--transfer-rate %d bounds nothing: it is the MiB a second, up to 1048576, that other nodes get by way of --transfers", rateMiB)
+	}
 	if address == "" {
 		if public != "" {
 			return nil, writ.Errorf(writ.CodeUsage, "--public-transfers says where others reach --transfers, which is missing")
@@ -124,7 +128,7 @@ func openTransfers(address, public string) (*runner.Transfers, error) {
 	}
 	host, _, _ := net.SplitHostPort(address)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return &runner.Transfers{Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port))}, nil
+	return &runner.Transfers{Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port)), Rate: rateMiB << 20}, nil
 }
 
 // namesHost reports whether an address leads to one host, rather than to whatever a socket takes.
