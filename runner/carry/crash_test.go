@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,11 +22,10 @@ import (
 type crash struct{}
 
 // crashAt ends a node at the step of that number, counted from now on: nothing that comes after it happens, and nobody hears of it any more.
-func (n *node) crashAt(at int) (reached *bool) {
-	reached = new(bool)
+func (n *node) crashAt(at int64) {
+	var steps atomic.Int64
 	step := func(string) {
-		if at--; at < 0 {
-			*reached = true
+		if steps.Add(1) > at {
 			n.dead.Store(true)
 			panic(crash{})
 		}
@@ -37,7 +37,6 @@ func (n *node) crashAt(at int) (reached *bool) {
 	case *btrfs.Pool:
 		trees.Step = step
 	}
-	return reached
 }
 
 // copied makes a copy of the volume "data". Whoever crashes at it has made none.
@@ -73,15 +72,15 @@ func TestACopyOutlivesACrashAtEachStepOfEitherEnd(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(values["path"].(string), "file"), []byte("little"), 0o640))
 			want := from.shape("data")
 			for _, victim := range []*node{from, to} {
-				at := 0
+				at := int64(0)
 				for reached := true; reached; at++ {
 					name := fmt.Sprintf("copy-%s-%d", victim.name, at)
 					from.restart()
 					to.restart()
 					from.give(nil)
-					crashed := victim.crashAt(at)
+					victim.crashAt(at)
 					first := to.copied(from, name)
-					if reached = *crashed; !reached {
+					if reached = victim.dead.Load(); !reached {
 						must(t, first)
 					}
 					from.restart()
