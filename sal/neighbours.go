@@ -149,6 +149,9 @@ type Trees interface {
 	About() (kind, detail string)
 	// Path is the directory of a tree, if there is one of the name.
 	Path(name string) string
+	// Room returns QUOTA_EXCEEDED, with the numbers, if a tree of such a bound would let its project have more of the disk than it may. Make and
+	// Copy do so too, before they make anything; what is just being made counts.
+	Room(ctx context.Context, name string, bound Bound) error
 	// Make makes a tree, or lets it grow to a bound, and returns its directory. It never shrinks.
 	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
 	// Copy makes a tree, of which there is none yet, with what another one holds, or a snapshot of that if it names one. A copy that was

@@ -68,9 +68,6 @@ func snapshotSubvolume(to, from string, readOnly bool) error {
 	return btrfs.SubvolSnapshot(to, from, readOnly)
 }
 
-// deleteSubvolume removes a subvolume and what is nested in it. Its space comes back later.
-func deleteSubvolume(path string) error { return btrfs.SubvolDelete(path) }
-
 func subvolumeID(path string) (uint64, error) { return btrfs.SubvolID(path) }
 
 // exchange lets two subvolumes change places, at once.

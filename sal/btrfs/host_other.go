@@ -26,6 +26,8 @@ func isSubvolume(string) (bool, error)             { return false, Usable("") }
 func createSubvolume(string) error                 { return Usable("") }
 func snapshotSubvolume(string, string, bool) error { return Usable("") }
 func deleteSubvolume(string) error                 { return Usable("") }
+func deleteNested(string, uint64, nested) error    { return Usable("") }
+func nestedIn(string, uint64) ([]nested, error)    { return nil, Usable("") }
 func subvolumeID(string) (uint64, error)           { return 0, Usable("") }
 func exchange(string, string) error                { return Usable("") }
 func boundOf(string) (sal.Bound, error)            { return sal.Bound{}, Usable("") }
@@ -38,5 +40,7 @@ func makeGroup(string, uint64) error               { return Usable("") }
 func joinGroup(string, uint64, uint64) error       { return Usable("") }
 func groupUsage(string, uint64) (int64, error)     { return 0, Usable("") }
 func groupLimit(string, uint64) (int64, error)     { return 0, Usable("") }
+
+func nestedPath(string, uint64, nested) (string, error) { return "", Usable("") }
 
 func kernelRelease() string { return "" }

@@ -12,20 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What linux/btrfs.h defines and no library here offers: quotas and the id of a file system.
+// What linux/btrfs.h defines and no library here offers: quotas and the id of a file system. What is about
+// subvolumes in subvolumes stands beside that.
 
 // ioc makes the number of an ioctl of btrfs: direction is 1 if the kernel reads the argument, 2 if it writes it, 3 for both.
 func ioc(direction, number, size uintptr) uintptr { return direction<<30 | size<<16 | 0x94<<8 | number }
 
 // ioctl calls it on a directory with an argument that has no pointers.
 func ioctl[T any](dir string, direction, number uintptr, arg *T) error {
-	return onDir(dir, func(fd uintptr) error {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)), uintptr(unsafe.Pointer(arg)))
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
+	return onDir(dir, func(fd uintptr) error { return call(fd, direction, number, arg) })
+}
+
+// call is ioctl on what is open.
+func call[T any](fd, direction, number uintptr, arg *T) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)), uintptr(unsafe.Pointer(arg)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // fileSystemID is the UUID by which sysfs names the file system.

@@ -27,13 +27,15 @@ type Pool struct {
 	// Dir is required: an absolute path on a btrfs file system. Quotas are switched on for the whole of that: simple ones if the kernel
 	// has them.
 	Dir string
-	// ProjectBytes is how much all trees that count for a project may occupy together; 0 is unbounded. It may be nil.
+	// ProjectBytes is how much all trees that count for a project may hold together; 0 is unbounded. It may be nil. What would let their
+	// bounds add up to more is refused, and the kernel sees to it that snapshots do not take more either.
 	ProjectBytes func(writ.ProjectID) int64
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu    sync.Mutex // guards ready while the pool is made
-	ready bool       // Dir and its directories are there, and quotas are on
+	mu     sync.Mutex           // guards what follows
+	ready  bool                 // Dir and its directories are there, and quotas are on
+	coming map[string]sal.Bound // of trees that are just being made or grow
 }
 
 var _ sal.Trees = (*Pool)(nil)
@@ -48,10 +50,19 @@ func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", n
 
 // Make makes a tree or lets it grow.
 func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir string, err error) {
-	tree := p.Path(name)
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
 	}
+	release, err := p.promise(name, bound)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return p.make(name, bound)
+}
+
+func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
+	tree := p.Path(name)
 	there, err := isSubvolume(tree)
 	if err == nil && !there {
 		p.step("make the tree")
@@ -82,7 +93,7 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	err := sal.MakeDir(filepath.Dir(to))
 	if err == nil {
 		p.step("take the snapshot")
-		err = snapshotSubvolume(to, p.Path(name), readOnly) // the kernel commits it
+		err = p.keep(to, name, p.Path(name), readOnly) // the kernel commits it
 	}
 	if err == nil {
 		err = p.rebound(name)
@@ -106,6 +117,9 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	from, err := p.source(name, snapshot)
 	if err != nil {
 		return err
+	}
+	if err := p.alone(name, tree); err != nil {
+		return sal.HostError("look at the tree "+name, err)
 	}
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
@@ -137,9 +151,14 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 	if err != nil {
 		return "", err
 	}
+	release, err := p.promise(name, bound)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	tree := p.Path(name)
 	p.step("clone the tree")
-	err = snapshotSubvolume(tree, source, writable)
+	err = p.keep(tree, from, source, writable)
 	if err == nil {
 		err = setBound(tree, bound)
 	}
@@ -163,13 +182,13 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 		return dir, func() error { return nil }, err
 	}
 	p.step("take a passing snapshot")
-	if err := snapshotSubvolume(p.work(name), dir, readOnly); err != nil {
+	if err := p.keep(p.work(name), name, dir, readOnly); err != nil {
 		return "", nil, sal.HostError("keep what the tree "+name+" holds", err)
 	}
 	return p.work(name), func() error { return sal.HostError("forget a view of the tree "+name, p.clear(name)) }, nil
 }
 
-// Keep sees to it that a tree is there and has its bound, and takes away what an interrupted call has left.
+// Keep sees to it that a tree is there and has its bound, takes away what an interrupted call has left, and looks for subvolumes in the tree.
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
 	if err := p.begin(ctx, name); err != nil {
 		return nil, err
@@ -178,6 +197,17 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	if there, err := isSubvolume(tree); err != nil || !there {
 		return []sal.Drift{{What: "its content is gone: there is no subvolume " + tree}}, nil
 	}
+	found, err := p.strangers(tree)
+	if err != nil {
+		return nil, sal.HostError("look into the tree "+name, err)
+	}
+	bounded, err := p.keepBound(name, bound)
+	return append(bounded, found...), err
+}
+
+// keepBound sees to it that a tree has its bound.
+func (p *Pool) keepBound(name string, bound sal.Bound) ([]sal.Drift, error) {
+	tree := p.Path(name)
 	had, err := boundOf(tree)
 	if err != nil && !errors.Is(err, errNoSize) {
 		return nil, sal.HostError("look at the tree "+name, err)
@@ -196,7 +226,7 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	if is, err := groupLimit(p.Dir, group(0, id)); err == nil && is == want && had.Bytes == bound.Bytes {
 		return nil, sal.HostError("look at the quota of a project", p.keepShare(had.Project))
 	}
-	if _, err := p.Make(ctx, name, bound); err != nil {
+	if _, err := p.make(name, bound); err != nil {
 		return nil, err
 	}
 	return []sal.Drift{{What: "its quota was not what it should be", Mended: true}}, nil
@@ -341,14 +371,14 @@ func (p *Pool) commit(dirs ...string) error {
 
 func (p *Pool) clear(name string) error { return p.destroy("clear work", p.work(name)) }
 
-// destroy removes a subvolume, and is content if it is not there.
+// destroy removes a subvolume with what is nested in it, and is content if it is not there.
 func (p *Pool) destroy(step, path string) error {
 	there, err := isSubvolume(path)
 	if err != nil || !there {
 		return err
 	}
 	p.step(step)
-	return deleteSubvolume(path)
+	return p.removeWithNested(path)
 }
 
 func (p *Pool) work(name string) string { return filepath.Join(p.Dir, "work", name) }

@@ -168,10 +168,17 @@ func TestSnapshotsTakeNoRoomFromATree(t *testing.T) {
 
 func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
-		p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": 100 * mib}[project] }
 		a := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
 		b := must[string](t)(p.Make(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
 		other := must[string](t)(p.Make(t.Context(), "c", sal.Bound{Bytes: 80 * mib, Project: "unbounded"}))
+		keep := func(share int64) { // as a runner does that starts with another bound
+			t.Helper()
+			p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": share}[project] }
+			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"})); len(drift) > 0 {
+				t.Errorf("that is told as %+v", drift)
+			}
+		}
+		keep(60 * mib)
 		if n, err := fill(t, a, 80); err != nil {
 			t.Fatalf("the first took %d MiB: %v", n, err)
 		}
@@ -181,10 +188,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 		if n, err := fill(t, other, 80); err != nil {
 			t.Errorf("one of another project took %d MiB: %v", n, err)
 		}
-		p.ProjectBytes = func(writ.ProjectID) int64 { return 200 * mib } // as a runner does that starts with another bound
-		if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"})); len(drift) > 0 {
-			t.Errorf("that is told as %+v", drift)
-		}
+		keep(160 * mib)
 		if n, err := fill(t, b, 80); err != nil {
 			t.Errorf("with more room the second took %d MiB: %v", n, err)
 		}
@@ -192,6 +196,75 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 			t.Errorf("the project uses %d", used)
 		}
 	})
+}
+
+// What a project was promised it can write, to the last byte: sizes that add up to more are refused before there is anything.
+func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		ctx := t.Context()
+		p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
+		of := func(size int64) sal.Bound { return sal.Bound{Bytes: size * mib, Project: "p"} }
+		refused := func(doing string, err error, numbers ...string) {
+			t.Helper()
+			if writ.CodeOf(err) != writ.CodeQuotaExceeded || writ.AsError(err).Hint == "" {
+				t.Errorf("%s: %v", doing, err)
+			}
+			for _, n := range numbers {
+				if !strings.Contains(err.Error(), n) {
+					t.Errorf("%s: no %s in %v", doing, n, err)
+				}
+			}
+		}
+		dirs := []string{must[string](t)(p.Make(ctx, "a", of(60)))}
+		_, err := p.Make(ctx, "b", of(41))
+		refused("a second one", err, "100 MiB", "60 MiB", "41 MiB")
+		refused("Room", p.Room(ctx, "b", of(41)))
+		_, err = p.Copy(ctx, "b", of(60), "a", "")
+		refused("a copy", err)
+		if all := must[[]string](t)(p.List(ctx)); len(all) != 1 {
+			t.Errorf("it left %v", all)
+		}
+		dirs = append(dirs, must[string](t)(p.Make(ctx, "b", of(30))))
+		_, err = p.Make(ctx, "b", of(41))
+		refused("growth", err, "60 MiB", "41 MiB")
+		must[string](t)(p.Make(ctx, "b", of(40)))
+		must[string](t)(p.Make(ctx, "c", sal.Bound{Bytes: 60 * mib, Project: "another"}))
+		for i, size := range []int{60, 40} {
+			if n, err := fill(t, dirs[i], size); err != nil {
+				t.Errorf("of %d MiB %d were written: %v", size, n, err)
+			}
+		}
+
+		p.ProjectBytes = func(writ.ProjectID) int64 { return 50 * mib } // what is there stays
+		must[string](t)(p.Make(ctx, "b", of(40)))
+		must[[]sal.Drift](t)(p.Keep(ctx, "a", of(60)))
+		_, err = p.Make(ctx, "d", of(1))
+		refused("one more", err)
+	})
+}
+
+func TestSizesThatAreAskedForAtOnceAreAddedUp(t *testing.T) {
+	t.Parallel()
+	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir, "pool")}
+	p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
+	done := make(chan error)
+	for i := range 8 {
+		go func() {
+			_, err := p.Make(t.Context(), string(rune('a'+i)), sal.Bound{Bytes: 30 * mib, Project: "p"})
+			done <- err
+		}()
+	}
+	made := 0
+	for range 8 {
+		if err := <-done; err == nil {
+			made++
+		} else if writ.CodeOf(err) != writ.CodeQuotaExceeded {
+			t.Error(err)
+		}
+	}
+	if made != 3 {
+		t.Errorf("there are %d", made)
+	}
 }
 
 func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {

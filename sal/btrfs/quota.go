@@ -35,8 +35,11 @@ func (p *Pool) bound(name, subvolume string, bound sal.Bound) error {
 		}
 	}
 	p.step("bound the tree")
-	if err := p.limit(name, subvolume, bound.Bytes); err != nil {
-		return err
+	if limited := p.limit(name, subvolume, bound.Bytes); limited != nil {
+		return limited
+	}
+	if err == nil && bound == had {
+		return nil // noting it anew would fail in a project that holds more than it may by now
 	}
 	p.step("note the bound") // which a full tree has no room for until it may hold more
 	return setBound(subvolume, bound)
@@ -117,18 +120,14 @@ func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 	if err := makeGroup(p.Dir, parent); err != nil {
 		return err
 	}
-	if err := limitGroup(p.Dir, parent, p.share(project)); err != nil {
+	most, err := p.shareLimit(project)
+	if err != nil {
+		return err
+	}
+	if err := limitGroup(p.Dir, parent, most); err != nil {
 		return err
 	}
 	return joinGroup(p.Dir, group(0, id), parent)
-}
-
-// share is how much a project may occupy; 0 is unbounded.
-func (p *Pool) share(project writ.ProjectID) int64 {
-	if p.ProjectBytes == nil {
-		return 0
-	}
-	return p.ProjectBytes(project)
 }
 
 // keepShare sets the bound of a project that has one, if it is to be another than it was when the last tree of it was made.
@@ -137,14 +136,18 @@ func (p *Pool) keepShare(project writ.ProjectID) error {
 		return nil
 	}
 	is, err := groupLimit(p.Dir, projectGroup(project))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && is == p.share(project) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	most, err := p.shareLimit(project)
+	if err != nil || is == most {
+		return err
+	}
 	p.step("bound the project")
-	return limitGroup(p.Dir, projectGroup(project), p.share(project))
+	return limitGroup(p.Dir, projectGroup(project), most)
 }
 
 // group is the id of a quota group: of a subvolume on level 0, of what counts together on level 1.

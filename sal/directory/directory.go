@@ -36,6 +36,11 @@ func (t *Trees) About() (kind, detail string) {
 // Path is where a tree is.
 func (t *Trees) Path(name string) string { return filepath.Join(t.Dir, "trees", name, "data") }
 
+// Room is always there: no project is bounded.
+func (t *Trees) Room(ctx context.Context, name string, _ sal.Bound) error {
+	return errors.Join(ctx.Err(), sal.ValidTree(name))
+}
+
 // Make makes a tree. Its bound is of no account.
 func (t *Trees) Make(ctx context.Context, name string, _ sal.Bound) (string, error) {
 	err := t.on(ctx, name, func(j *job) error {

@@ -83,6 +83,9 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 // create makes the volume, or nothing at all.
 func (j *job) create(ctx context.Context) (*record, error) {
 	fill, err := j.content(ctx)
+	if err == nil {
+		err = j.Trees.Room(ctx, j.name, j.bound(fill.sizeGiB))
+	}
 	if err != nil {
 		return nil, err
 	}

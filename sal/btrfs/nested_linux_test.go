@@ -1,0 +1,153 @@
+//go:build cgo
+
+package btrfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+)
+
+// somebody runs a line in a directory as a user without rights, as a program in a container does that has it.
+func somebody(t testing.TB, dir, line string) (said string, err error) {
+	t.Helper()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	at := must[*os.File](t)(os.Open(dir)) // whoever it is may not go the whole way there
+	defer at.Close()
+	cmd := exec.Command("sh", "-c", "cd /proc/self/fd/3/. && "+line)
+	cmd.ExtraFiles = []*os.File{at}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+// nest makes subvolumes in a tree: two beside each other, one of them read-only, with one more in each.
+func nest(t testing.TB, dir string) {
+	t.Helper()
+	testenv.Need(t, "btrfs")
+	if said, err := somebody(t, dir, "mkdir dir && for s in one one/deeper dir/two dir/two/deeper; do btrfs subvolume create $s || exit 1; done && "+
+		"echo mine > one/deeper/file && btrfs property set -t subvol dir/two ro true"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
+// bury makes a subvolume in a directory that is too deep for any path to lead there.
+func bury(t testing.TB, dir string) {
+	t.Helper()
+	at := must[int](t)(unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY, 0))
+	name := strings.Repeat("a", 255)
+	for range 20 {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next := must[int](t)(unix.Openat(at, name, unix.O_DIRECTORY|unix.O_RDONLY, 0))
+		unix.Close(at)
+		at = next
+	}
+	defer unix.Close(at)
+	var args struct {
+		_    int64
+		name [4088]byte
+	}
+	copy(args.name[:], "buried")
+	if err := call(uintptr(at), 1, 14, &args); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNothingOfWhatIsNestedInATreeIsLostInSilence(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		ctx, bound := t.Context(), sal.Bound{Bytes: 32 * mib}
+		dir := must[string](t)(p.Make(ctx, "a", bound))
+		if err := p.Snapshot(ctx, "a", "before"); err != nil {
+			t.Fatal(err)
+		}
+		nest(t, dir)
+		drift := must[[]sal.Drift](t)(p.Keep(ctx, "a", bound))
+		if len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, `"one" and 1 more`) || !strings.Contains(drift[0].What, "rm -r") {
+			t.Errorf("Keep says %+v", drift)
+		}
+		for doing, do := range map[string]func() error{
+			"Snapshot": func() error { return p.Snapshot(ctx, "a", "after") },
+			"Restore":  func() error { return p.Restore(ctx, "a", "before") },
+			"Copy":     func() error { _, err := p.Copy(ctx, "b", bound, "a", ""); return err },
+			"View":     func() error { _, _, err := p.View(ctx, "a", ""); return err },
+		} {
+			if err := do(); writ.CodeOf(err) != writ.CodeResourceConflict || !strings.Contains(err.Error(), `"one"`) || writ.AsError(err).Hint == "" {
+				t.Errorf("%s: %v", doing, err)
+			}
+		}
+		if all := must[[]string](t)(p.Snapshots(ctx, "a")); len(all) != 1 {
+			t.Errorf("the snapshots are %v", all)
+		}
+		if all := must[[]string](t)(p.List(ctx)); len(all) != 1 {
+			t.Errorf("the trees are %v", all)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, "one", "deeper", "file")); err != nil || string(text) != "mine\n" {
+			t.Errorf("inside is %q, %v", text, err)
+		}
+		if _, err := p.Copy(ctx, "b", bound, "a", "before"); err != nil {
+			t.Errorf("a copy of what was before: %v", err)
+		}
+
+		// Whoever made them can do what they are told.
+		if said, err := somebody(t, dir, "cp -r one kept && rm -r one && btrfs property set -t subvol dir/two ro false && rm -r dir"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		if drift := must[[]sal.Drift](t)(p.Keep(ctx, "a", bound)); len(drift) > 0 {
+			t.Errorf("then Keep says %+v", drift)
+		}
+		if err := p.Snapshot(ctx, "a", "after"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATreeGoesWithWhatIsNestedInIt(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
+		nest(t, dir)
+		bury(t, dir)
+		bury(t, filepath.Join(dir, "one", "deeper"))
+		must[[]sal.Drift](t)(p.Keep(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
+		if err := p.Remove(t.Context(), "a"); err != nil {
+			t.Fatalf("%s: %v", writ.CodeOf(err), err)
+		}
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the tree: %v", err)
+		}
+		top := must[uint64](t)(subvolumeID(filepath.Join(p.Dir, "trees"))) // a directory: the number is that of the subvolume that it is in
+		if left := must[[]nested](t)(nestedIn(p.Dir, top)); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
+	})
+}
+
+// With simple quotas a new subvolume counts for the groups of the one in which it is made.
+func TestWhatIsNestedCountsForTheProject(t *testing.T) {
+	t.Parallel()
+	dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
+	p := &Pool{Dir: filepath.Join(dir, "pool"), ProjectBytes: func(writ.ProjectID) int64 { return 64 * mib }}
+	tree := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib, Project: "p"}))
+	if simple := must[bool](t)(simpleQuota(dir)); !simple {
+		t.Skip("this kernel has full quotas only")
+	}
+	testenv.Need(t, "btrfs")
+	said, err := somebody(t, tree, "btrfs subvolume create one && btrfs subvolume create one/deeper && head -c 300M /dev/zero > one/deeper/file; sync one; stat -c %s one/deeper/file")
+	if !strings.Contains(said, "quota exceeded") {
+		t.Errorf("300 MiB in a project of 64: %v, %s", err, said)
+	}
+}
