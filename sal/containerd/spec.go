@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -153,7 +152,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
 		asManyFilesAsTheDaemon,
-		seccomp.WithDefaultProfile(), // of the capabilities that it has by now
+		lessCalls, // last, as it depends on the capabilities
 	)
 	if r.Own.Namespace != "" {
 		options = append(options, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: r.Own.Namespace}))

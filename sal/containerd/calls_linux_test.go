@@ -1,0 +1,40 @@
+package containerd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/internal/testenv"
+)
+
+// A container that has a volume on btrfs shares blocks of files there and makes no subvolume, whatever form it asks in.
+func TestAContainerMakesNoSubvolumes(t *testing.T) {
+	testenv.NeedRoot(t)
+	b := newBench(t, inMemory(t))
+	data := filepath.Join(b.host, "volumes", "data")
+	testenv.NewBtrfs(t, data, 128)
+	build := exec.Command("go", "build", "-o", filepath.Join(data, "asks"), "./testdata/asks")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "command": waits, "cpus": int64(1), "memory_mib": int64(64),
+		"volumes": []any{map[string]any{"volume": map[string]any{"kind": "volume", "name": "data", "uid": "u"}, "path": "/data"}},
+	})
+	want := []string{
+		"SNAP_CREATE: 1", "SUBVOL_CREATE: 1", "SUBVOL_CREATE in 64 bits: 1", "SNAP_CREATE_V2: 1", "SUBVOL_CREATE_V2: 1", "SUBVOL_SETFLAGS: 1",
+		"FICLONE: 0", "FICLONE in 64 bits: 0", "FS_IOC_GETFLAGS: 0", "FIONREAD: 0",
+	}
+	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(b.sh("web", "/data/asks /data")), "\n")); diff != "" {
+		t.Errorf("in the container:\n%s", diff)
+	}
+	if said, err := exec.Command(filepath.Join(data, "asks"), data).CombinedOutput(); err != nil || !strings.Contains(string(said), "SNAP_CREATE: 0") {
+		t.Errorf("and beside it nothing is asked for either: %v\n%s", err, said)
+	}
+}
