@@ -668,24 +668,49 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 	})
 }
 
-func TestAProjectThatHoldsItsShareIsToldSo(t *testing.T) {
+// TestSizesBeyondTheShareOfAProjectAreRefused: a machine would meet the share as a disk that fails.
+func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
 	t.Parallel()
 	b := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, b.host)
+	share := int64(3 << 30)
+	b.kind.trees = func(dir string, step func(string)) sal.Trees {
+		return &btrfs.Pool{Dir: dir, Step: step, ProjectBytes: func(writ.ProjectID) int64 { return share }}
+	}
 	b.restart(nil)
-	b.Trees.(*btrfs.Pool).ProjectBytes = func(writ.ProjectID) int64 { return 100 << 20 }
-	data := b.must("volume.create", "root", map[string]any{"size_gib": int64(1)})["path"].(string)
-	writeFile(t, filepath.Join(data, "file"), strings.Repeat("writ", 60<<18))
+	b.must("volume.create", "root", map[string]any{"size_gib": int64(2)})
 	b.must("volume.send", "root", backup)
-	_, err := b.do("volume.receive", "copy", with(backup, "size_gib", int64(1)))
-	if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(writ.AsError(err).Hint, "project") {
-		t.Errorf("a second one of 60 MiB: %v", err)
+	var done []string
+	b.restart(func(name string) { done = append(done, name) })
+	clone := map[string]any{"from": map[string]any{"kind": "volume", "name": "root", "uid": "u1"}}
+	for _, tt := range []struct {
+		operation, name string
+		args            map[string]any
+		numbers         []string
+	}{
+		{"volume.create", "more", map[string]any{"size_gib": int64(2)}, []string{"3 GiB", "have 2 GiB", "2 GiB"}},
+		{"volume.create", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "have 0", "4 GiB"}},
+		{"volume.resize", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "have 0", "4 GiB"}},
+		{"volume.clone", "more", clone, []string{"3 GiB", "have 2 GiB", "2 GiB"}},
+		{"volume.copy", "more", with(clone, "size_gib", int64(2)), []string{"3 GiB", "2 GiB"}},
+		{"volume.receive", "more", with(backup, "size_gib", int64(2)), []string{"3 GiB", "2 GiB"}},
+	} {
+		_, err := b.do(tt.operation, tt.name, tt.args)
+		if writ.CodeOf(err) != writ.CodeQuotaExceeded || !strings.Contains(writ.AsError(err).Hint, "--project-disk") {
+			t.Errorf("%s %s: %v", tt.operation, tt.name, err)
+		}
+		for _, n := range tt.numbers {
+			if err != nil && !strings.Contains(err.Error(), n) {
+				t.Errorf("%s %s: no %q in %v", tt.operation, tt.name, n, err)
+			}
+		}
 	}
-	if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("it left %v, %v", all, err)
+	if len(done) > 0 {
+		t.Errorf("they did %v", done)
 	}
-	b.Trees.(*btrfs.Pool).ProjectBytes = nil
-	b.must("volume.receive", "copy", with(backup, "size_gib", int64(1)))
+	b.must("volume.create", "more", map[string]any{"size_gib": int64(1)})
+	share = 4 << 30
+	b.must("volume.resize", "more", map[string]any{"size_gib": int64(2)})
 }
 
 func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
