@@ -330,6 +330,9 @@ func (n *node) clean() {
 		if err == nil && (d.Name()[0] == '~' || filepath.Base(filepath.Dir(path)) == "arriving") {
 			n.Errorf("%s is left", path)
 		}
+		if path == n.dir && errors.Is(err, fs.ErrNotExist) {
+			return nil // it has not made anything yet
+		}
 		return err
 	})
 	must(n, err)
