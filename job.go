@@ -122,20 +122,30 @@ type Told struct {
 type Report struct {
 	Node        NodeID          `json:"node"`
 	Incarnation int64           `json:"incarnation"`
-	Round       int64           `json:"round"`             // counts the reports of an incarnation, from 1
-	Clock       int64           `json:"clock"`             // unix milliseconds
-	Drifts      []ResourceDrift `json:"drifts,omitempty"`  // of all resources that have any
-	Orphans     []Orphan        `json:"orphans,omitempty"` // all that there are
-	Network     *NodeNetwork    `json:"network,omitempty"` // nil if the node makes no networks
-	Usage       []Usage         `json:"usage,omitempty"`   // hours that changed since they were told and acknowledged
+	Round       int64           `json:"round"`              // counts the reports of an incarnation, from 1
+	Clock       int64           `json:"clock"`              // unix milliseconds
+	Drifts      []ResourceDrift `json:"drifts,omitempty"`   // of all resources that have any
+	Mendings    []NodeMending   `json:"mendings,omitempty"` // those that were not acknowledged, oldest first
+	Mended      int64           `json:"mended,omitempty"`   // how often the node has mended anything in this incarnation
+	Orphans     []Orphan        `json:"orphans,omitempty"`  // all that there are
+	Network     *NodeNetwork    `json:"network,omitempty"`  // nil if the node makes no networks
+	Usage       []Usage         `json:"usage,omitempty"`    // hours that changed since they were told and acknowledged
 }
 
 // ResourceDrift is how a resource differs from what was asked for.
 type ResourceDrift struct {
 	ResourceID
-	UID    UID      `json:"uid"`
-	Lasts  []string `json:"lasts,omitempty"`  // in sentences
-	Mended []string `json:"mended,omitempty"` // what differed and does no more
+	UID   UID      `json:"uid"`
+	Lasts []string `json:"lasts,omitempty"` // in sentences
+}
+
+// NodeMending is that a node has mended a resource.
+type NodeMending struct {
+	ResourceID
+	UID   UID    `json:"uid"`
+	Count int64  `json:"count"` // how often it has mended this resource in its incarnation, with this time
+	Time  int64  `json:"time"`  // unix milliseconds
+	What  string `json:"what"`  // in sentences
 }
 
 // Control is a sealed message of a supervisor to a node besides jobs.
@@ -148,6 +158,6 @@ type Control struct {
 	// Resumes tells how often cancelled runs were resumed before, if they were: jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
 	Roster  int           `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
-	// Told acknowledges the usage in a report: its incarnation and round.
+	// Told acknowledges the usage and the mendings in a report: its incarnation and round.
 	Told *Told `json:"told,omitempty"`
 }

@@ -52,6 +52,7 @@ type Node struct {
 	Wedged     []Wedged          `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
 	Orphans    []Orphan          `json:"orphans,omitempty"`   // as of its last look
 	Network    *NodeNetwork      `json:"network,omitempty"`   // likewise; nil if it makes no networks
+	Mended     int64             `json:"mended,omitempty"`    // how often it has mended a resource by itself since its runner was started
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }

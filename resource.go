@@ -76,4 +76,15 @@ type Resource struct {
 	Deleted    bool           `json:"deleted,omitempty"` // only in events: it is gone
 	// Drift says how the resource differs from what was asked for, in sentences, as of its node's last look; none if it does not.
 	Drift []string `json:"drift,omitempty"`
+	// Mended are the last things that its node put right by itself, oldest first. Each that is told is an event of the resource, in which it
+	// is the last one.
+	Mended []Mending `json:"mended,omitempty"`
+}
+
+// Mending is something in which a resource differed from what was asked for, until its node put it right.
+type Mending struct {
+	// Number counts what was mended of the resource, from 1. Where numbers are missing there was too much to tell of each.
+	Number int64     `json:"number"`
+	Time   time.Time `json:"time"` // by the node's clock
+	What   string    `json:"what"` // in sentences
 }

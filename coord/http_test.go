@@ -306,7 +306,7 @@ func TestListsComeInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady,
-			Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}},
+			Mended: int64(3 * n), Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}},
 			writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
 	}
 	p.await("nodes", func() bool {
@@ -340,6 +340,7 @@ func TestListsComeInPages(t *testing.T) {
 	}
 	_, metrics := p.get("/metrics")
 	for _, want := range []string{
+		`writ_node_mended_total{datacenter="vienna",node="node-2"} 6`,
 		`writ_node_packets_dropped_total{datacenter="vienna",node="node-2",reason="denied"} 2`, `writ_node_overlay_connected{datacenter="vienna",node="node-1"} 1`,
 		`writ_node_overlay_peers{alive="no",datacenter="vienna",node="node-1"} 3`, `writ_node_overlay_routes{datacenter="vienna",node="node-1"} 9`,
 	} {

@@ -60,7 +60,7 @@ var (
 	readWithin    = 5 * time.Second
 )
 
-// What nodes told last of their networks. A counter of theirs begins anew when what it counts for does.
+// What nodes told last of themselves. A counter of theirs begins anew when what it counts for does.
 var (
 	ofNode        = []string{"datacenter", "node"}
 	connectedNode = prometheus.NewDesc("writ_node_overlay_connected", "Whether packets of the overlay can leave the node: 1 or 0.", ofNode, nil)
@@ -68,12 +68,13 @@ var (
 	routesDesc    = prometheus.NewDesc("writ_node_overlay_routes", "Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
 	bytesDesc     = prometheus.NewDesc("writ_node_overlay_bytes_total", "Bytes to and from the peers that the node has now: sent or received.", append(ofNode, "direction"), nil)
 	startedDesc   = prometheus.NewDesc("writ_node_overlay_started_seconds", "When the node's daemon of the overlay was started, in unix seconds.", ofNode, nil)
+	mendedDesc    = prometheus.NewDesc("writ_node_mended_total", "How often the node has mended a resource by itself since its runner was started.", ofNode, nil)
 	droppedDesc   = prometheus.NewDesc("writ_node_packets_dropped_total", "Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
 )
 
 // Describe names the metrics.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc} {
+	for _, d := range []*prometheus.Desc{connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
 		ch <- d
 	}
 	ch <- runsDesc
@@ -105,7 +106,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectNodes reads what nodes told of their networks, if they told any of it.
+// collectNodes reads what nodes told of what they mended, and of their networks if they told any of it.
 func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, datacenters []ledger.Datacenter) {
 	names := make(map[writ.DatacenterID]string)
 	for _, d := range datacenters {
@@ -117,6 +118,7 @@ func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, d
 			return
 		}
 		for _, n := range list.Items {
+			ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
 			if n.Network != nil {
 				collectNode(ch, n.Network, names[n.Datacenter], n.Name)
 			}

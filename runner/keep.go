@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,8 @@ const (
 	// maxFound bounds each list of a report, and maxSentence each text in it.
 	maxFound    = 500
 	maxSentence = 500
+	// maxMendings bounds what waits to be told of one resource; of more the newest is told, and how many there were.
+	maxMendings = 10
 )
 
 // keepOrder is the order in which modules are looked after: what others stand on comes first. The rest follows by name.
@@ -48,15 +52,30 @@ type keeper struct {
 	over     map[writ.UID]bool            // what was deleted since the look began, and is charged
 	asking   sync.Map                     // what drivers were asked and have not answered: see asked
 
-	mu   sync.Mutex
-	sent map[int64][]journal.Version // usage in reports that were not acknowledged, by round
+	mu       sync.Mutex
+	sent     map[int64][]journal.Version // usage in reports that were not acknowledged, by round
+	mended   map[writ.ResourceID]tally   // of the resources that are there and were mended
+	mendings []mending                   // those that were not acknowledged, oldest first
+	total    int64                       // how often anything was mended
+}
+
+// tally is how often a resource was mended in this incarnation.
+type tally struct {
+	uid   writ.UID
+	count int64
+}
+
+// mending is one that the supervisor may not know.
+type mending struct {
+	writ.NodeMending
+	round int64 // the first report that it was in, 0 for none; it is in all that follow
 }
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
-		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
+		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]tally),
 	}
 	place := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -73,20 +92,19 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 // run looks after everything when the runner starts, as its host may have been started too, and every keepEvery from then on.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
-		mended := k.look(ctx)
+		k.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		k.report(ctx, round, mended)
+		k.report(ctx, round)
 		if !sleep(ctx, keepEvery) {
 			return
 		}
 	}
 }
 
-// look goes through all resources once, and returns what was mended.
-func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.ResourceDrift) {
-	mended = make(map[writ.ResourceID]writ.ResourceDrift)
+// look goes through all resources once.
+func (k *keeper) look(ctx context.Context) {
 	there := make(map[writ.ResourceID]bool)
 	var used []journal.Use
 	for _, d := range k.drivers {
@@ -103,11 +121,11 @@ func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.Reso
 		}
 		for _, resource := range resources {
 			if ctx.Err() != nil {
-				return nil
+				return
 			}
 			there[resource] = true
 			if keeps {
-				k.keep(ctx, keeping, resource, mended)
+				k.keep(ctx, keeping, resource)
 			}
 			if meters {
 				used = append(used, k.meter(ctx, metered, resource)...)
@@ -115,22 +133,28 @@ func (k *keeper) look(ctx context.Context) (mended map[writ.ResourceID]writ.Reso
 		}
 	}
 	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
+	k.mu.Lock()
+	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ tally) bool { return !there[r] })
+	k.mu.Unlock()
 	k.keepUsage(ctx, used)
-	return mended
 }
 
 // stillThere keeps what is known of a module's resources that cannot be listed at the moment.
 func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
-	for r := range k.drifts {
-		if string(r.Kind) == module {
-			there[r] = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, known := range []iter.Seq[writ.ResourceID]{maps.Keys(k.drifts), maps.Keys(k.mended)} {
+		for r := range known {
+			if string(r.Kind) == module {
+				there[r] = true
+			}
 		}
 	}
 }
 
 // keep has a driver look after one resource, unless a job is at it: then what is known of it stays. A driver that ignores the end of its
 // time keeps the resource, and nobody else waits for it.
-func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID, mended map[writ.ResourceID]writ.ResourceDrift) {
+func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) {
 	turn := k.turns.take(resource)
 	if turn == nil {
 		return
@@ -149,7 +173,7 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	if ctx.Err() != nil {
 		return
 	}
-	k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err, mended)
+	k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
 }
 
 // errLooking is that of a driver which ignores that its time is over.
@@ -195,12 +219,13 @@ func asked[T any](ctx context.Context, k *keeper, what string, most time.Duratio
 }
 
 // note keeps what a look at a resource found.
-func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UID, drift []sal.Drift, err error, mended map[writ.ResourceID]writ.ResourceDrift) {
+func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UID, drift []sal.Drift, err error) {
+	var mended []string
 	found := writ.ResourceDrift{ResourceID: resource, UID: uid}
 	for _, d := range drift {
 		if d.Mended {
 			k.log.InfoContext(ctx, "mended a resource", "resource", resource.String(), "was", d.What)
-			found.Mended = append(found.Mended, clip(d.What, maxSentence))
+			mended = append(mended, d.What)
 		} else {
 			found.Lasts = append(found.Lasts, clip(d.What, maxSentence))
 		}
@@ -212,34 +237,72 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
 		k.log.WarnContext(ctx, "a resource is not as it was asked for", "resource", resource.String(), "drift", found.Lasts)
 	}
-	if len(found.Mended) > 0 {
-		mended[resource] = found
+	if len(mended) > 0 && uid != "" { // what has no UID is none of the datacenter's
+		k.noteMending(resource, uid, strings.Join(mended, "; "))
 	}
 	delete(k.drifts, resource)
 	if len(found.Lasts) > 0 {
-		found.Mended = nil
 		k.drifts[resource] = found
 	}
 }
 
-// report tells the supervisor what there is to tell. What gets lost is in the next one, but for what was mended.
-func (k *keeper) report(ctx context.Context, round int64, mended map[writ.ResourceID]writ.ResourceDrift) {
-	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
-	all := maps.Clone(k.drifts)
-	for resource, m := range mended {
-		m.Lasts = all[resource].Lasts
-		all[resource] = m
+// noteMending keeps that a resource was mended until the supervisor knows. Where there is too much, the oldest goes: counts tell that it was.
+func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.total++
+	now := k.mended[resource]
+	if now.uid != uid {
+		now = tally{uid: uid}
 	}
-	for _, resource := range slices.SortedFunc(maps.Keys(all), writ.ResourceID.Compare) {
-		if len(r.Drifts) < maxFound {
-			r.Drifts = append(r.Drifts, all[resource])
+	now.count++
+	k.mended[resource] = now
+	m := mending{NodeMending: writ.NodeMending{
+		ResourceID: resource, UID: uid, Count: now.count, Time: k.now().UnixMilli(), What: clip(what, maxSentence),
+	}}
+	k.mendings = append(k.mendings, m)
+	its := func(m mending) bool { return m.UID == uid }
+	same := 0
+	for _, other := range k.mendings {
+		if its(other) {
+			same++
 		}
 	}
+	switch {
+	case same > maxMendings:
+		i := slices.IndexFunc(k.mendings, its)
+		k.mendings = slices.Delete(k.mendings, i, i+1)
+	case len(k.mendings) > maxFound:
+		k.mendings = slices.Delete(k.mendings, 0, 1)
+	}
+}
+
+// untold returns what the supervisor may not know of what was mended, for a report.
+func (k *keeper) untold(round int64) (mendings []writ.NodeMending, total int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.mendings {
+		m := &k.mendings[i]
+		m.round = cmp.Or(m.round, round)
+		mendings = append(mendings, m.NodeMending)
+	}
+	return mendings, k.total
+}
+
+// report tells the supervisor what there is to tell. What gets lost is in the next one.
+func (k *keeper) report(ctx context.Context, round int64) {
+	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
+	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
+		if len(r.Drifts) < maxFound {
+			r.Drifts = append(r.Drifts, k.drifts[resource])
+		}
+	}
+	r.Mendings, r.Mended = k.untold(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
 	r.Network = k.network(ctx)
-	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", len(mended), "drifted", len(k.drifts), "orphans", len(r.Orphans))
+	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), seal.Report, r) // noted
 }
 
@@ -264,6 +327,7 @@ func (k *keeper) told(ctx context.Context, t writ.Told) {
 	k.mu.Lock()
 	versions := k.sent[t.Round]
 	delete(k.sent, t.Round)
+	k.mendings = slices.DeleteFunc(k.mendings, func(m mending) bool { return m.round > 0 && m.round <= t.Round })
 	k.mu.Unlock()
 	if len(versions) > 0 {
 		_ = k.noteStore(ctx, k.journal.Told(context.WithoutCancel(ctx), versions)) // else they come again

@@ -111,7 +111,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		uid := n.job(1, "volume.create", "x", nil).UID
 		want := []writ.ResourceDrift{
 			{ResourceID: id("blind"), UID: uid, Lasts: []string{"it cannot be looked after: no tool"}},
-			{ResourceID: id("ill"), UID: uid, Lasts: []string{"its quota is gone"}, Mended: []string{"it was unmounted"}},
+			{ResourceID: id("ill"), UID: uid, Lasts: []string{"its quota is gone"}},
 		}
 		if diff := cmp.Diff(want, got.Drifts); diff != "" {
 			t.Errorf("drift (-want +got):\n%s", diff)
@@ -132,6 +132,63 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		quiet(31 * time.Second)
 		if got := n.lastReport(); len(got.Drifts)+len(got.Orphans) > 0 {
 			t.Errorf("all is well, and the node reports %+v", got)
+		}
+	})
+}
+
+// What was mended is told in every report until the supervisor says that it has it.
+func TestWhatWasMendedIsToldUntilItIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken []sal.Drift
+		w := &watchful{}
+		w.look = func(context.Context, writ.ResourceID) ([]sal.Drift, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return broken, nil
+		}
+		n := watched(t, w)
+		made := n.job(1, "volume.create", "data", nil)
+		n.push(made)
+		n.await(made.JobKey)
+		quiet(time.Second)
+		w.change(func() {
+			broken = []sal.Drift{{What: "it was unmounted", Mended: true}, {What: "it was down", Mended: true}}
+		})
+		quiet(30 * time.Second)
+		w.change(func() { broken = nil })
+		quiet(time.Minute)
+		got := n.lastReport()
+		if len(got.Mendings) != 1 || got.Mended != 1 {
+			t.Fatalf("two reports later it is told %+v, and that %d things were mended", got.Mendings, got.Mended)
+		}
+		at := time.UnixMilli(got.Mendings[0].Time)
+		if age := time.Since(at); age < time.Minute || age > 2*time.Minute {
+			t.Errorf("it was mended %v ago", age)
+		}
+		want := []writ.NodeMending{{
+			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, Count: 1,
+			Time: at.UnixMilli(), What: "it was unmounted; it was down",
+		}}
+		if diff := cmp.Diff(want, got.Mendings); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round - 3}}) // of a report that did not have it
+		quiet(30 * time.Second)
+		if got = n.lastReport(); len(got.Mendings) != 1 {
+			t.Errorf("without an acknowledgement it is told %+v", got.Mendings)
+		}
+		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+		quiet(30 * time.Second)
+		if got = n.lastReport(); len(got.Mendings) != 0 || got.Mended != 1 {
+			t.Errorf("what was acknowledged is told again: %+v", got.Mendings)
+		}
+
+		// What breaks at each look is bounded, while nobody says that it is known; how often it was does not get lost.
+		w.change(func() { broken = []sal.Drift{{What: "it had died", Mended: true}} })
+		quiet(20 * 30 * time.Second)
+		got = n.lastReport()
+		if len(got.Mendings) != 10 || got.Mendings[9].Count != 21 || got.Mended != 21 {
+			t.Errorf("of 20 more it tells %d, the last as number %d of %d", len(got.Mendings), got.Mendings[len(got.Mendings)-1].Count, got.Mended)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"writ"
 	"writ/identity/seal"
@@ -16,13 +17,16 @@ const (
 	// maxReported bounds each list of a report, maxDrift the sentences about one resource.
 	maxReported = 500
 	maxDrift    = 20
+	// maxMended is how many of the things that were mended are kept with their resource, maxTold how many are events within an hour.
+	maxMended = 5
+	maxTold   = 10
 )
 
 // looksLikeReport guesses which kind of seal to try first, as looksLikeBeat.
 func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte("round")) }
 
-// hearReport takes what a node found when it looked after its resources. What it says of drift becomes part of the resources, and what they
-// have used is told to the coordinators; the node is told once both are on disk.
+// hearReport takes what a node found when it looked after its resources. What it says of drift and of what it mended becomes part of the
+// resources, and what they have used is told to the coordinators; the node is told once all of it is on disk.
 func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Report) {
 	if r.Node != node {
 		s.Log.Warn("a node reports for another", "node", node, "for", r.Node)
@@ -32,15 +36,8 @@ func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Re
 		return // an old one: the queue came back from a snapshot
 	}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), func(tx *journal.Tx) error {
-		changed, err := driftOn(tx, node, r.Drifts)
-		if err != nil {
+		if err := lookedAfter(tx, node, &r); err != nil {
 			return err
-		}
-		for _, resource := range changed {
-			if err := tx.PutResource(resource); err != nil {
-				return err
-			}
-			tx.AddEvents(writ.Event{Resource: shownResource(resource.Resource)})
 		}
 		for i := range r.Usage {
 			tx.AddEvents(writ.Event{Usage: &r.Usage[i]})
@@ -51,38 +48,90 @@ func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Re
 		s.Log.Warn("a report cannot be kept; its node sends the next one", "node", node, "err", err)
 		return
 	}
-	if len(r.Usage) > 0 {
+	if len(r.Usage)+len(r.Mendings) > 0 {
 		told := &writ.Told{Incarnation: r.Incarnation, Round: r.Round}
 		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: node, Told: told})
 	}
 }
 
-// driftOn returns the resources of a node that differ from what was asked for in another way than is known, or do no more.
-func driftOn(tx *journal.Tx, node writ.NodeID, drifts []writ.ResourceDrift) ([]*journal.Resource, error) {
+// lookedAfter keeps how the resources of a node differ from what was asked for, where that is another way than is known, and what of them was
+// mended. Each thing that was mended is an event, which has what lasts too; what is told already is told no more.
+func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
-	for _, d := range drifts {
+	for _, d := range report.Drifts {
 		if d.UID == "" { // its driver could not even say which one it is
 			unseen[d.ResourceID] = d.Lasts
 			continue
 		}
 		found[d.UID] = d.Lasts
 	}
+	mendings := make(map[writ.UID][]writ.NodeMending)
+	for _, m := range report.Mendings {
+		mendings[m.UID] = append(mendings[m.UID], m)
+	}
 	resources, err := tx.ResourcesOn(node)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var changed []*journal.Resource
 	for _, r := range resources {
 		now, ok := found[r.UID]
 		if !ok {
 			now = unseen[r.ResourceID]
 		}
-		if !slices.Equal(now, r.Drift) {
-			r.Drift = now
-			changed = append(changed, r)
+		changed := !slices.Equal(now, r.Drift)
+		untold := changed
+		r.Drift = now
+		for _, m := range mendings[r.UID] {
+			if !mended(r, report.Incarnation, m) {
+				continue
+			}
+			changed = true
+			if mayTell(r, tx.Now) {
+				untold = false
+				tx.AddEvents(writ.Event{Resource: shownResource(r.Resource)})
+			}
+		}
+		if untold {
+			tx.AddEvents(writ.Event{Resource: shownResource(r.Resource)})
+		}
+		if !changed {
+			continue
+		}
+		if err := tx.PutResource(r); err != nil {
+			return err
 		}
 	}
-	return changed, nil
+	return nil
+}
+
+// mended notes with a resource that its node has mended it, and reports false if that was known.
+func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
+	was := &r.Mendings
+	switch {
+	case incarnation < was.Incarnation || incarnation == was.Incarnation && m.Count <= was.Count:
+		return false
+	case incarnation > was.Incarnation:
+		was.Incarnation, was.Count = incarnation, 0
+	}
+	was.Total += m.Count - was.Count
+	was.Count = m.Count
+	r.Mended = append(slices.Clone(r.Mended), writ.Mending{Number: was.Total, Time: time.UnixMilli(m.Time).UTC(), What: m.What})
+	r.Mended = r.Mended[max(0, len(r.Mended)-maxMended):]
+	return true
+}
+
+// mayTell reports whether what was mended is to be an event: in an hour there are maxTold of these, so that what breaks again and again does
+// not drown the rest.
+func mayTell(r *journal.Resource, now time.Time) bool {
+	was := &r.Mendings
+	if hour := now.Truncate(time.Hour); !hour.Equal(was.Hour) {
+		was.Hour, was.Told = hour, 0
+	}
+	if was.Told >= maxTold {
+		return false
+	}
+	was.Told++
+	return true
 }
 
 // moderateReport cuts a report down to what a node can mean, in place.
@@ -95,6 +144,12 @@ func moderateReport(r *writ.Report) *writ.Report {
 		}
 		r.Drifts[i].Lasts = lasts
 	}
+	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
+	for i := range r.Mendings {
+		m := &r.Mendings[i]
+		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
+	}
+	r.Mended = max(r.Mended, 0)
 	r.Orphans = r.Orphans[:min(len(r.Orphans), maxWedged)]
 	for i, o := range r.Orphans {
 		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText)}
@@ -110,6 +165,9 @@ func moderateReport(r *writ.Report) *writ.Report {
 	}
 	return r
 }
+
+// maxMendings is more often than a node can mend anything: a count above it is none.
+const maxMendings = 1 << 40
 
 // maxListed bounds each list about the networks of a node.
 const maxListed = 64
@@ -148,7 +206,7 @@ func (f *fleet) report(r *writ.Report) bool {
 		return false
 	}
 	m.reported = writ.Told{Incarnation: r.Incarnation, Round: r.Round}
-	m.Orphans, m.Network = r.Orphans, r.Network
+	m.Orphans, m.Network, m.Mended = r.Orphans, r.Network, r.Mended
 	return true
 }
 

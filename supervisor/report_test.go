@@ -85,6 +85,85 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 	})
 }
 
+// What a node mended is an event once, however often its report comes and whoever was restarted meanwhile.
+func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n, other := s.join("n1"), s.join("n2")
+		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
+		resource := s.eventsOf("resource")[0].Resource
+		before := len(s.eventsOf("resource"))
+		at := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
+		report := func(from *testNode, incarnation, round int64, counts ...int64) {
+			t.Helper()
+			r := writ.Report{Node: from.id, Incarnation: incarnation, Round: round, Mended: 7}
+			for _, count := range counts {
+				r.Mendings = append(r.Mendings, writ.NodeMending{
+					ResourceID: resource.ResourceID, UID: resource.UID, Count: count, Time: at.UnixMilli(), What: "its process had died",
+				})
+			}
+			from.send(seal.Report, r)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		// numbers are those of the last thing that was mended, in each event.
+		numbers := func() (all []int64) {
+			t.Helper()
+			for _, e := range s.eventsOf("resource")[before:] {
+				mended := e.Resource.Mended
+				all = append(all, mended[len(mended)-1].Number)
+			}
+			return all
+		}
+		want := func(what string, want ...int64) {
+			t.Helper()
+			if diff := cmp.Diff(want, numbers()); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		report(n, 1, 1, 1)
+		want("mended once", 1)
+		last := s.eventsOf("resource")[before].Resource
+		if diff := cmp.Diff([]writ.Mending{{Number: 1, Time: at, What: "its process had died"}}, last.Mended); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := n.toldReport(); got == nil || *got != (writ.Told{Incarnation: 1, Round: 1}) {
+			t.Errorf("the node was told that %+v is on disk", got)
+		}
+		report(other, 1, 1, 1, 2) // what is not on it
+		report(n, 1, 2, 1)
+		want("told again, and by a stranger", 1)
+		s.halt()
+		s.start()
+		time.Sleep(5 * time.Second)
+		report(n, 1, 1, 1) // out of a queue that came back from a snapshot
+		report(n, 1, 3, 1, 2)
+		want("told to the next supervisor, with another one", 1, 2)
+		report(n, 2, 1, 4) // the node was restarted, and tells of the last of four
+		want("of the node's next incarnation", 1, 2, 6)
+
+		for round := int64(2); round < 40; round++ {
+			report(n, 2, round, round+3)
+		}
+		if got := len(numbers()); got > 2*10 {
+			t.Errorf("what breaks again and again is told %d times within minutes", got)
+		}
+		time.Sleep(time.Hour)
+		report(n, 2, 40, 50)
+		got := numbers()
+		if got[len(got)-1] != 52 {
+			t.Errorf("the next hour tells of number %d, want 52", got[len(got)-1])
+		}
+		events := s.eventsOf("resource")
+		if mended := events[len(events)-1].Resource.Mended; len(mended) != 5 || mended[0].Number != 41 {
+			t.Errorf("it keeps %+v", mended)
+		}
+		nodes := s.eventsOf("node")
+		if got := nodes[len(nodes)-1].Node.Mended; got != 7 {
+			t.Errorf("its node has mended %d things", got)
+		}
+	})
+}
+
 func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n, liar := s.join("n1"), s.join("n2")

@@ -133,6 +133,12 @@ func resourceText(r writ.Resource, datacenters map[writ.DatacenterID]string, nod
 	for _, d := range r.Drift {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
 	}
+	for _, m := range slices.Backward(r.Mended) {
+		fmt.Fprintf(&b, "  mended %s ago: %s\n", age(m.Time), terminal.Clean(m.What))
+	}
+	if more := alsoMended(r.Mended); more > 0 {
+		fmt.Fprintf(&b, "  and mended %s besides\n", count(int(more), "time"))
+	}
 	owner := "the project itself"
 	if r.Deployment != "" {
 		owner = "deployment " + r.Deployment
@@ -140,6 +146,14 @@ func resourceText(r writ.Resource, datacenters map[writ.DatacenterID]string, nod
 	fmt.Fprintf(&b, "  uid %s, owned by %s\n", r.UID, owner)
 	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", age(r.Created), age(r.Updated), r.Run)
 	return b.String()
+}
+
+// alsoMended is how often a resource was mended besides what is known of it.
+func alsoMended(known []writ.Mending) int64 {
+	if len(known) == 0 {
+		return 0
+	}
+	return known[len(known)-1].Number - int64(len(known))
 }
 
 func resourceTable(resources []writ.Resource, datacenters map[writ.DatacenterID]string, nodes map[writ.NodeID]string) terminal.View {
@@ -156,6 +170,12 @@ func resourceTable(resources []writ.Resource, datacenters map[writ.DatacenterID]
 		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
 		wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
 		wide("UID", func(r writ.Resource) string { return string(r.UID) }),
+		wide("MENDED", func(r writ.Resource) string {
+			if len(r.Mended) == 0 {
+				return ""
+			}
+			return age(r.Mended[len(r.Mended)-1].Time)
+		}),
 		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }), // last: sentences, which may be long
 	)
 }

@@ -229,6 +229,9 @@ type LogPage struct {
 	Items []LogLine `json:"items"`
 }
 
+// Mending defines model for Mending.
+type Mending = writ.Mending
+
 // NewRegistration defines model for NewRegistration.
 type NewRegistration struct {
 	// Key ed25519 public key, 32 bytes

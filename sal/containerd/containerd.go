@@ -60,6 +60,7 @@ type Driver struct {
 	mu       sync.Mutex
 	client   *client.Client      // nil until it is needed
 	restarts map[string]*restart // by HostName: containers that do not stay up
+	mended   map[string][]string // by HostName: what Run has mended since Keep told of it
 }
 
 // own is what a record keeps besides the spec.

@@ -21,8 +21,35 @@ import (
 )
 
 // Keep holds a container against its record: it finishes what a crash interrupted, starts again what should run, and ends what should
-// not. After a reboot that is every container whose policy is not "never".
+// not. After a reboot that is every container whose policy is not "never". What Run has mended before is part of what it found.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
+	drift, err := d.mend(ctx, resource)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var before []sal.Drift
+	for _, what := range d.mended[resource.HostName()] {
+		before = append(before, sal.Drift{What: what, Mended: true})
+	}
+	delete(d.mended, resource.HostName())
+	return append(before, drift...), err
+}
+
+// maxMended bounds what Run keeps for Keep of one container: the last of it.
+const maxMended = 5
+
+// noteMended keeps what Run mended until Keep tells of it.
+func (d *Driver) noteMended(resource writ.ResourceID, what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mended == nil {
+		d.mended = map[string][]string{}
+	}
+	all := append(d.mended[resource.HostName()], what)
+	d.mended[resource.HostName()] = all[max(0, len(all)-maxMended):]
+}
+
+// mend is Keep, without what was mended before.
+func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	if r, err := d.records().Get(resource); err != nil || r == nil {
 		return nil, err
 	}
@@ -213,6 +240,7 @@ func (d *Driver) forget(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.restarts, resource.HostName())
+	delete(d.mended, resource.HostName())
 }
 
 // Orphans are containers, layers and images at the daemon, files, and network namespaces that no record leads to.

@@ -510,6 +510,13 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	drift, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "always"))
+	if len(drift) == 0 || !drift[0].Mended || !strings.Contains(drift[0].What, "and was started again") || err != nil {
+		t.Errorf("of what it mended meanwhile it says %v, %v", drift, err)
+	}
+	if drift, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "always")); len(drift) > 0 || err != nil {
+		t.Errorf("it says it twice: %v, %v", drift, err)
+	}
 	for _, name := range []string{"succeeding", "never", "stopped"} {
 		if n := ran(name); n != 1 {
 			t.Errorf("%s ran %d times", name, n)

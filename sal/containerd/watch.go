@@ -107,7 +107,7 @@ func (d *Driver) look(ctx context.Context, id string) time.Duration {
 	}
 	for _, r := range records {
 		if r.Own.Container == id {
-			return d.mend(ctx, r)
+			return d.attend(ctx, r)
 		}
 	}
 	return 0
@@ -121,19 +121,19 @@ func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
 	}
 	soonest := sweep
 	for _, r := range records {
-		if pause := d.mend(ctx, r); pause > 0 {
+		if pause := d.attend(ctx, r); pause > 0 {
 			soonest = min(soonest, pause)
 		}
 	}
 	return soonest
 }
 
-// mend keeps a container that nobody is making or deleting.
-func (d *Driver) mend(ctx context.Context, r *record) time.Duration {
+// attend mends a container that nobody is making or deleting.
+func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
 	}
-	drift, err := d.Keep(ctx, r.Resource)
+	drift, err := d.mend(ctx, r.Resource)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.Log.WarnContext(ctx, "cannot start a container again", "resource", r.Resource.String(), "err", err)
@@ -143,6 +143,7 @@ func (d *Driver) mend(ctx context.Context, r *record) time.Duration {
 	for _, found := range drift {
 		if found.Mended {
 			d.Log.InfoContext(ctx, "a container was mended", "resource", r.Resource.String(), "found", found.What)
+			d.noteMended(r.Resource, found.What)
 		}
 	}
 	return d.pauseOf(r.Resource)

@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"writ"
 	"writ/internal/cbor"
@@ -18,6 +19,17 @@ type Resource struct {
 	Need      writ.Capacity  `json:"need"` // what it uses up on its node
 	// Holds names acts (digests of an operation with its arguments) that would change nothing now: since they were done nothing else was.
 	Holds []writ.Digest `json:"holds,omitempty"`
+	// Mendings is how far it is known what its node has mended of it.
+	Mendings Mendings `json:"mendings,omitzero"`
+}
+
+// Mendings counts what a node has mended of a resource.
+type Mendings struct {
+	Total       int64     `json:"total"`
+	Incarnation int64     `json:"incarnation"` // of the node, when it mended what is known last
+	Count       int64     `json:"count"`       // by the node's counting, which begins anew with each incarnation
+	Hour        time.Time `json:"hour"`        // in which it was told last, by the datacenter's clock
+	Told        int       `json:"told"`        // how many events in that hour
 }
 
 // maxHeld bounds the acts that a resource remembers.
