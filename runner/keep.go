@@ -44,6 +44,8 @@ type keeper struct {
 	*incarnation
 	drivers []sal.Driver
 	drifts  map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
+	// networked is how networks did when their driver could say it last, nil if it never could.
+	networked *writ.NodeNetwork
 
 	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
 	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
@@ -337,7 +339,7 @@ func (k *keeper) told(ctx context.Context, t writ.Told) {
 // networkFor is how long a driver may look how networks do. A daemon may be held up for longer by somebody else who asks it.
 const networkFor = 5 * time.Second
 
-// network asks the driver of networks how they do; nil if none can say.
+// network asks the driver of networks how they do; nil if none can say. What it said last counts while it cannot say.
 func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 	for _, d := range k.drivers {
 		networked, ok := d.(sal.Networked)
@@ -345,11 +347,12 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 			continue
 		}
 		told, err := asked(ctx, k, "network", networkFor, networked.Network)
-		if err != nil {
-			k.log.WarnContext(ctx, "a driver cannot say how networks do", "driver", d.Describe().Name, "err", err)
-			return nil
+		if err == nil {
+			k.networked = &told
+			return &told
 		}
-		return &told
+		k.log.WarnContext(ctx, "a driver cannot say how networks do", "driver", d.Describe().Name, "err", err)
+		return k.networked
 	}
 	return nil
 }

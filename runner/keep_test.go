@@ -25,6 +25,7 @@ type watchful struct {
 	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
 	orphans []sal.Orphan
 	usage   sal.Usage
+	mute    bool   // it cannot say how networks do
 	meter   func() // called by Usage; nil does nothing
 }
 
@@ -46,6 +47,11 @@ func (w *watchful) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Dr
 }
 
 func (w *watchful) Network(context.Context) (writ.NodeNetwork, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mute {
+		return writ.NodeNetwork{}, errors.New("nobody answers")
+	}
 	return writ.NodeNetwork{Spoofed: 3}, nil
 }
 
@@ -132,6 +138,20 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		quiet(31 * time.Second)
 		if got := n.lastReport(); len(got.Drifts)+len(got.Orphans) > 0 {
 			t.Errorf("all is well, and the node reports %+v", got)
+		}
+	})
+}
+
+func TestWhatIsKnownOfNetworksStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}
+		n := watched(t, w)
+		quiet(time.Second)
+		w.change(func() { w.mute = true })
+		before := n.lastReport().Round
+		quiet(time.Minute)
+		if got := n.lastReport(); got.Round == before || got.Network == nil || got.Network.Spoofed != 3 {
+			t.Errorf("while nobody can say how networks do it tells %+v", got.Network)
 		}
 	})
 }

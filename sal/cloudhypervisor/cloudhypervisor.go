@@ -94,6 +94,7 @@ type own struct {
 	Volumes   []disk          `json:"volumes,omitempty"`
 	Sizes     sizes           `json:"sizes,omitempty"`
 	Ports     []sal.Port      `json:"ports,omitempty"`
+	Taps      map[string]int  `json:"taps,omitempty"`    // the numbers of the taps that the process has, by name
 	Process   *process        `json:"process,omitempty"` // nil if there is none
 	User      uint32          `json:"user,omitempty"`    // that the process runs as, and that has its files; 0 is ours
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name

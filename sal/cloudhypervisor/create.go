@@ -3,6 +3,7 @@ package cloudhypervisor
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -205,8 +206,11 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own]) error {
 	if err != nil {
 		return sal.HostError("make the taps of "+r.Resource.String(), err)
 	}
-	r.Own.Ports = ports
+	r.Own.Ports, r.Own.Taps = ports, map[string]int{}
 	for _, p := range ports {
+		if tap, err := net.InterfaceByName(p.Device); err == nil {
+			r.Own.Taps[p.Device] = tap.Index
+		}
 		if r.Own.User == 0 {
 			continue
 		}

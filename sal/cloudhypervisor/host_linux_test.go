@@ -144,6 +144,35 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 	})
 }
 
+// A tap that is made anew has the old name, and the process has the old tap.
+func TestAMachineWhoseTapSomebodyTookAwayIsReportedUntilItIsStartedAnew(t *testing.T) {
+	nets := networks(t)
+	if nets == nil {
+		t.Skip("only root makes taps")
+	}
+	b := newBench(t)
+	b.must("machine.create", "web", with(machineSpec, "networks", nets))
+	b.keeps("web", "", false)
+	r, err := b.records().Get(machine("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := r.Own.Ports[0].Device
+	for _, args := range [][]string{{"link", "delete", device}, {"tuntap", "add", device, "mode", "tap", "user", "0", "group", "0"}} {
+		if err := ip(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		b.keeps("web", "took away its tap "+device, false)
+	}
+	b.must("machine.stop", "web", nil)
+	b.must("machine.start", "web", nil)
+	b.keeps("web", "", false)
+	b.must("machine.delete", "web", nil)
+	b.empty()
+}
+
 func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set   vmmstub.Settings

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,7 +172,23 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	if err := k.keepSize(ctx, v, info); err != nil {
 		return err
 	}
+	k.keepTaps()
 	return k.keepCount()
+}
+
+// keepTaps tells of taps that somebody took away. Whoever makes them anew gives them the same name, but the process has the old one open, which
+// leads nowhere.
+func (k *keeping) keepTaps() {
+	for _, p := range k.r.Own.Ports {
+		has, known := k.r.Own.Taps[p.Device]
+		if !known {
+			continue // it was started before this was noted
+		}
+		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
+			continue
+		}
+		k.found(false, "somebody took away its tap %s, and it is off the network %s; machine.stop and machine.start connect it again", p.Device, p.Network.Name)
+	}
 }
 
 // keepSize finishes a change of CPUs or memory.

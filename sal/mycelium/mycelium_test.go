@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -595,6 +596,144 @@ func TestWhatIsNoAnswerIsQuotedInShort(t *testing.T) {
 	if _, err := c.Info(t.Context()); err == nil || len(err.Error()) > 1000 || !utf8.ValidString(err.Error()) {
 		t.Errorf("it says %d bytes", len(fmt.Sprint(err)))
 	}
+}
+
+// What is in a container may have any arguments. It is neither taken over nor ended.
+func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes namespaces")
+	}
+	const shell = "/bin/sh"
+	for name, tt := range map[string]struct {
+		as   syscall.SysProcAttr
+		ours bool
+	}{
+		"as the runner starts it": {ours: true},
+		"with numbers of its own": {as: syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}},
+		"of another user":         {as: syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}},
+		"in a root of its own":    {as: syscall.SysProcAttr{Chroot: rootWith(t, shell)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &Node{Dir: t.TempDir()}
+			c := &exec.Cmd{Path: shell, Args: []string{"mycelium", "-c", "echo there; read word", keyFlag, n.keyPath()}, SysProcAttr: &tt.as}
+			if tt.as.Chroot != "" {
+				c.Path = "/sh"
+			}
+			in, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				in.Close()
+				_ = c.Wait()
+			}()
+			if _, err := out.Read(make([]byte, 10)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := n.find()
+			if p != nil {
+				p.close()
+			}
+			if err != nil || (p != nil) != tt.ours {
+				t.Errorf("it is the daemon: %v, %v", p != nil, err)
+			}
+		})
+	}
+}
+
+// While somebody waits at the daemon for a message it answers nobody. What it said last is told then, and how old that is.
+func TestWhatADaemonSaidLastIsToldWhileItIsHeldUp(t *testing.T) {
+	hold, reached := make(chan struct{}), make(chan struct{})
+	var held atomic.Bool
+	n := &Node{Dir: t.TempDir(), Binary: os.Args[0]}
+	subnet, err := n.Subnet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if held.Load() {
+			reached <- struct{}{}
+			<-hold
+		}
+		switch r.URL.Path {
+		case "/api/v1/admin":
+			fmt.Fprintf(w, `{"nodeSubnet":%q,"nodePubkey":""}`, subnet)
+		case "/api/v1/admin/peers":
+			fmt.Fprint(w, `[{"endpoint":{"proto":"tcp","socketAddr":"192.0.2.7:9651"},"type":"static","connectionState":"alive","txBytes":3,"rxBytes":4}]`)
+		default:
+			fmt.Fprint(w, `[]`)
+		}
+	}))
+	defer s.Close()
+	n.API = strings.TrimPrefix(s.URL, "http://")
+	held.Store(true)
+	inVain := func() (writ.Overlay, error) { // has no more time when the daemon was asked
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-reached
+			cancel()
+		}()
+		return n.Standing(ctx)
+	}
+	if o, err := inVain(); err != nil || o.Address == "" || o.Running || !strings.Contains(o.Detail, "has not answered yet") {
+		t.Errorf("before it ever answered: %+v, %v", o, err)
+	}
+	held.Store(false)
+	hold <- struct{}{}
+	n.mu.Lock()
+	answered := n.asking
+	n.mu.Unlock()
+	if answered != nil {
+		<-answered
+	}
+	if o, err := n.Standing(t.Context()); err != nil || !o.Connected || o.Alive != 1 || o.Received != 4 || strings.Contains(o.Detail, "does not answer") {
+		t.Errorf("when it answers: %+v, %v", o, err)
+	}
+	held.Store(true)
+	defer func() {
+		held.Store(false)
+		close(hold)
+	}()
+	o, err := inVain()
+	if err != nil || !o.Connected || len(o.Peers) != 1 || !strings.Contains(o.Detail, "does not answer at the moment; 0s ago: 1 of 1 peers alive") {
+		t.Errorf("while it is held up: %+v, %v", o, err)
+	}
+}
+
+// rootWith is a directory with a shell and what it is linked to.
+func rootWith(t *testing.T, shell string) string {
+	t.Helper()
+	root := t.TempDir()
+	linked, err := exec.Command("ldd", shell).Output()
+	if err != nil {
+		t.Skip("no ldd")
+	}
+	copied := map[string]string{shell: "/sh"}
+	for _, word := range strings.Fields(string(linked)) {
+		if strings.HasPrefix(word, "/") {
+			copied[word] = word
+		}
+	}
+	for from, to := range copied {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(root, filepath.Dir(to)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, to), text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
 }
 
 func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {

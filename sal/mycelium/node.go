@@ -52,6 +52,11 @@ type Node struct {
 	// version is that of the daemon with the number asked.
 	version string
 	asked   int
+	// asking is closed when what is asked of the daemon is answered, nil if nothing is; last is what it said, and lastAt when.
+	asking chan struct{}
+	last   writ.Overlay
+	lastAt time.Time
+	silent bool // it gave no answer when it was asked last
 }
 
 // What the daemon itself takes when nothing else is said.

@@ -3,7 +3,9 @@ package mycelium
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"writ"
 )
@@ -14,8 +16,71 @@ const (
 	maxRoutes = 10
 )
 
-// Standing is Status in short, with what is known of the daemon's process.
+// answerWithin is how long Standing waits for the daemon, which somebody else may hold up for much longer.
+const answerWithin = 3 * time.Second
+
+// Standing is Status in short, with what is known of the daemon's process. A daemon that takes its time is asked on, for Timeout at most, and
+// meanwhile what it said last counts, with a word on how old that is.
 func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
+	address, err := n.Address(ctx)
+	if err != nil {
+		return writ.Overlay{}, err
+	}
+	patience := time.NewTimer(answerWithin)
+	defer patience.Stop()
+	answered := n.beginAsking(ctx)
+	select {
+	case <-answered:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	why := n.why()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o := n.last
+	o.Peers, o.Routes = slices.Clone(o.Peers), slices.Clone(o.Routes)
+	o.Address, o.Subnet = address.String(), Subnet(address).String()
+	switch {
+	case n.asking != answered && !n.silent:
+		return o, nil
+	case why != "":
+		return writ.Overlay{Address: o.Address, Subnet: o.Subnet, Detail: why}, nil
+	case n.lastAt.IsZero():
+		o.Detail = "the daemon has not answered yet; it is asked on"
+	default:
+		o.Detail = fmt.Sprintf("the daemon does not answer at the moment; %s ago: %s", time.Since(n.lastAt).Round(time.Second), o.Detail)
+	}
+	return o, nil
+}
+
+// beginAsking asks the daemon how things are, unless it is being asked, and returns a channel that is closed when it has answered.
+func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asking != nil {
+		return n.asking
+	}
+	done := make(chan struct{})
+	n.asking = done
+	go func() {
+		began := time.Now()
+		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer stop()
+		o, err := n.standing(limited)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.silent = err != nil || limited.Err() != nil || time.Since(began) >= Timeout
+		if !n.silent {
+			n.last, n.lastAt = o, time.Now()
+		}
+		n.asking = nil
+		close(done)
+	}()
+	return done
+}
+
+// standing is Standing, for as long as it takes.
+func (n *Node) standing(ctx context.Context) (writ.Overlay, error) {
 	s, err := n.Status(ctx)
 	if err != nil {
 		return writ.Overlay{}, err
