@@ -30,6 +30,7 @@ type NodeDriver struct {
 	Name      string `json:"name"`   // "btrfs", "directory", "simulated"
 	Simulated bool   `json:"simulated,omitempty"`
 	Detail    string `json:"detail,omitempty"` // version, or why it is simulated
+	Lacks     string `json:"lacks,omitempty"`  // what of the host is missing, so that the node does without it; it is none then
 }
 
 // Node is one host as its datacenter knows it.

@@ -79,6 +79,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	for _, d := range drivers {
 		n.about = append(n.about, d.Describe())
 	}
+	n.about = append(n.about, r.Lacking...)
 	slices.SortFunc(n.about, func(a, b writ.NodeDriver) int { return cmp.Compare(a.Module, b.Module) })
 	var err error
 	if n.capacity, err = capacity(r.Member.dir, r.Capacity); err != nil {

@@ -39,7 +39,9 @@ type Runner struct {
 	Queue   queue.Queue      // of the datacenter
 	Journal *journal.Journal // of this node
 	Drivers []sal.Driver     // at most one for each module
-	Slots   int              // jobs at a time; DefaultSlots if 0
+	// Lacking are drivers that the node has not, each with what it lacks. They are told, and nothing else.
+	Lacking []writ.NodeDriver
+	Slots   int // jobs at a time; DefaultSlots if 0
 	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs of the host, its memory, and the size of the disk that holds
 	// the data directory; of the last two the host keeps some for itself.
 	Capacity writ.Capacity

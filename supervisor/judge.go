@@ -94,7 +94,7 @@ func moderate(b writ.Beat) writ.Beat {
 	}
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
-		b.Drivers[i] = writ.NodeDriver{Module: clip(d.Module, maxWord), Name: clip(d.Name, maxWord), Simulated: d.Simulated, Detail: clip(d.Detail, maxText)}
+		b.Drivers[i] = writ.NodeDriver{Module: clip(d.Module, maxWord), Name: clip(d.Name, maxWord), Simulated: d.Simulated, Detail: clip(d.Detail, maxText), Lacks: clip(d.Lacks, maxText)}
 	}
 	return b
 }

@@ -80,8 +80,12 @@ func refuse(w wish, s seat) (reason string, later bool) {
 		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending
 	}
 	for _, module := range w.modules {
-		if !slices.ContainsFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == module }) && len(s.Drivers) > 0 {
+		i := slices.IndexFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == module })
+		switch {
+		case i < 0 && len(s.Drivers) > 0:
 			return "has no driver for " + module, false
+		case i >= 0 && s.Drivers[i].Lacks != "":
+			return "has no driver for " + module + ", for want of " + s.Drivers[i].Lacks, false
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {

@@ -22,6 +22,9 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		return s
 	}
 	small := wish{modules: []string{"machine"}, need: writ.Capacity{CPUs: 1}}
+	lacking := node("a", func(s *seat) {
+		s.Drivers = []writ.NodeDriver{{Module: "machine", Lacks: "KVM: open /dev/kvm: no such file or directory"}, {Module: "volume"}}
+	})
 	cordoned := func(s *seat) { s.Scheduling = writ.SchedulingCordoned }
 	for _, tt := range []struct {
 		name  string
@@ -38,6 +41,7 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"CordonedButItIsThere", wish{node: "a", stays: true}, []seat{node("a", cordoned)}, verdict{node: "a-id"}},
 		{"Silent", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
 		{"Faulty", small, []seat{node("a", func(s *seat) { s.Fault = "disk full" })}, verdict{later: true, why: "a: takes no work: disk full"}},
+		{"LackingDriver", wish{modules: []string{"machine"}}, []seat{lacking}, verdict{why: "a: has no driver for machine, for want of KVM: open /dev/kvm: no such file or directory"}},
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
 		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs left and 9 are needed"}},

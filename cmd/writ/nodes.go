@@ -108,6 +108,10 @@ func nodeText(n writ.Node) string {
 		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
 	}
 	for _, d := range n.Drivers {
+		if d.Lacks != "" {
+			fmt.Fprintf(&b, "  no %s, for want of %s\n", terminal.Clean(d.Module), terminal.Clean(d.Lacks))
+			continue
+		}
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
 	}
 	if n.Network != nil {
@@ -201,6 +205,9 @@ func faultOf(n writ.Node) string {
 func driverList(drivers []writ.NodeDriver) string {
 	var names []string
 	for _, d := range drivers {
+		if d.Lacks != "" {
+			continue
+		}
 		name := d.Module + "=" + d.Name
 		if d.Simulated && d.Name != "simulated" {
 			name += " (simulated)"

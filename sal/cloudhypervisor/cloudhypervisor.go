@@ -56,6 +56,7 @@ type Driver struct {
 	usable  sync.Once  // guards cgroups
 	cgroups *cgroup.Groups
 	users   confine.Register
+	kvm     string // in place of device, for tests
 }
 
 var (

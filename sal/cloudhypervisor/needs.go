@@ -1,10 +1,12 @@
 package cloudhypervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 
 	"writ"
 	"writ/sal/needs"
@@ -19,10 +21,8 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "put cloud-hypervisor v53 or newer on the PATH of the runner: https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
 		},
 		{Name: "networks on this host", Use: none, Fix: "see what networks need", Vital: true, Look: needs.Given(d.Networks != nil)},
-		{
-			Name: "KVM", Use: "machines do not start", Look: lookKVM,
-			Fix: "switch virtualisation on in the firmware of this host; modprobe kvm_intel || modprobe kvm_amd; usermod -aG kvm USER if the runner is not root",
-		},
+		{Name: "KVM", Use: none, Vital: true, Look: d.lookKVM, Fix: kvmFix},
+		{Name: "KVM by the processor", Use: "machines do not start, except with kernels that are made for it", Look: lookHardware, Fix: kvmFix},
 		{
 			Name: "controllers cpu, memory, pids", Use: "nothing bounds what the processes of machines take of the host", Fix: needs.ControllersFix,
 			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
@@ -49,16 +49,33 @@ func (d *Driver) lookProgram(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// lookKVM looks whether the kernel runs any guest: by hardware, and not only those that are made for it.
-func lookKVM(ctx context.Context) (string, error) {
-	found, err := needs.Openable("/dev/kvm")(ctx)
-	if err != nil {
-		return "", err
+// kvmFix is what to do where the kernel runs no guests, or only some.
+const kvmFix = "switch virtualisation on in the firmware of this host; modprobe kvm_intel || modprobe kvm_amd; usermod -aG kvm USER if the runner is not root"
+
+// device is where the kernel runs guests.
+const device = "/dev/kvm"
+
+// lookKVM looks whether the kernel runs guests, unless the program says that it does without: then it only plays a hypervisor.
+func (d *Driver) lookKVM(ctx context.Context) (string, error) {
+	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
+	if err == nil {
+		return found, nil
 	}
+	if said, asked := d.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
+		return "the program does without", nil
+	}
+	return "", err
+}
+
+// noHypervisor is in what a program says of itself with its version that plays cloud-hypervisor.
+const noHypervisor = "no hypervisor"
+
+// lookHardware looks whether the kernel runs any guest: by hardware, and not only those that are made for it.
+func lookHardware(context.Context) (string, error) {
 	if loaded("kvm_pvm") && !loaded("kvm_intel") && !loaded("kvm_amd") {
 		return "", errors.New("it is kvm_pvm, which runs only kernels that are made for it")
 	}
-	return found, nil
+	return "nothing else is known", nil
 }
 
 // loaded reports whether the kernel has a module, loaded or built in.

@@ -22,6 +22,7 @@ import (
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/needs"
 )
 
 // write writes an image as a driver does and returns its path.
@@ -276,4 +277,27 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 		t.Errorf("%v, %v", o, err)
 	}
 	b.empty()
+}
+
+// TestWithoutKVMThereAreNoMachines, unless the program says that it is no hypervisor.
+func TestWithoutKVMThereAreNoMachines(t *testing.T) {
+	b := newBench(t)
+	look := func() error {
+		t.Helper()
+		return needs.Refusal(needs.Examine(t.Context(), "machine", b.Needs()))
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	b.kvm = filepath.Join(b.host, "none")
+	if err := look(); err != nil {
+		t.Errorf("a stub is said to need it: %v", err)
+	}
+	b.Program = filepath.Join(b.host, "cloud-hypervisor")
+	if err := os.WriteFile(b.Program, []byte("#!/bin/sh\necho cloud-hypervisor v53.0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "KVM: open "+b.kvm) {
+		t.Errorf("machines are offered: %v", err)
+	}
 }

@@ -241,6 +241,19 @@ const versionGuard = 10 * time.Second
 
 // Probe returns the version of cloud-hypervisor on this host, "v53.0". The error, DRIVER_MISSING, says why there is none that can be used.
 func (d *Driver) Probe(ctx context.Context) (version string, err error) {
+	said, err := d.about(ctx)
+	if err != nil {
+		return "", err
+	}
+	words := strings.Fields(said) // "cloud-hypervisor v53.0", and lines about other things
+	if len(words) > 1 {
+		version = words[1]
+	}
+	return version, checkVersion(version)
+}
+
+// about is what the program says of itself.
+func (d *Driver) about(ctx context.Context) (string, error) {
 	path, err := d.program()
 	if err != nil {
 		return "", err
@@ -253,11 +266,7 @@ func (d *Driver) Probe(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not say its version: %w", path, err)
 	}
-	words := strings.Fields(string(said)) // "cloud-hypervisor v53.0", and lines about other things
-	if len(words) > 1 {
-		version = words[1]
-	}
-	return version, checkVersion(version)
+	return string(said), nil
 }
 
 func checkVersion(version string) error {

@@ -60,6 +60,8 @@ type driverConfig struct {
 // drivers are those of a node, with what they need besides being called.
 type drivers struct {
 	all []sal.Driver
+	// lacking are those that the node does without, each with what it lacks.
+	lacking []writ.NodeDriver
 	// services keep processes of the node running; each serves until its context ends.
 	services []func(ctx context.Context) error
 	// close frees what they hold.

@@ -217,11 +217,12 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	if h.containers.Program, err = os.Executable(); err != nil {
 		return errors.Join(err, users.Close(), mark.Close())
 	}
-	lacks := map[string]bool{}
+	lacks, why := map[string]bool{}, map[string]string{}
 	for _, f := range h.examine(ctx) {
 		switch f.State {
 		case needs.Missing:
 			lacks[f.Module] = true
+			why[f.Module] = cmp.Or(why[f.Module], f.Need+": "+f.Detail)
 			c.Log.WarnContext(ctx, "this node does without a module", "module", f.Module, "need", f.Need, "found", f.Detail, "fix", f.Fix)
 		case needs.Degraded:
 			c.Log.WarnContext(ctx, "this node lacks something", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use, "fix", f.Fix)
@@ -238,7 +239,9 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		}
 		if !lacks[one.module] {
 			d.all = append(d.all, one.Driver)
+			continue
 		}
+		d.lacking = append(d.lacking, writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
 	}
 	if !lacks["container"] {
 		d.services = append(d.services, h.containers.Run)

@@ -68,13 +68,18 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", bin)
 	config := HostConfig{Containerd: filepath.Join(dir, "none.sock")}
+	var lacking map[string]string
 	offered := func() (modules []string) {
 		t.Helper()
+		lacking = map[string]string{}
 		opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer opened.close()
+		for _, d := range opened.lacking {
+			lacking[d.Module] = d.Lacks
+		}
 		var users []sal.ImageUsers
 		for _, d := range opened.all {
 			modules = append(modules, d.Describe().Module)
@@ -103,6 +108,9 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		}
 		modules := offered()
 		for module, here := range want {
+			if (lacking[module] == "") != here {
+				t.Errorf("a runner says of %s that it lacks %q", module, lacking[module])
+			}
 			if missing[module] == here || slices.Contains(modules, module) != here {
 				t.Errorf("%s: the doctor misses something of it: %t; a runner offers %v", module, missing[module], modules)
 			}
@@ -110,8 +118,8 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	}
 	check(map[string]bool{"image": true, "volume": true, "machine": false, "container": false, "herodb": false})
 
-	for name, version := range map[string]string{"redis-server": "Redis server v=7.0.15", "cloud-hypervisor": "cloud-hypervisor v53.0"} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho "+version+"\n"), 0o700); err != nil {
+	for name, version := range map[string]string{"redis-server": "Redis server v=7.0.15", "cloud-hypervisor": "cloud-hypervisor v53.0; it is no hypervisor"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho '"+version+"'\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -88,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
 	ready(describe(drivers.all))
 	node := &runner.Runner{
-		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Slots: r.Slots, Capacity: r.Capacity,
+		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Version: r.Version, Log: r.Log,
 	}
 	serving, stop := context.WithCancel(ctx)
