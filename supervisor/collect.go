@@ -48,6 +48,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 				done = append(done, m)
 			}
 		}
+		s.rounds.Add(1)
 		if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
 			s.Log.Warn("beats cannot be removed from the queue", "err", err)
 		}

@@ -26,7 +26,44 @@ type tap struct {
 	mu       sync.Mutex
 	sent     []queue.Task // jobs, also those that were not let through
 	keepJobs bool
-	result   func() bool // whether a result gets through; all do if nil
+	result   func() bool   // whether a result gets through; all do if nil
+	still    chan struct{} // closed when who stands still goes on; nil while nobody does
+}
+
+// Receive and Generation wait while their process stands still, whatever their time is; what Receive waited for is over then.
+func (q *tap) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
+	if q.stood() {
+		return nil, nil
+	}
+	return q.Queue.Receive(ctx, wait, streams...)
+}
+
+func (q *tap) Generation(ctx context.Context) (string, error) {
+	q.stood()
+	return q.Queue.Generation(context.WithoutCancel(ctx))
+}
+
+// stood waits while the process stands still, and reports whether it did.
+func (q *tap) stood() bool {
+	q.mu.Lock()
+	still := q.still
+	q.mu.Unlock()
+	if still != nil {
+		<-still
+	}
+	return still != nil
+}
+
+// stand lets the process stand still for so long.
+func (q *tap) stand(d time.Duration) {
+	q.mu.Lock()
+	q.still = make(chan struct{})
+	q.mu.Unlock()
+	time.Sleep(d)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.still)
+	q.still = nil
 }
 
 func (q *tap) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
@@ -165,15 +202,78 @@ func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
 		s.queue.Cut(false)
 		s.wantState(id, writ.RunSucceeded)
 		n.wantEffectsOnce(4)
-		events, err := s.journal.Events(t.Context(), 0, 1000)
-		if err != nil {
-			t.Fatal(err)
+		s.noneLost()
+	})
+}
+
+// noneLost fails the test if a node was ever given up.
+func (s *site) noneLost() {
+	s.t.Helper()
+	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
+			s.t.Errorf("the node %s was given up", e.Node.Name)
 		}
-		for _, e := range events {
-			if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
-				t.Error("the node was given up")
-			}
+	}
+}
+
+func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		s.join("n1", slowly(6*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		for range 2 {
+			q.stand(2 * time.Minute)
+			time.Sleep(3 * time.Second)
 		}
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].Delivery != 1 {
+			t.Errorf("the job was delivered %d times", calls[0].Delivery)
+		}
+		s.noneLost()
+		s.wantEffects(1)
+	})
+}
+
+// TestAJournalThatHangsLosesNoNode lets a report of the node wait for the journal, and with it whoever hears nodes.
+func TestAJournalThatHangsLosesNoNode(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}} })
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		release := s.blockWrites()
+		time.Sleep(110 * time.Second)
+		release()
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].Delivery != 1 {
+			t.Errorf("the job was delivered %d times", calls[0].Delivery)
+		}
+		s.noneLost()
+	})
+}
+
+// TestWhatCouldNotBeSentDoesNotExpire keeps the queue away for longer than a call may be out.
+func TestWhatCouldNotBeSentDoesNotExpire(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		s.queue.Cut(true)
+		id := s.submit("node := import(\"node\")\nnode.ping()\n")
+		time.Sleep(5 * time.Minute)
+		s.queue.Cut(false)
+		back := time.Now()
+		s.wantState(id, writ.RunSucceeded)
+		if took := time.Since(back); took > 10*time.Second {
+			t.Errorf("the run ended %s after the queue was back", took)
+		}
+		if acted := n.runner.Counts().Acted; acted != 1 {
+			t.Errorf("the node acted %d times", acted)
+		}
+		s.noneLost()
 	})
 }
 

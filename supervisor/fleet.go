@@ -16,7 +16,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// After so long without a beat a node is silent, or lost. Silence is counted only while the queue works.
+// After so long without a beat a node is silent, or lost. Silence is counted only while nodes can be heard.
 const (
 	silentAfter = 5 * time.Second
 	lostAfter   = 60 * time.Second
@@ -37,7 +37,7 @@ type member struct {
 	beat   writ.Beat
 	beats  int           // since this supervisor began
 	heard  time.Time     // when beat came, by the monotonic clock
-	silent time.Duration // since the last beat, while the queue worked
+	silent time.Duration // since the last beat, while it could be heard
 	active map[writ.JobKey]bool
 	told   writ.Node // as the last event had it
 	// reported names the last report that counted.
@@ -233,14 +233,13 @@ func newer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
 
-// tick lets time pass for all nodes, until now by the monotonic clock, as far as the queue works. It returns the nodes that are lost since.
-func (f *fleet) tick(now time.Time, passed time.Duration, queueWorks bool) (lost []writ.NodeID) {
+// tick lets time pass for all nodes, until now by the monotonic clock: as much as they were listened to. It returns the nodes that are lost
+// since.
+func (f *fleet) tick(now time.Time, listened time.Duration) (lost []writ.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
-		if queueWorks {
-			m.silent += min(passed, now.Sub(m.heard)) // a late look is no node's silence
-		}
+		m.silent += min(listened, now.Sub(m.heard)) // what was before its beat is no silence
 		switch {
 		case m.silent >= lostAfter:
 			if m.Liveness != writ.LivenessLost {

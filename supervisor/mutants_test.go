@@ -82,9 +82,19 @@ var mutants = []struct {
 		unnoticed: "a job that is delivered twice is done once",
 	},
 	{
-		name: "AQueueThatIsAwaySilencesNodes", directed: "TestAQueueThatIsAwayForNinetySecondsLosesNoNode", file: "supervisor/fleet.go",
-		was: "if queueWorks {", is: "if queueWorks || !queueWorks {",
+		name: "AQueueThatIsAwaySilencesNodes", directed: "TestAQueueThatIsAwayForNinetySecondsLosesNoNode", file: "supervisor/watch.go",
+		was: "case !queueWorks:\n\t\tpassed = 0\n\tcase rounds == w.rounds:\n\t\treturn 0", is: "case rounds < 0:\n\t\treturn 0",
 		unnoticed: "a run may fail because a node is lost",
+	},
+	{
+		name: "WhoStoodStillBlamesNodes", directed: "TestASupervisorThatStandsStillLosesNoNode", file: "supervisor/watch.go",
+		was: "passed := min(at.Sub(w.heard), maxListened)", is: "passed := at.Sub(w.heard)",
+		unnoticed: "a run may fail because a node is lost",
+	},
+	{
+		name: "ACollectorThatWaitsBlamesNodes", directed: "TestAJournalThatHangsLosesNoNode", file: "supervisor/watch.go",
+		was: "case rounds == w.rounds:", is: "case rounds < 0:",
+		unnoticed: "no journal of a simulation hangs",
 	},
 	{
 		name: "NodesForgetCancelledRuns", directed: "TestACancelThatOvertakesItsJobKeepsItFromBeingDone", file: "runner/desk.go",

@@ -73,6 +73,7 @@ type Supervisor struct {
 	accounts *accounts
 	faults   *faults
 	previews chan struct{} // holds one for each preview under way
+	rounds   atomic.Int64  // of the collector: so often it has heard all that had come
 }
 
 // Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are

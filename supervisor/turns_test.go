@@ -59,11 +59,34 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	f := &fleet{nodes: make(map[writ.NodeID]*member)}
 	f.put(journal.Node{Node: writ.Node{ID: "n"}})
 	now := time.Now()
+	s := &Supervisor{}
+	w := &watcher{s: s, heard: now}
 	f.beat(writ.Beat{Node: "n", Sequence: 1}, now, now)
-	if lost := f.tick(now.Add(time.Second), 2*time.Minute, true); len(lost) > 0 {
-		t.Error("a node that has just sent a beat is lost because nobody looked for two minutes")
+	look := func(after time.Duration, rounds int64, queueWorks bool) {
+		t.Helper()
+		now = now.Add(after)
+		s.rounds.Add(rounds)
+		if lost := f.tick(now, w.listened(now, queueWorks)); len(lost) > 0 {
+			t.Fatal("the node is lost")
+		}
 	}
-	if lost := f.tick(now.Add(2*time.Minute), 2*time.Minute, true); len(lost) != 1 {
-		t.Error("a node that was silent for two minutes is not lost")
+	look(10*time.Minute, 1, true) // everything stood still
+	look(time.Second, 1, true)
+	look(10*time.Minute, 1, false) // the queue was away
+	for range 100 {
+		look(time.Second, 0, true) // the collector is kept waiting
+	}
+	look(time.Second, 1, true)
+	if got, want := f.nodes["n"].silent, 5*time.Second; got != want {
+		t.Errorf("%s of silence are counted, want %s", got, want)
+	}
+	f.beat(writ.Beat{Node: "n", Sequence: 2}, now, now)
+	for range int(lostAfter/time.Second) - 1 {
+		look(time.Second, 1, true)
+	}
+	now = now.Add(time.Second)
+	s.rounds.Add(1)
+	if lost := f.tick(now, w.listened(now, true)); len(lost) != 1 {
+		t.Error("a node that was silent for a minute is not lost")
 	}
 }

@@ -22,6 +22,8 @@ const (
 	// missedLooks is how many looks in a row must find that nobody has a job before it is delivered again: its result may be on
 	// the way.
 	missedLooks = 2
+	// maxListened is how much time one look takes for listened to at most. One that comes later was kept from looking, and so may the collector.
+	maxListened = 2 * watchEvery
 	// maxDue is how many runs get a turn in one look because a time is over.
 	maxDue = 1000
 	// maxHeld is how many calls that wait for a node, and how many that wait for their resource, are looked at again in one look, in turn:
@@ -34,6 +36,8 @@ type watcher struct {
 	s       *Supervisor
 	last    time.Time     // of the last look, by the monotonic clock
 	wall    time.Time     // and by the wall clock
+	rounds  int64         // of the collector, when it was last seen to have heard everybody
+	heard   time.Time     // that was then, by the monotonic clock
 	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
 	left    map[sending]time.Duration // until the end-by of what is out
@@ -45,7 +49,8 @@ type watcher struct {
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
 func (s *Supervisor) watch(ctx context.Context) error {
-	w := &watcher{s: s, last: time.Now(), wall: s.Now(), missing: make(map[sending]int)}
+	now := time.Now()
+	w := &watcher{s: s, last: now, wall: s.Now(), heard: now, missing: make(map[sending]int)}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -70,7 +75,8 @@ func (w *watcher) look(ctx context.Context) error {
 	flushed, queueErr := w.generation(ctx)
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.turns.retry()
-	w.lost = append(w.lost, s.fleet.tick(at, passed, queueErr == nil)...)
+	listened := w.listened(at, queueErr == nil)
+	w.lost = append(w.lost, s.fleet.tick(at, listened)...)
 	changed := w.changedNodes()
 	var seen sight
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -83,7 +89,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.finishDrain(ctx, seen.empty); err != nil {
 		return err
 	}
-	w.endOverdue(seen.overdue, seen.sent, now, passed)
+	w.endOverdue(seen.overdue, seen.sent, now, listened)
 	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
@@ -231,9 +237,25 @@ func (w *watcher) generation(ctx context.Context) (flushed bool, err error) {
 	return err == nil && have != mark, err
 }
 
+// listened is how much of the time since the last look nodes can be blamed for: the queue works, and the collector has heard what came by it.
+// While the queue is away, the journal keeps the collector waiting, or the whole supervisor stands still, nobody knows what they said.
+func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
+	rounds := w.s.rounds.Load()
+	passed := min(at.Sub(w.heard), maxListened)
+	switch {
+	case !queueWorks:
+		passed = 0
+	case rounds == w.rounds:
+		return 0 // it is counted once the collector is through
+	}
+	w.rounds, w.heard = rounds, at
+	return passed
+}
+
 // endOverdue ends runs past their deadline and calls past their end-by. A deadline is a time of day; how long a call may still be out is
-// measured, because its node does so too: a clock that is set meanwhile ends nothing early.
-func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, passed time.Duration) {
+// measured, because its node does so too: a clock that is set meanwhile ends nothing early. It is measured only while nodes are listened to:
+// they end a call in time by themselves, and what could not even be sent has not begun.
+func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
 		w.s.turns.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
@@ -242,7 +264,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 	for _, c := range sent {
 		job := sendingOf(c)
 		rest, known := w.left[job]
-		if rest -= passed; !known {
+		if rest -= listened; !known {
 			rest = c.EndBy.Sub(now)
 		}
 		if left[job] = rest; rest < -endGrace && c.Reason != waitsForNode {
