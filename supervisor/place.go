@@ -34,7 +34,7 @@ type verdict struct {
 	node writ.NodeID // "" if there is none
 	// later says that a node would do if it were ready; otherwise none will, unless the fleet changes.
 	later   bool
-	why     string             // per node why not, if there is none
+	why     string             // why no node will do, if there is none
 	fit     int                // how many nodes would do
 	against []writ.NodeVerdict // what speaks against the others
 	bound   bool               // what the group needs is on that node already
@@ -59,16 +59,50 @@ func choose(w wish, seats []seat) verdict {
 		})
 		return verdict{node: best.ID, fit: len(fit), against: v.against}
 	}
-	var why []string
-	for _, a := range v.against {
-		why = append(why, a.Name+": "+a.Reason)
-	}
+	v.why = causes(v.against)
 	if len(seats) == 0 {
-		v.later = true
-		why = []string{"the datacenter has no nodes yet"}
+		v.later, v.why = true, "the datacenter has no nodes yet"
 	}
-	v.why = strings.Join(why, "; ")
 	return v
+}
+
+// How many causes are told why no node will do, and how many nodes are named for each: a reason is kept with every call that waits.
+const (
+	maxCauses = 4
+	maxNamed  = 3
+)
+
+// causes says why none of these nodes will do: those together that will not for the same cause, and most nodes first if there are too many
+// causes to tell.
+func causes(against []writ.NodeVerdict) string {
+	names := make(map[string][]string)
+	var all []string
+	for _, a := range against {
+		if names[a.Reason] == nil {
+			all = append(all, a.Reason)
+		}
+		names[a.Reason] = append(names[a.Reason], a.Name)
+	}
+	rest := 0
+	if len(all) > maxCauses {
+		slices.SortStableFunc(all, func(a, b string) int { return len(names[b]) - len(names[a]) })
+		for _, cause := range all[maxCauses:] {
+			rest += len(names[cause])
+		}
+		all = all[:maxCauses]
+	}
+	var why []string
+	for _, cause := range all {
+		named, more := names[cause], ""
+		if n := len(named) - maxNamed; n > 1 { // one more is as short as its name
+			named, more = named[:maxNamed], fmt.Sprintf(" and %d more", n)
+		}
+		why = append(why, strings.Join(named, ", ")+more+": "+cause)
+	}
+	if rest > 0 {
+		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", rest))
+	}
+	return strings.Join(why, "; ")
 }
 
 // refuse says why a node will not do, "" if it will; later says that this may pass by itself.
@@ -281,7 +315,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 			c.Reason, c.RetryAt = "", time.Time{}
 			t.touch(c)
 		case v.later:
-			t.hold(c, "no node is ready: "+v.why)
+			t.holdHomeless(c, v.why)
 		default:
 			if err := t.fail(c, writ.CallFailed, noCapacity(w, v)); err != nil {
 				return err
@@ -295,6 +329,17 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		}
 	}
 	return nil
+}
+
+// homelessAgain is how long it stands at least why a call has no node: nodes come and go, and that is so for all calls that wait.
+const homelessAgain = 10 * time.Second
+
+// holdHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
+func (t *turn) holdHomeless(c *journal.Call, why string) {
+	const because = "no node is ready: "
+	if t.touched[c.Seq] || !strings.HasPrefix(c.Reason, because) || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
+		t.hold(c, because+why)
+	}
 }
 
 // checkGrowth fails the calls that want more of the node that has their resource than it has left.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,27 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 				t.Errorf("choose = %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestWhyNoNodeWillDoStaysShort holds that what is kept with every call that waits does not grow with the datacenter.
+func TestWhyNoNodeWillDoStaysShort(t *testing.T) {
+	var against []writ.NodeVerdict
+	for i := range 500 {
+		reason := "is silent"
+		switch {
+		case i%100 == 7:
+			reason = "is cordoned"
+		case i%3 == 0:
+			reason = fmt.Sprintf("has %d CPUs left and 900 are needed", i)
+		}
+		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
+	}
+	if got := causes(against); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: is silent; n007, n107, n207 and 2 more: is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
+		t.Errorf("it says %q, %d bytes", got, len(got))
+	}
+	if got, want := causes(against[:5]), "n000: has 0 CPUs left and 900 are needed; n001, n002, n004: is silent; n003: has 3 CPUs left and 900 are needed"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 }
 
