@@ -157,7 +157,9 @@ type Control struct {
 	Cancels map[RunID]int64 `json:"cancels,omitempty"`
 	// Resumes tells how often cancelled runs were resumed before, if they were: jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
-	Roster  int           `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
+	// GivenUp ends running jobs that nobody waits for any more, though their runs go on.
+	GivenUp []JobKey `json:"given_up,omitempty"`
+	Roster  int      `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
 	// Told acknowledges the usage and the mendings in a report: its incarnation and round.
 	Told *Told `json:"told,omitempty"`
 }

@@ -48,7 +48,7 @@ func (n *incarnation) listen(ctx context.Context) {
 // obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case, and so do
 // acknowledgements until keepAcks has them.
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
-	var acks []writ.JobKey
+	var acks, givenUp []writ.JobKey
 	cancels := map[writ.RunID]journal.Cancel{}
 	var epoch int64
 	for _, m := range messages {
@@ -60,6 +60,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 		for _, c := range controls {
 			epoch = max(epoch, c.Epoch)
 			acks = append(acks, c.Acks...)
+			givenUp = append(givenUp, c.GivenUp...)
 			for run, until := range c.Cancels {
 				cancels[run] = later(cancels[run], journal.Cancel{Until: time.UnixMilli(until), Resumes: c.Resumes[run]})
 			}
@@ -74,6 +75,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	n.outbox.acknowledge(acks)
 	n.acks.add(acks)
 	n.desk.cancel(cancels)
+	n.desk.giveUp(givenUp)
 	if err := n.raiseEpoch(ctx, epoch); err != nil {
 		return err
 	}

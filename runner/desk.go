@@ -92,6 +92,17 @@ func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	}
 }
 
+// giveUp ends jobs that nobody waits for any more. One that comes later is told of when a beat names it.
+func (d *desk) giveUp(keys []writ.JobKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range keys {
+		if w := d.active[key]; w != nil {
+			w.cancel(errGivenUp)
+		}
+	}
+}
+
 // later is what two cancels of a run say together.
 func later(a, b journal.Cancel) journal.Cancel {
 	if a.Until.After(b.Until) {

@@ -206,18 +206,121 @@ func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
 	})
 }
 
+// TestJobsThatWaitBehindLongOnesDoNotPileUp has a node whose slots are taken for hours by jobs of the same run.
+func TestJobsThatWaitBehindLongOnesDoNotPileUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, q := tapped(t)
+		n := s.join("n1", slowly(6*time.Hour)) // 4 slots: 8 are out, and 2 wait in the journal
+		time.Sleep(2 * time.Second)
+		p := s.payload("volume := import(\"volume\")\nfor i := 0; i < 10; i++ { volume.create(\"v\" + i, {size_gib: 1}, {timeout: \"20h\"}) }\n")
+		p.Deadline = 24 * time.Hour
+		run, err := s.Submit(t.Context(), s.signPayload(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(time.Hour)
+			var ids []string
+			for _, task := range q.jobs() {
+				ids = append(ids, task.ID)
+			}
+			gone, err := s.queue.Missing(t.Context(), n.id, ids...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := len(ids) - len(gone); held != 8 {
+				t.Errorf("the queue holds %d jobs, want the 8 that are out", held)
+			}
+		}
+		_, calls := s.look(run.ID)
+		for _, c := range calls {
+			if c.Delivery > 3+5*4 {
+				t.Errorf("call %d was delivered %d times in 5 h", c.Seq, c.Delivery)
+			}
+		}
+		s.wantState(run.ID, writ.RunSucceeded)
+		s.wantEffects(10)
+	})
+}
+
+// hourly is a driver of volumes that takes an hour for "long", if nobody tells it to stop; ended is told how that ended.
+type hourly struct {
+	simDriver
+	ended chan<- error
+}
+
+func (d hourly) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	if r.Resource.Name == "long" {
+		select {
+		case <-ctx.Done():
+			d.ended <- context.Cause(ctx)
+			return sal.Outcome{}, ctx.Err()
+		case <-time.After(time.Hour):
+			d.ended <- nil
+		}
+	}
+	change, err := d.host.effect(r, keyOf(r.Key))
+	return sal.Outcome{Change: change, Values: answerOf(r)}, err
+}
+
+// TestANodeThatIsBackStopsWhatWasGivenUp lets the script go on after it was told that the node is lost.
+func TestANodeThatIsBackStopsWhatWasGivenUp(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		flush bool // what the node is told first is lost
+	}{{"Told", false}, {"ToldAgain", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				ended := make(chan error, 1)
+				way := s.queue.Attach()
+				s.realNode("n1", func(n *realNode) {
+					n.way, n.drivers = way, []sal.Driver{hourly{simDriver{newSimHost(1), "volume"}, ended}}
+				})
+				id := s.submit(`
+volume := import("volume")
+long := volume.create("long", {size_gib: 1}, {node: "n1", timeout: "2h"})
+if is_error(long.err) { volume.create("short", {size_gib: 1}, {node: "n1"}) }
+`)
+				s.awaitCall(id, 1, writ.CallRunning)
+				way.Cut(true)
+				s.awaitCall(id, 1, writ.CallFailed)
+				way.Cut(false)
+				if tt.flush {
+					time.Sleep(1500 * time.Millisecond)
+					s.queue.Flush()
+				}
+				select {
+				case err := <-ended:
+					if writ.CodeOf(err) != writ.CodeRunCancelled {
+						t.Errorf("the job ended with %v", err)
+					}
+				case <-time.After(10 * time.Second):
+					t.Error("the node still works on the job 10 s after it is back")
+				}
+				s.wantState(id, writ.RunSucceeded)
+			})
+		})
+	}
+}
+
 // noneLost fails the test if a node was ever given up.
 func (s *site) noneLost() {
+	s.t.Helper()
+	for _, e := range s.events() {
+		if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
+			s.t.Errorf("the node %s was given up", e.Node.Name)
+		}
+	}
+}
+
+// events returns all that the journal has.
+func (s *site) events() []writ.Event {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for _, e := range events {
-		if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
-			s.t.Errorf("the node %s was given up", e.Node.Name)
-		}
-	}
+	return events
 }
 
 func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
@@ -246,9 +349,15 @@ func TestAJournalThatHangsLosesNoNode(t *testing.T) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
 		release := s.blockWrites()
+		blocked := time.Now()
 		time.Sleep(110 * time.Second)
 		release()
 		_, calls := s.wantState(id, writ.RunSucceeded)
+		for _, e := range s.events() {
+			if e.Node != nil && e.Node.Liveness != writ.LivenessReady && e.Time.After(blocked) {
+				t.Errorf("the node was called %s", e.Node.Liveness)
+			}
+		}
 		if calls[0].Delivery != 1 {
 			t.Errorf("the job was delivered %d times", calls[0].Delivery)
 		}

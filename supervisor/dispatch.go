@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -178,10 +177,10 @@ func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
 	}
 }
 
-// stopsWork returns what takes back what waits in the queues for a run that is being stopped, and tells nodes to stop the rest; nil if there
+// stopsWork returns what takes back what waits in the queues and is not to be done, and tells nodes to stop what they do of it; nil if there
 // is nothing. It may be called during the run's next turn.
 func (t *turn) stopsWork() func(ctx context.Context) {
-	if len(t.cancels)+len(t.withdraw) == 0 {
+	if len(t.cancels)+len(t.withdraw)+len(t.stale)+len(t.givenUp) == 0 {
 		return nil
 	}
 	s, run, until := t.s, t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
@@ -193,8 +192,14 @@ func (t *turn) stopsWork() func(ctx context.Context) {
 			}
 			s.control(failpoint.At(ctx, failpoint.CancelSent), stop)
 		}
+		for node, keys := range t.givenUp {
+			s.control(failpoint.At(ctx, failpoint.CancelSent), writ.Control{Node: node, GivenUp: keys})
+		}
 		for node, tasks := range t.withdraw {
 			s.takeBack(ctx, run, node, tasks)
+		}
+		for node, ids := range t.stale {
+			s.withdraw(ctx, run, node, ids)
 		}
 	}
 }
@@ -203,12 +208,9 @@ func (t *turn) stopsWork() func(ctx context.Context) {
 func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) {
 	ids := make([]string, len(tasks))
 	for i, task := range tasks {
-		ids[i] = fmt.Sprintf("%s-%d", task.key, task.delivery)
+		ids[i] = taskOf(task)
 	}
-	taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
-	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("jobs cannot be taken back", "node", node, "run", run, "err", err)
-	}
+	taken := s.withdraw(ctx, run, node, ids)
 	var keys []writ.JobKey
 	for i, task := range tasks {
 		if slices.Contains(taken, ids[i]) {
@@ -218,4 +220,13 @@ func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.Nod
 	if len(keys) > 0 {
 		s.turns.post(run, mail{taken: keys})
 	}
+}
+
+// withdraw takes tasks of a run out of a node's queue and returns those that no node took before.
+func (s *Supervisor) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID, ids []string) []string {
+	taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("jobs cannot be taken back", "node", node, "run", run, "err", err)
+	}
+	return taken
 }

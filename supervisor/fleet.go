@@ -39,6 +39,7 @@ type member struct {
 	heard  time.Time     // when beat came, by the monotonic clock
 	silent time.Duration // since the last beat, while it could be heard
 	active map[writ.JobKey]bool
+	anew   bool      // the jobs that the next beat names count as new
 	told   writ.Node // as the last event had it
 	// reported names the last report that counted.
 	reported writ.Told
@@ -201,7 +202,7 @@ func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error
 }
 
 // beat takes a node's beat, that came now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
-// before, and false if the beat is an old one.
+// before, or all if it may not know what was given up, and false if the beat is an old one.
 func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,14 +211,15 @@ func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, 
 		return nil, false
 	}
 	b = moderate(b)
+	m.anew = m.anew || b.Incarnation != m.beat.Incarnation // another process, that may not know which of them were given up
 	active := make(map[writ.JobKey]bool, len(b.Active))
 	for _, key := range b.Active {
 		active[key] = true
-		if !m.active[key] {
+		if m.anew || !m.active[key] {
 			started = append(started, key)
 		}
 	}
-	m.beat, m.heard, m.active, m.silent = b, heard, active, 0
+	m.beat, m.heard, m.active, m.silent, m.anew = b, heard, active, 0, false
 	m.beats++
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Wedged = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Wedged
@@ -252,6 +254,23 @@ func (f *fleet) tick(now time.Time, listened time.Duration) (lost []writ.NodeID)
 		}
 	}
 	return lost
+}
+
+// tellAgain has the nodes told once more which of the jobs that they work on were given up.
+func (f *fleet) tellAgain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		m.anew = true
+	}
+}
+
+// busy reports whether a node works on as many jobs as it can.
+func (f *fleet) busy(id writ.NodeID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[id]
+	return m != nil && len(m.active) >= max(m.Slots, 1)
 }
 
 // works reports what a node said last about a job: whether it works on it, and how many beats it has sent.

@@ -92,7 +92,7 @@ var mutants = []struct {
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "ACollectorThatWaitsBlamesNodes", directed: "TestAJournalThatHangsLosesNoNode", file: "supervisor/watch.go",
+		name: "ACollectorThatWaitsBlamesNodes", directed: "TestALateLookIsNoSilence", file: "supervisor/watch.go",
 		was: "case rounds == w.rounds:", is: "case rounds < 0:",
 		unnoticed: "no journal of a simulation hangs",
 	},

@@ -208,6 +208,9 @@ func (t *turn) lose(node writ.NodeID) error {
 		}
 		switch {
 		case !c.State.Ended() && !neverSent(c) && c.Options.OnLoss != "wait":
+			if c.State.Sent() { // what it did not take yet it is not to find when it is back
+				t.stale[node] = append(t.stale[node], taskOf(sendingOf(c)))
+			}
 			err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation).
 				WithHint("if it comes back, look at the resource; with on_loss: \"wait\" the script waits for it")
 			if err := t.fail(c, writ.CallFailed, err); err != nil {

@@ -225,7 +225,8 @@ func (t *turn) belated(c *journal.Call, a arrival) error {
 	return nil
 }
 
-// stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since.
+// stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
+// because the node was lost, and the script goes on.
 func (t *turn) stopGivenUp(a active) {
 	c := t.call(a.key.Seq)
 	switch {
@@ -233,5 +234,7 @@ func (t *turn) stopGivenUp(a active) {
 		t.cancels[a.node] = t.run.Resumes
 	case c != nil && a.key.Try <= c.Before && t.run.Resumes > 0:
 		t.cancels[a.node] = t.run.Resumes - 1
+	case c != nil && a.key.Try == c.Try && c.State.Ended() && c.State != writ.CallSucceeded:
+		t.givenUp[a.node] = append(t.givenUp[a.node], a.key)
 	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// startWithin is how long a delivery may wait in its node's queue before the node refuses it and the next one is sent.
 	startWithin = 60 * time.Second
+	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
+	startMost = 15 * time.Minute
 	// windowPerSlot bounds the deliveries that are out at a node; the rest waits in the journal, where order and cancel are cheap.
 	windowPerSlot = 2
 	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
@@ -130,7 +132,7 @@ func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
 		return err
 	}
 	c.Queued = t.now
-	return t.addDelivery(tx, c, secrets)
+	return t.addDelivery(tx, c, secrets, startWithin)
 }
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more.
@@ -152,10 +154,18 @@ func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 	if err != nil {
 		return err
 	}
-	return t.addDelivery(tx, c, secrets)
+	within := startWithin
+	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
+		t.stale[c.Node] = append(t.stale[c.Node], taskOf(sendingOf(c)))
+		if t.s.fleet.busy(c.Node) {
+			within = min(startWithin<<min(c.Delivery, 8), startMost)
+		}
+	}
+	return t.addDelivery(tx, c, secrets, within)
 }
 
-func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte) error {
+// addDelivery journals a delivery that may wait at its node for so long.
+func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
 	if err != nil {
@@ -167,7 +177,7 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	}
 	c.Delivery++
 	c.Reason = ""
-	c.StartBy = earlier(t.now.Add(startWithin), t.run.Deadline)
+	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
 	waybill, err := t.waybill(tx, op, c)

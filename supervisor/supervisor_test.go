@@ -183,10 +183,17 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallQueued)
+		const promised = 10*time.Second + 2*time.Second // until it is delivered again, and what the job takes
+		flushed := time.Now()
 		s.queue.Flush() // before or while the node has it
 		s.awaitCall(id, 2, writ.CallQueued)
+		first := time.Since(flushed)
+		flushed = time.Now()
 		s.queue.Flush()
 		s.wantState(id, writ.RunSucceeded)
+		if second := time.Since(flushed); max(first, second) > promised {
+			t.Errorf("a job was done %s after it was lost, and the next one %s, want %s", first, second, promised)
+		}
 		s.wantEffects(2)
 	})
 }

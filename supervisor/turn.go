@@ -39,11 +39,13 @@ type turn struct {
 	settled  []settlement // results that ended a call or try
 	events   []writ.Event
 
-	outgoing map[writ.NodeID][]outgoing // jobs to send after the commit
-	cancels  map[writ.NodeID]int        // nodes to tell that the run is cancelled, as it was after so many resumes
-	withdraw map[writ.NodeID][]sending  // tasks to take back
-	rooms    map[writ.NodeID]bool       // nodes where room appeared
-	others   []writ.RunID               // runs that may go on now
+	outgoing map[writ.NodeID][]outgoing    // jobs to send after the commit
+	cancels  map[writ.NodeID]int           // nodes to tell that the run is cancelled, as it was after so many resumes
+	withdraw map[writ.NodeID][]sending     // tasks to take back
+	stale    map[writ.NodeID][]string      // and those that nobody needs any more, whoever has them
+	givenUp  map[writ.NodeID][]writ.JobKey // jobs that nodes need not go on with
+	rooms    map[writ.NodeID]bool          // nodes where room appeared
+	others   []writ.RunID                  // runs that may go on now
 
 	verdicts map[int]verdict // on the groups of calls, by seq; nil where nobody wants to know
 }
@@ -200,6 +202,7 @@ func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
+		stale: make(map[writ.NodeID][]string), givenUp: make(map[writ.NodeID][]writ.JobKey),
 		rooms: make(map[writ.NodeID]bool),
 	}
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -51,6 +52,9 @@ type sending struct {
 }
 
 func sendingOf(c *journal.Call) sending { return sending{c.Key(), c.Delivery} }
+
+// taskOf is what a delivery is called in the queue.
+func taskOf(s sending) string { return fmt.Sprintf("%s-%d", s.key, s.delivery) }
 
 func (m *mail) add(n mail) {
 	m.results = append(m.results, n.results...)

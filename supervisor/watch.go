@@ -308,7 +308,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed
 		if unseen[c.Node] == nil {
 			unseen[c.Node] = make(map[string]*journal.Call)
 		}
-		unseen[c.Node][fmt.Sprintf("%s-%d", c.Key(), c.Delivery)] = c
+		unseen[c.Node][taskOf(sendingOf(c))] = c
 	}
 	for node, calls := range unseen {
 		gone := make([]string, 0, len(calls))
@@ -330,6 +330,9 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed
 		}
 	}
 	w.missing = missing
+	if flushed { // with what was told to nodes, too
+		s.fleet.tellAgain()
+	}
 	return nil
 }
 

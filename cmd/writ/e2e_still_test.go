@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+)
+
+// TestASupervisorThatStoodStillGivesNobodyUp stops the process for longer than a node may be silent, as a pause of its machine or container
+// does. It waits in real time.
+func TestASupervisorThatStoodStillGivesNobodyUp(t *testing.T) {
+	if os.Getenv("WRIT_TEST_LONG") == "" {
+		t.Skip("set WRIT_TEST_LONG=1 to let a supervisor stand still for 75 s")
+	}
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")
+	s.Script("ping.tengo", "node := import(\"node\")\nnode.ping()\n")
+	long := s.Submit("long.tengo", "--deadline", "3h")
+	running := func(ctx context.Context) bool {
+		calls, err := s.Client.Calls(ctx, long)
+		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
+	}
+	s.Until("the node works on the job", running)
+	p := s.Procs["dc1"]
+	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(75 * time.Second)
+	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // what comes after may only be heard when the watch has looked several times
+		s.Succeeded(s.Follow(s.Submit("ping.tengo"), 0, func() {}))
+		time.Sleep(time.Second)
+	}
+	if !running(t.Context()) || strings.Contains(p.Said(), "node is lost") {
+		t.Errorf("the job runs no more:\n%s", p.Said())
+	}
+}
