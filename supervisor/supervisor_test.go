@@ -499,7 +499,7 @@ for i := 0; i < 6; i++ {
 	})
 }
 
-func TestWhatFitsNowhereFailsWithAReasonForEachNode(t *testing.T) {
+func TestWhatFitsNowhereFailsWithTheReasonsOfTheNodes(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
 		s.join("n2")
@@ -509,7 +509,7 @@ machine := import("machine")
 machine.create("big", {cpus: 8, memory_mib: 512}, {labels: {disk: "ssd"}})
 `)
 		run, _ := s.wantState(id, writ.RunFailed)
-		if run.Failure.Code != writ.CodeNoCapacity || !strings.Contains(run.Failure.Message, "n1: has no label disk=ssd; n2: ") {
+		if run.Failure.Code != writ.CodeNoCapacity || !strings.Contains(run.Failure.Message, ": n1, n2: has no label disk=ssd") {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 	})
