@@ -50,12 +50,13 @@ const commitsKept = 7 * 24 * time.Hour
 // stays true until it is committed, and no transaction is ever undone for having met another one. With the lock it notes its number. If
 // the connection breaks during the commit, that number tells whether it took place.
 type postgres struct {
+	schema int64   // that this program knows
 	pool   *sql.DB // of one connection
 	writer string
 	number int64 // of the transaction that was begun last; the writer's alone
 }
 
-func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS) error {
+func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS, before []Before) error {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
@@ -64,14 +65,15 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	name := nameOf(address)
 	config.ConnectTimeout = min(config.ConnectTimeout, connectTimeout)
 	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: giveUpOnSilence}).DialContext
-	if err := prepareDatabase(ctx, config, migrations); err != nil {
+	schema, err := prepareDatabase(ctx, config, migrations, before)
+	if err != nil {
 		return fmt.Errorf("bring %s up to date: %w", name, connectError(storeError(err)))
 	}
 	db.sql = stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
 	db.sql.SetMaxOpenConns(maxReaders)
 	db.sql.SetMaxIdleConns(idleConnections)
 	db.sql.SetConnMaxIdleTime(idleReaders)
-	db.server = &postgres{pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID()}
+	db.server = &postgres{pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema}
 	db.server.pool.SetMaxOpenConns(1)
 	db.server.pool.SetMaxIdleConns(1)
 	return nil
@@ -98,32 +100,32 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	return c
 }
 
-// prepareDatabase checks the database, claims it for one kind of store and brings it up to date. It does so on connections of its own:
-// others would keep plans that the migrations outdate.
-func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS) error {
+// prepareDatabase checks the database, claims it for one kind of store, brings it up to date and returns the number of its schema. It does
+// so on connections of its own: others would keep plans that the migrations outdate.
+func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []Before) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()
 	alone, err := pool.Conn(ctx) // holds the lock while goose works on other connections
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer alone.Close()
 	if _, err := alone.ExecContext(ctx, `SELECT pg_advisory_lock(hashtextextended('writ migrates ' || current_schema(), 0))`); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkOrder(ctx, alone); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := alone.ExecContext(ctx, ownTables); err != nil {
-		return err
+		return 0, err
 	}
 	if err := claim(ctx, alone, migrations); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := alone.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept))); err != nil {
-		return err
+		return 0, err
 	}
-	return upgrade(ctx, goose.DialectPostgres, pool, migrations)
+	return upgrade(ctx, goose.DialectPostgres, pool, migrations, before)
 }
 
 // checkOrder refuses a database that would order texts by the customs of a language: lists would differ between engines, and an update of
@@ -248,4 +250,19 @@ func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	var us int64
 	err := tx.QueryRowContext(ctx, `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`).Scan(&us)
 	return Time(us), err
+}
+
+// Current fails if another process has brought the schema of the database further than this program knows.
+func (tx *Tx) Current(ctx context.Context) error {
+	if tx.server == nil {
+		return nil
+	}
+	var have int64
+	if err := tx.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&have); err != nil {
+		return err
+	}
+	if have > tx.server.schema {
+		return newerSchema(have, tx.server.schema)
+	}
+	return nil
 }

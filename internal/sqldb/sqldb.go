@@ -87,40 +87,54 @@ const (
 // begin reports whether the writer may run the change. It may do so again when the group failed.
 func (c *change) begin() bool { return c.fate.CompareAndSwap(waiting, begun) || c.fate.Load() == begun }
 
+// Before is asked before the schema of a database that other processes may use is changed. With its error nothing is.
+type Before func(ctx context.Context, store *sql.DB) error
+
 // Open opens the store at path and brings its schema up to date with the *.sql files of migrations. path is a file for SQLite, or
 // ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may share. A schema
-// that is newer than the program is refused.
-func Open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
+// that is newer than the program is refused. Those of before are asked if a database has an older one.
+func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) (*DB, error) {
 	db := &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{})}
 	open := db.openSQLite
 	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
 		open = db.openPostgres
 	}
-	if err := open(ctx, path, migrations); err != nil {
+	if err := open(ctx, path, migrations, before); err != nil {
 		return nil, err
 	}
 	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
 	return db, nil
 }
 
-// upgrade applies the migrations that the store lacks.
-func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS) error {
+// upgrade applies the migrations that the store lacks, and returns the number of the newest.
+func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before) (int64, error) {
 	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	have, newest, err := provider.GetVersions(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if have > newest {
-		return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program knows %d", have, newest).
-			WithHint("use a newer writ for this store")
+		return 0, newerSchema(have, newest)
+	}
+	if 0 < have && have < newest {
+		for _, ask := range before {
+			if err := ask(ctx, pool); err != nil {
+				return 0, err
+			}
+		}
 	}
 	failpoint.StoreUpgraded.Begin()
 	_, err = provider.Up(ctx)
 	failpoint.StoreUpgraded.End(err)
-	return err
+	return newest, err
+}
+
+func newerSchema(have, known int64) error {
+	return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program knows %d", have, known).
+		WithHint("use a newer writ for this store")
 }
 
 // Close waits for the write in progress and closes the store. Writes that still waited changed nothing and are answered with

@@ -43,3 +43,15 @@ func MigrationForTest(name string) (string, error) {
 
 // TailForTest is how many events are kept in memory.
 const TailForTest = maxTail
+
+// MigrationsForTest returns the names of all migrations, in their order.
+func MigrationsForTest() (names []string) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}

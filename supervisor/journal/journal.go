@@ -61,7 +61,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqldb.Open(ctx, path, sub)
+	db, err := sqldb.Open(ctx, path, sub, nobodyServes)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strconv"
 	"time"
@@ -52,6 +53,9 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if j.db.Shared() && last != j.epoch.Load() && clock.Before(sqldb.Time(until)) {
 			return ErrHeld
 		}
+		if err := tx.Current(tx.ctx); err != nil { // a later version has upgraded the journal since this process opened it
+			return err
+		}
 		epoch = max(last+1, now.UnixMilli())
 		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
 			return err
@@ -64,6 +68,21 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		j.tail.forget() // another process may have told something meanwhile
 	}
 	return epoch, err
+}
+
+// nobodyServes fails while a supervisor has the lease of a journal that is about to be upgraded: what it writes would fit no more.
+func nobodyServes(ctx context.Context, store *sql.DB) error {
+	var left float64
+	err := store.QueryRowContext(ctx, `SELECT COALESCE(MAX(CAST(value AS BIGINT)) / 1000000.0 - EXTRACT(EPOCH FROM clock_timestamp()), 0)
+		FROM meta WHERE name = 'lease'`).Scan(&left)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return writ.Errorf(writ.CodeStoreUnavailable, "a supervisor of an earlier version serves with this journal, which has to be upgraded first").
+			WithHint("stop that one, then start this one again")
+	}
+	return nil
 }
 
 // Renew keeps the lease for LeaseTime from now, by the clock of the store.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"writ"
@@ -58,17 +57,7 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 
 // In journals of earlier versions a call is found by the name of its run.
 func TestCallsOfAnEarlierVersionGetTheirPlaces(t *testing.T) {
-	earlier := make(fstest.MapFS)
-	for _, name := range []string{
-		"0001_journal.sql", "0002_secrets.sql", "0003_waiting.sql", "0004_engines.sql", "0005_retention.sql", "0006_left.sql",
-		"0007_fewer_writes.sql", "0008_reports.sql", "0009_answers.sql",
-	} {
-		text, err := journal.MigrationForTest(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		earlier[name] = &fstest.MapFile{Data: []byte(text)}
-	}
+	earlier := ofVersion(t, "0009")
 	stores(t, func(t *testing.T, path string) {
 		db, err := sqldb.Open(t.Context(), path, earlier)
 		if err != nil {

@@ -1,0 +1,91 @@
+package journal_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/supervisor/journal"
+)
+
+// ofVersion are the migrations of the journal up to a version.
+func ofVersion(t *testing.T, last string) fstest.MapFS {
+	t.Helper()
+	earlier := make(fstest.MapFS)
+	for _, name := range journal.MigrationsForTest() {
+		if name[:len(last)] > last {
+			break
+		}
+		text, err := journal.MigrationForTest(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return earlier
+}
+
+// on runs statements on a database as it is.
+func on(t *testing.T, path string, migrations fstest.MapFS, statements ...string) {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), path, migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, text := range statements {
+		if err := db.Write(t.Context(), func(tx *sqldb.Tx) error { _, err := tx.Exec(text); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAJournalIsNotUpgradedUnderWhoeverServes(t *testing.T) {
+	path, earlier := server.Store(t), ofVersion(t, "0010")
+	until := sqldb.Micros(time.Now().Add(time.Hour))
+	on(t, path, earlier, "INSERT INTO meta (name, value) VALUES ('lease', '"+strconv.FormatInt(until, 10)+"')")
+	_, err := journal.Open(t.Context(), path)
+	if writ.CodeOf(err) != writ.CodeStoreUnavailable || !strings.Contains(writ.AsError(err).Hint, "stop that one") {
+		t.Fatalf("opening a journal that an earlier version serves with: %v", err)
+	}
+	on(t, path, earlier, "UPDATE meta SET value = '0' WHERE name = 'lease'") // it is of the earlier version still
+	j, err := journal.Open(t.Context(), path)
+	if err != nil {
+		t.Fatalf("now that nobody serves: %v", err)
+	}
+	j.Close()
+}
+
+func TestWhoIsOlderThanTheJournalDoesNotServe(t *testing.T) {
+	path := server.Store(t)
+	j := open(t, path)
+	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	on(t, path, ofVersion(t, "9999"), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)")
+	if _, err := j.BeginEpoch(t.Context(), time.Now()); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("an epoch on a journal that a later version has upgraded: %v", err)
+	}
+}
+
+func TestNoTwoRunsHaveOneNumber(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		write(t, j, func(tx *journal.Tx) error { return accept(tx, "ra") })
+		err := j.Write(t.Context(), func(tx *journal.Tx) error { // as a program writes that knows of no numbers
+			_, err := tx.Exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, body, number)
+				SELECT 'rb', state, open, project, deployment, revision, accepted, due, body, number FROM runs WHERE id = 'ra'`)
+			return err
+		})
+		if err == nil {
+			t.Error("two runs have one number")
+		}
+	})
+}
