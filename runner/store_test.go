@@ -52,8 +52,8 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 		comes := n.job(2, "volume.create", "data", nil)
 		n.push(comes)
 		got := n.await(comes.JobKey)
-		if codeOf(got) != writ.CodeNodeStore || !got.Error.Retryable() {
-			t.Errorf("result = %+v, want a retryable %s", got.Error, writ.CodeNodeStore)
+		if codeOf(got) != writ.CodeStoreUnavailable || !got.Error.Retryable() || n.host.count(comes.JobKey.String()) != 1 {
+			t.Errorf("result = %+v, want a retryable %s that says it was carried out", got.Error, writ.CodeStoreUnavailable)
 		}
 		known := n.job(3, "volume.create", "other", nil) // now that it knows, it does not even begin
 		n.push(known)
