@@ -44,6 +44,7 @@ var notTaken = map[string]string{
 	"sal/herodb: put the process into its group":          "it needs a process that an earlier version has started",
 	"sal/mycelium: cut the log off":                       "it needs megabytes of a log",
 	"sal/btrfs: bound the project":                        "it needs a runner that is started with another share for each project",
+	"sal/btrfs: remove a nested subvolume":                "it needs somebody who makes subvolumes in a volume",
 	"sal/herodb: cut off the log":                         "it needs megabytes of a log",
 	"sal/herodb: link the data":                           "no package has the engines that need it",
 	"sal/containerd: change the network namespace":        "it needs a host that was started anew",
