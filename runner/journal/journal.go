@@ -179,19 +179,33 @@ func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	return cancels, rows.Err()
 }
 
+// pruned is how many jobs are forgotten in one change.
+const pruned = 500
+
 // Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over. Because the
 // clock of a node may be wrong, by years after its battery died, the end-by of the newest job counts, if it is before now: that was set by
-// a supervisor.
+// a supervisor. Jobs are forgotten a few at a time: others that write wait for no more than these.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
+	for more := true; more; {
+		err := j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {
+			var newest int64
+			if err := tx.QueryRow("SELECT COALESCE(MAX(end_by), 0) FROM jobs").Scan(&newest); err != nil {
+				return err
+			}
+			last := min(newest, sqldb.Micros(now))
+			done, err := tx.Exec("DELETE FROM jobs WHERE rowid IN (SELECT rowid FROM jobs WHERE end_by < $1 LIMIT $2)", last-Keep.Microseconds(), pruned)
+			if err != nil {
+				return err
+			}
+			n, err := done.RowsAffected()
+			more = n == pruned
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {
-		var newest int64
-		if err := tx.QueryRow("SELECT COALESCE(MAX(end_by), 0) FROM jobs").Scan(&newest); err != nil {
-			return err
-		}
-		last := min(newest, sqldb.Micros(now))
-		if _, err := tx.Exec("DELETE FROM jobs WHERE end_by < $1", last-Keep.Microseconds()); err != nil {
-			return err
-		}
 		if _, err := tx.Exec("DELETE FROM cancels WHERE until < $1", sqldb.Micros(now)); err != nil {
 			return err
 		}

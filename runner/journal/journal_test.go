@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/runner/journal"
@@ -244,6 +245,31 @@ func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {
 	must(t, err)
 	if diff := cmp.Diff(map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Hour).Truncate(time.Microsecond).UTC(), Resumes: 1}}, cancels); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPruneForgetsAllHoweverMany(t *testing.T) {
+	j := open(t, ":memory:")
+	now := time.Now()
+	old := now.Add(-journal.Keep - time.Minute)
+	const many = 1201 // more than go in two changes
+	var all errgroup.Group
+	for seq := range many {
+		all.Go(func() error {
+			_, err := j.Start(t.Context(), job(seq, old), writ.Digest{}, 1, true)
+			return err
+		})
+	}
+	must(t, all.Wait())
+	_, err := j.Start(t.Context(), job(many, now), writ.Digest{}, 1, true)
+	must(t, err)
+	must(t, j.Prune(t.Context(), now))
+	for _, seq := range []int{0, many / 2, many - 1} {
+		entry, err := j.Find(t.Context(), job(seq, now).JobKey)
+		must(t, err)
+		if entry != nil {
+			t.Errorf("job %d is kept", seq)
+		}
 	}
 }
 

@@ -25,9 +25,10 @@ const (
 
 // searchKey says between which keys the kernel is to search, and how many items it found.
 type searchKey struct {
-	tree, minObject, maxObject, minOffset, maxOffset, minTransaction, maxTransaction uint64
-	minType, maxType, items, _                                                       uint32
-	_                                                                                [4]uint64
+	tree, minObject, maxObject, minOffset, maxOffset uint64
+	_, maxTransaction                                uint64
+	minType, maxType, items, _                       uint32
+	_                                                [4]uint64
 }
 
 // nestedIn finds what is directly in a subvolume, in the order in which it was made. Any directory of the file system will do to ask.
