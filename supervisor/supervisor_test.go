@@ -673,7 +673,7 @@ func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
 func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
-		time.Sleep(2 * time.Second)
+		time.Sleep(2500 * time.Millisecond) // between two looks of the watch, which tells of nodes, too
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "cordon"))); err != nil {
 			t.Fatal(err)
 		}
