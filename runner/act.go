@@ -124,18 +124,22 @@ func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
 		case err == nil:
 			return result
 		case w.repeatable():
-			return n.refuseUnrecorded(w.ctx, w, doneUnrecorded(w, err))
+			return n.refuseUnrecorded(w.ctx, w, doneUnrecorded(w, result, err))
 		case !sleep(n.working, retryAfter):
 			return nil
 		}
 	}
 }
 
-// doneUnrecorded says of a job that may be done again that it was done, and is not recorded: unlike one that a node did not begin with, it has
-// used up a try, and what it did is there.
-func doneUnrecorded(w *work, why error) error {
-	return writ.Errorf(writ.CodeStoreUnavailable, "%s was carried out, but the node cannot write down how it went: %v", w.job.Operation, why).
-		WithHint("make room on the node's disk; it is done again by itself, and finds what is there")
+// doneUnrecorded says of a job that may be done again how it went, and that this is recorded nowhere: unlike one that a node did not begin
+// with, it has used up a try, and what it did is there.
+func doneUnrecorded(w *work, result *writ.Result, why error) error {
+	how := w.job.Operation + " was carried out"
+	if result.Error != nil {
+		how = fmt.Sprintf("%s failed (%v)", w.job.Operation, result.Error)
+	}
+	return writ.Errorf(writ.CodeStoreUnavailable, "%s, but the node cannot write that down: %v", how, why).
+		WithHint("make room on the node's disk; it is tried again by itself, and finds what is there")
 }
 
 // refuse answers a job without acting and returns the answer that stands, nil if the job is left to another delivery.

@@ -18,7 +18,7 @@ import (
 // Why a job's context ends.
 var (
 	errCancelled = writ.Errorf(writ.CodeRunCancelled, "the run was cancelled")
-	errGivenUp   = writ.Errorf(writ.CodeRunCancelled, "the call was given up while the node was away")
+	errGivenUp   = writ.Errorf(writ.CodeRunCancelled, "the call was given up")
 	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end in its time")
 	errStartBy   = errors.New("the job could not begin by its start-by") // never an answer: another delivery may be on its way
 )

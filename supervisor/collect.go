@@ -22,6 +22,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 	for ctx.Err() == nil {
 		nodes := s.fleet.serving()
 		if len(nodes) == 0 {
+			s.rounds.Add(1) // nobody is left unheard
 			pause(ctx, receiveWait)
 			continue
 		}

@@ -587,3 +587,18 @@ run.output({code: e.exit_code})
 		})
 	}
 }
+
+func TestANodeThatNobodyListensToAnyMoreIsLost(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(time.Hour))
+		time.Sleep(2 * time.Second)
+		id := s.submit("node := import(\"node\")\nnode.ping()\n")
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.decide(n.id, "remove")
+		began := time.Now()
+		run, _ := s.wantState(id, writ.RunFailed)
+		if took := time.Since(began); took > 3*time.Minute {
+			t.Errorf("the run ended after %s: %+v", took, run.Failure)
+		}
+	})
+}

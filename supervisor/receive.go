@@ -210,6 +210,7 @@ func (t *turn) lose(node writ.NodeID) error {
 		case !c.State.Ended() && !neverSent(c) && c.Options.OnLoss != "wait":
 			if c.State.Sent() { // what it did not take yet it is not to find when it is back
 				t.stale[node] = append(t.stale[node], taskOf(sendingOf(c)))
+				t.givenUp[node] = append(t.givenUp[node], c.Key()) // nor to go on with
 			}
 			err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation).
 				WithHint("if it comes back, look at the resource; with on_loss: \"wait\" the script waits for it")

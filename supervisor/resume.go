@@ -226,7 +226,7 @@ func (t *turn) belated(c *journal.Call, a arrival) error {
 }
 
 // stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
-// because the node was lost, and the script goes on.
+// without success, and the script goes on.
 func (t *turn) stopGivenUp(a active) {
 	c := t.call(a.key.Seq)
 	switch {

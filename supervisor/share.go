@@ -53,8 +53,12 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 			return nil, err
 		}
 	}
+	most := room
+	if s.turns.anyStalled() {
+		most += journal.MaxCalls // so that there is somebody behind one that is left out
+	}
 	stand := func(project writ.ProjectID) (line, error) {
-		runs, err := tx.Sendable(node, project, now, room)
+		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
 		return line{project, out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
 	}

@@ -176,6 +176,13 @@ func (t *turns) isStalled(run writ.RunID) bool {
 	return t.stalled[run]
 }
 
+// anyStalled reports whether there is such a run.
+func (t *turns) anyStalled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.stalled) > 0
+}
+
 // retry lets the runs whose last turn could not be written try again.
 func (t *turns) retry() {
 	t.mu.Lock()

@@ -265,7 +265,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		job := sendingOf(c)
 		rest, known := w.left[job]
 		if rest -= listened; !known {
-			rest = c.EndBy.Sub(now)
+			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
 		}
 		if left[job] = rest; rest < -endGrace && c.Reason != waitsForNode {
 			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})

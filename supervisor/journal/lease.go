@@ -79,8 +79,8 @@ func nobodyServes(ctx context.Context, store *sql.DB) error {
 		return err
 	}
 	if left > 0 {
-		return writ.Errorf(writ.CodeStoreUnavailable, "a supervisor of an earlier version serves with this journal, which has to be upgraded first").
-			WithHint("stop that one, then start this one again")
+		return writ.Errorf(writ.CodeStoreUnavailable, "the journal has to be upgraded, and a supervisor of an earlier version serves with it or was killed less than %s ago", LeaseTime).
+			WithHint("stop that one, and start this one again when the lease of %s is over", LeaseTime)
 	}
 	return nil
 }
@@ -90,6 +90,9 @@ func (j *Journal) Renew(ctx context.Context) error {
 	return j.Write(failpoint.At(ctx, failpoint.LeaseRenewed), func(tx *Tx) error {
 		clock, err := tx.Clock(ctx)
 		if err != nil || !j.db.Shared() {
+			return err
+		}
+		if err := tx.Current(ctx); err != nil { // a later version upgraded the journal while this one took the lease
 			return err
 		}
 		return tx.lease(clock.Add(LeaseTime))
