@@ -36,6 +36,17 @@ func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 		WithHint("delete what the record is of, or put the file back from a backup; then try again")
 }
 
+// DamagedOf are the records that may be of a project: those that say so, and those that do not tell any more whose they are.
+func DamagedOf(project writ.ProjectID, damaged []Damaged) []Damaged {
+	var all []Damaged
+	for _, d := range damaged {
+		if d.Resource == (writ.ResourceID{}) || d.Resource.Project == project {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
 // DamagedOrphans tells of records that are damaged.
 func DamagedOrphans(damaged []Damaged) []Orphan {
 	var all []Orphan

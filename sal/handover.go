@@ -213,7 +213,8 @@ func TakeDiskBack(dir string, step func(string)) error {
 }
 
 // handed reports whether a disk is somebody's, or was to be: the directory says so. The disk is ours as long as it does not belong to the
-// group that may go there.
+// group that may go there. A directory of nobody's group is one whose handing over or taking back was interrupted next to the group, and then
+// its disk is nobody else's to read; any other is a container's own.
 func handed(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)
@@ -221,7 +222,10 @@ func handed(dir, disk fs.FileInfo) bool {
 		return false
 	}
 	ours := f.Uid == 0 && f.Gid == 0
-	return ours || d.Gid != 0 && f.Gid == d.Gid
+	if d.Gid == 0 {
+		return ours && disk.Mode().Perm() == 0o600
+	}
+	return ours || f.Gid == d.Gid
 }
 
 // HandTree gives a directory and all that is in it to a user. Nobody may work with it meanwhile. A file with another name besides may be

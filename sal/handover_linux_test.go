@@ -133,9 +133,17 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 		uid, gid   int
 		mode       fs.FileMode
 		file, fgid int
-	}{{0, 0, 0o755, 1000, 1000}, {1000, 1000, 0o710, 1000, 1000}, {0, 1000, 0o750, 0, 1000}, {0, 0, 0o710, 1000, 1000}, {0, 1000, 0o710, 1001, 1001}} {
+		disk       fs.FileMode
+	}{
+		{0, 0, 0o755, 1000, 1000, 0o600},
+		{1000, 1000, 0o710, 1000, 1000, 0o600},
+		{0, 1000, 0o750, 0, 1000, 0o600},
+		{0, 0, 0o710, 1000, 1000, 0o600},
+		{0, 0, 0o710, 0, 0, 0o644},
+		{0, 1000, 0o710, 1001, 1001, 0o600},
+	} {
 		dir, path := newDisk(t)
-		if err := errors.Join(os.Chown(path, of.file, of.fgid), os.Chmod(dir, of.mode), os.Chown(dir, of.uid, of.gid)); err != nil {
+		if err := errors.Join(os.Chown(path, of.file, of.fgid), os.Chmod(path, of.disk), os.Chmod(dir, of.mode), os.Chown(dir, of.uid, of.gid)); err != nil {
 			t.Fatal(err)
 		}
 		before := looks(t, dir) + looks(t, path)

@@ -119,18 +119,19 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	moving := &moving{conn, stall}
 	waybill, err := g.check(asked, shown)
 	if err == nil {
-		err = guest.admit(waybill.Transfer)
+		err = guest.admit(waybill.Transfer, asked.Done)
 	}
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
 	log := g.Log.With("transfer", waybill.Transfer, "to", waybill.To, "resource", waybill.Resource.String())
-	ctx, stop := context.WithTimeoutCause(ctx, time.UnixMilli(waybill.Expires).Add(identity.Skew).Sub(g.Now()), errExpired)
+	due := time.UnixMilli(waybill.Expires).Add(identity.Skew) // a stream may go on until then
+	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
 	ship := sal.Shipment{
 		Transfer: waybill.Transfer, Resource: waybill.Resource, UID: waybill.UID, Snapshot: asked.Snapshot,
-		Due: time.UnixMilli(waybill.Expires), Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
+		Due: due, Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
 	}
 	if asked.Done {
 		err := g.letGo(ctx, guest, ship)

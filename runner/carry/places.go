@@ -15,7 +15,7 @@ import (
 const (
 	// maxStrangers bounds the connections that have not shown a waybill yet.
 	maxStrangers = 64
-	// maxTransfers bounds those that have. Each waits for a stream or has one.
+	// maxTransfers bounds those that have and wait for a stream or have one.
 	maxTransfers = 64
 	// crowdedEvery is how often it is said that strangers keep places.
 	crowdedEvery = time.Minute
@@ -94,8 +94,9 @@ func networkOf(addr net.Addr) netip.Prefix {
 }
 
 // admit gives a stranger that has shown a waybill the place of that transfer. Whoever has it goes: a node that asks again has given up the
-// connection on which it asked before, whether that is known here or not.
-func (g *guest) admit(transfer string) error {
+// connection on which it asked before, whether that is known here or not. One that is done needs no stream, and is never one too many: what is
+// kept for it goes.
+func (g *guest) admit(transfer string, done bool) error {
 	p := g.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +105,7 @@ func (g *guest) admit(transfer string) error {
 		return errCrowded
 	}
 	before := p.transfers[transfer]
-	if before == nil && len(p.transfers) >= maxTransfers {
+	if before == nil && !done && len(p.transfers) >= maxTransfers {
 		return writ.Errorf(writ.CodeResourceBusy, "it gives %d archives to other nodes already, or has them waiting", maxTransfers)
 	}
 	p.strangers = slices.Delete(p.strangers, i, i+1)

@@ -357,10 +357,12 @@ type liar struct {
 	archive sal.Archive
 	refuses error
 	asked   atomic.Int64
+	last    atomic.Pointer[sal.Shipment]
 }
 
-func (l *liar) Ship(context.Context, sal.Shipment) (sal.Archive, error) {
+func (l *liar) Ship(_ context.Context, s sal.Shipment) (sal.Archive, error) {
 	l.asked.Add(1)
+	l.last.Store(&s)
 	l.archive.Close = func() error { return nil }
 	return l.archive, l.refuses
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/identity"
 	"writ/sal"
 	"writ/sal/saltest"
 )
@@ -142,13 +143,14 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 				strangers.Go(func() {
 					for again := true; again && ctx.Err() == nil; again = tt.stubborn {
 						dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(tt.address)}}
-						conn, err := dialer.DialContext(ctx, "tcp", from.address)
+						raw, err := dialer.DialContext(ctx, "tcp", from.address)
 						if err != nil {
 							continue
 						}
-						free := context.AfterFunc(ctx, func() { _ = conn.Close() })
+						free := context.AfterFunc(ctx, func() { _ = raw.Close() })
+						conn := raw
 						if i%2 == 0 {
-							conn = tls.Client(conn, config)
+							conn = tls.Client(raw, config)
 						}
 						_, _ = conn.Read(make([]byte, 1)) // nobody says anything to them
 						_ = conn.Close()
@@ -181,7 +183,7 @@ func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
 	}
 	gone := func(g *guest) bool { return g.conn.(*silent).closed }
 	shown := enter("192.0.2.1:1")
-	must(t, shown.admit("run-1"))
+	must(t, shown.admit("run-1", false))
 	early := enter("192.0.2.1:2")
 	other := enter("[::ffff:192.0.2.2]:1")
 	crowd := make([]*guest, maxStrangers-2)
@@ -192,7 +194,7 @@ func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
 	if !gone(crowd[0]) || gone(early) || gone(other) || gone(late) || gone(shown) || gone(crowd[1]) {
 		t.Error("another one had to go than the first of the crowd")
 	}
-	if err := crowd[0].admit("run-2"); !errors.Is(err, errCrowded) {
+	if err := crowd[0].admit("run-2", false); !errors.Is(err, errCrowded) {
 		t.Errorf("who had to go shows a waybill: %v", err)
 	}
 	for _, g := range append(crowd, early, other, late) {
@@ -202,13 +204,16 @@ func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
 		t.Errorf("%d places are taken", len(p.strangers))
 	}
 	for i := range maxTransfers {
-		err := enter("192.0.2.9:1").admit(fmt.Sprintf("run-%d", i+1))
+		err := enter("192.0.2.9:1").admit(fmt.Sprintf("run-%d", i+1), false)
 		if i == 0 && !gone(shown) || err != nil {
 			t.Errorf("the transfer of before has its place still, %v", err)
 		}
 	}
-	if err := enter("192.0.2.9:1").admit("run-one-too-many"); writ.CodeOf(err) != writ.CodeResourceBusy {
+	if err := enter("192.0.2.9:1").admit("run-one-too-many", false); writ.CodeOf(err) != writ.CodeResourceBusy {
 		t.Errorf("one too many: %v", err)
+	}
+	if err := enter("192.0.2.9:1").admit("run-one-too-many", true); err != nil {
+		t.Errorf("one that needs nothing any more: %v", err)
 	}
 }
 
@@ -224,6 +229,28 @@ func (s *silent) RemoteAddr() net.Addr { return s.from }
 func (s *silent) Close() error {
 	s.closed = true
 	return nil
+}
+
+// TestWhatIsKeptMakesNoRoomWhileItMayStream shows a waybill that has just expired by the clock of the giver, and is good for the skew of clocks.
+func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	driver := &liar{archive: sal.Archive{Edition: "e", Bytes: 4, SizeGiB: 1, Write: text([]byte("fine"))}}
+	from.give(driver)
+	config, err := secured(to.key)
+	must(t, err)
+	expires := time.Now().Add(-time.Second)
+	conn, err := to.origin(from, "data", nil).connect(t.Context(), config, request{
+		Waybill: to.origin(from, "data", func(w *writ.Waybill) { w.Expires = expires.UnixMilli() }).Sealed,
+	})
+	must(t, err)
+	defer conn.Close()
+	if a, _, err := hear(conn); err != nil || a.Error != nil {
+		t.Fatalf("it gets %+v, %v", a, err)
+	}
+	if due, until := driver.last.Load().Due, expires.Add(identity.Skew).Truncate(time.Millisecond); due.Before(until) {
+		t.Errorf("what is kept is due %s before the stream ends", until.Sub(due))
+	}
 }
 
 // TestAWaybillHasOneStream asks again and again with one waybill, and reads nothing. Each time the one before is given up; others are not kept

@@ -110,13 +110,13 @@ func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, 
 	if err != nil {
 		return nil, err
 	}
-	if len(damaged) > 0 {
-		return nil, damaged[0].Hides(writ.KindImage)
+	if hidden := sal.DamagedOf(image.Resource.Project, damaged); len(hidden) > 0 {
+		return nil, hidden[0].Hides(writ.KindImage)
 	}
 	var all []sal.Owner
 	for _, r := range records {
-		if r.Lost {
-			continue // it is being deleted, and does not start again
+		if r.Lost || r.Resource.Project != image.Resource.Project {
+			continue // it is being deleted and does not start again, or means no image of this project
 		}
 		args, err := readSpec(r)
 		if err != nil {

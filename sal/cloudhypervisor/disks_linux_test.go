@@ -145,6 +145,16 @@ func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
 	check(elsewhere, false)
 	b.must("machine.stop", "web", nil)
 	check(kernel, true)
+	hurt, err := os.ReadFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hurt = hurt[:len(hurt)/2] // it tells still whose it is
+	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), hurt, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(kernel, true)
+	check(elsewhere, false)
 	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -92,10 +92,11 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user.
+// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user, if that is one of ours:
+// another node of this host may have the number of a record from before.
 func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
-		if r.Own.User == 0 {
+		if !j.Accounts.Has(r.Own.User) {
 			return nil
 		}
 		j.step("end what is left of the user")

@@ -337,6 +337,33 @@ func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T
 	b.empty()
 }
 
+// The record is from before this node got other numbers: another node of the host may have them now.
+func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	b.groups()
+	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
+	b.must("machine.create", "web", machineSpec)
+	b.signal("web", unix.SIGKILL, true)
+	stranger := &exec.Cmd{Path: "/bin/sh", Args: []string{"something", "-c", "read x"}}
+	input, err := stranger.StdinPipe()
+	if err == nil {
+		err = confine.Start(stranger, confine.Cell{User: b.record("web").Own.User, Door: b.Accounts.Door})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := *b.Accounts
+	others.First, others.Last = others.Last+1, others.Last+2048
+	b.Accounts = &others
+	b.must("machine.delete", "web", nil)
+	_ = input.Close() // it ends by itself then
+	if err := stranger.Wait(); err != nil && strings.Contains(err.Error(), "killed") {
+		t.Error("another node's was ended")
+	}
+	b.empty()
+}
+
 // A machine that was never made keeps no number.
 func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 	b := newBench(t)

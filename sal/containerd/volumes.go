@@ -25,11 +25,14 @@ func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, 
 	if err != nil {
 		return nil, err
 	}
-	if len(damaged) > 0 {
-		return nil, damaged[0].Hides(writ.KindImage)
+	if hidden := sal.DamagedOf(image.Resource.Project, damaged); len(hidden) > 0 {
+		return nil, hidden[0].Hides(writ.KindImage)
 	}
 	var all []sal.Owner
 	for _, r := range records {
+		if r.Resource.Project != image.Resource.Project {
+			continue // whatever it says, it means no image of this project
+		}
 		uses, err := anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
 		if err != nil {
 			return nil, err

@@ -69,10 +69,11 @@ func (j *job) rebound(p pid, o own) error {
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user.
+// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user, if that is one of ours:
+// another node of this host may have the number of a record from before.
 func (j *job) unfence(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
-		if o.User == 0 {
+		if !j.Accounts.Has(o.User) {
 			return nil
 		}
 		j.step("end what is left of the user")

@@ -188,6 +188,24 @@ func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T
 	}
 }
 
+// The record is from before this node got other numbers: another node of the host may have them now.
+func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
+	b := newBench(t)
+	needUsers(t, b)
+	b.groups()
+	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	b.end()
+	others := *b.Accounts
+	others.First, others.Last = others.Last+1, others.Last+2048
+	stranger := b.as(b.own().User, "something")
+	b.Accounts = &others
+	b.do("herodb.delete", nil, writ.ChangeDeleted)
+	if said, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", stranger.Process.Pid)); err != nil || len(said) == 0 { // nothing of one that has ended
+		t.Errorf("another node's was ended: %v", err)
+	}
+}
+
 // A database that was never made keeps no number.
 func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 	b := newBench(t)
