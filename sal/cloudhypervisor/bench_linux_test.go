@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -49,7 +48,18 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-func benchRequest(b *testing.B, operation string, args map[string]any) sal.Request {
+// TestTheBenchmarkOfCreateRuns carries out once what BenchmarkCreate measures.
+func TestTheBenchmarkOfCreateRuns(t *testing.T) {
+	host := vmmstub.Passable(t)
+	prepare(t, host)
+	defer clear(t, host)
+	d := open(host, vmmstub.Build(t), nil)
+	if driven, bare := timeDriver(t, d), timeBare(t, d); driven <= 0 || bare <= 0 {
+		t.Errorf("driver %v, bare %v", driven, bare)
+	}
+}
+
+func benchRequest(b testing.TB, operation string, args map[string]any) sal.Request {
 	o, _ := catalog.Lookup(operation)
 	decoded, err := o.Decode(args)
 	if err != nil {
@@ -58,7 +68,7 @@ func benchRequest(b *testing.B, operation string, args map[string]any) sal.Reque
 	return sal.Request{Operation: o, Resource: machine("bench"), UID: "u1", Args: decoded, Key: "k", Progress: func(string) {}}
 }
 
-func timeDriver(b *testing.B, d *Driver) time.Duration {
+func timeDriver(b testing.TB, d *Driver) time.Duration {
 	root := with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")})
 	create, remove := benchRequest(b, "machine.create", root), benchRequest(b, "machine.delete", nil)
 	var took time.Duration
@@ -79,9 +89,10 @@ func timeDriver(b *testing.B, d *Driver) time.Duration {
 	return took
 }
 
-func timeBare(b *testing.B, d *Driver) time.Duration {
-	j := d.job(benchRequest(b, "machine.create", machineSpec))
-	j.dir = filepath.Join(d.machines(), "bare")
+func timeBare(b testing.TB, d *Driver) time.Duration {
+	request := benchRequest(b, "machine.create", machineSpec)
+	request.Resource = machine("bare")
+	j := d.job(request)
 	if err := sal.MakeDir(j.dir); err != nil {
 		b.Fatal(err)
 	}
