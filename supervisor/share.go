@@ -63,7 +63,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		return line{project, out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
-	for project := first; project != "" && idle < room; {
+	for project, next := first, second; project != "" && idle < room; project = next {
 		l, err := stand(project)
 		if err != nil {
 			return nil, err
@@ -71,10 +71,12 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		if lines = append(lines, l); l.out == 0 && len(l.runs) > 0 {
 			idle++
 		}
-		if project, err = nextInTurn(tx, node, project, now); err != nil {
-			return nil, err
+		if project != first { // the second is known
+			if next, err = nextInTurn(tx, node, project, now); err != nil {
+				return nil, err
+			}
 		}
-		if project == first {
+		if next == first {
 			break
 		}
 	}
