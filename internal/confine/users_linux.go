@@ -50,8 +50,8 @@ func statusOf(pid int) (s status, err error) {
 	return s, err
 }
 
-// Processes are those that run as a user.
-func Processes(user uint32) ([]int, error) {
+// Running are the numbers of all processes of the host, in no order.
+func Running() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -63,10 +63,21 @@ func Processes(user uint32) ([]int, error) {
 	}
 	var all []int
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(name); err == nil {
+			all = append(all, pid)
 		}
+	}
+	return all, nil
+}
+
+// Processes are those that run as a user.
+func Processes(user uint32) ([]int, error) {
+	running, err := Running()
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, pid := range running {
 		if s, err := statusOf(pid); err == nil && !s.ended && s.users[0] == user { // who has no rights has one user
 			all = append(all, pid)
 		}

@@ -67,20 +67,14 @@ func processesWith(text string) ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	running, err := confine.Running()
 	if err != nil {
 		return nil, err
 	}
 	var all []process
 	buffer := make([]byte, maxArgs)
-	for _, name := range names {
-		number, err := strconv.Atoi(name)
-		if err != nil || !bytes.Contains(buffer[:readShort("/proc/"+name+"/cmdline", buffer)], []byte(text)) {
+	for _, number := range running {
+		if !bytes.Contains(buffer[:readShort(fmt.Sprintf("/proc/%d/cmdline", number), buffer)], []byte(text)) {
 			continue
 		}
 		if p, err := lookAt(number, boot); err == nil && p.args != nil { // else it has ended meanwhile
