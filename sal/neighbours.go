@@ -1,10 +1,12 @@
 package sal
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"writ"
 )
@@ -122,6 +124,33 @@ func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
 // Means reports whether a handle or name that a resource of a project was given means this one.
 func (o Owner) Means(project writ.ProjectID, given writ.Ref) bool {
 	return o.Resource.Project == project && o.Resource.Name == given.Name && (given.UID == "" || given.UID == o.UID)
+}
+
+// UsersOfImage are the resources with a record that have an image, by uid. What another project has means no image of this one, and neither
+// its records nor damage to them are looked at.
+func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, error)) ([]Owner, error) {
+	records, damaged, err := rs.List()
+	if err != nil {
+		return nil, err
+	}
+	if hidden := DamagedOf(image.Resource.Project, damaged); len(hidden) > 0 {
+		return nil, hidden[0].Hides(writ.KindImage)
+	}
+	var all []Owner
+	for _, r := range records {
+		if r.Resource.Project != image.Resource.Project {
+			continue
+		}
+		has, err := uses(r)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			all = append(all, Owner{Resource: r.Resource, UID: r.UID})
+		}
+	}
+	slices.SortFunc(all, func(a, b Owner) int { return cmp.Compare(a.UID, b.UID) })
+	return all, nil
 }
 
 // DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first

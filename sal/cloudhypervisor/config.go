@@ -1,10 +1,8 @@
 package cloudhypervisor
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
-	"slices"
 
 	"writ"
 	"writ/sal"
@@ -105,27 +103,12 @@ func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (stri
 }
 
 // ImageUsers are the machines whose kernel or initramfs an image is: they boot from its file each time they start.
-func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, error) {
-	records, damaged, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	if hidden := sal.DamagedOf(image.Resource.Project, damaged); len(hidden) > 0 {
-		return nil, hidden[0].Hides(writ.KindImage)
-	}
-	var all []sal.Owner
-	for _, r := range records {
-		if r.Lost || r.Resource.Project != image.Resource.Project {
-			continue // it is being deleted and does not start again, or means no image of this project
+func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
+	return d.records().UsersOfImage(image, func(r *sal.Record[own]) (bool, error) {
+		if r.Lost { // it is being deleted, and does not start again
+			return false, nil
 		}
 		args, err := readSpec(r)
-		if err != nil {
-			return nil, err
-		}
-		if image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs) {
-			all = append(all, owner(r))
-		}
-	}
-	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
-	return all, ctx.Err()
+		return err == nil && (image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs)), err
+	})
 }

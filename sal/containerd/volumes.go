@@ -20,29 +20,10 @@ var (
 )
 
 // ImageUsers are the containers that are made of an image. They run without its file, and are made anew of it when the daemon has lost them.
-func (d *Driver) ImageUsers(ctx context.Context, image sal.Owner) ([]sal.Owner, error) {
-	records, damaged, err := d.records().List()
-	if err != nil {
-		return nil, err
-	}
-	if hidden := sal.DamagedOf(image.Resource.Project, damaged); len(hidden) > 0 {
-		return nil, hidden[0].Hides(writ.KindImage)
-	}
-	var all []sal.Owner
-	for _, r := range records {
-		if r.Resource.Project != image.Resource.Project {
-			continue // whatever it says, it means no image of this project
-		}
-		uses, err := anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
-		if err != nil {
-			return nil, err
-		}
-		if uses {
-			all = append(all, sal.Owner{Resource: r.Resource, UID: r.UID})
-		}
-	}
-	slices.SortFunc(all, func(a, b sal.Owner) int { return cmp.Compare(a.UID, b.UID) })
-	return all, ctx.Err()
+func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
+	return d.records().UsersOfImage(image, func(r *record) (bool, error) {
+		return anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
+	})
 }
 
 // Users are the containers that have a volume, finished or not.
