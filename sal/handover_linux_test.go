@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"writ"
 	"writ/sal"
+	"writ/sal/saltest"
 )
 
 // Users of the processes of tests, whom no host has.
@@ -32,17 +32,6 @@ func newDisk(t *testing.T) (dir, path string) {
 		t.Fatal(err)
 	}
 	return dir, path
-}
-
-// looks is who has a file or directory, and who may do what there.
-func looks(t *testing.T, path string) string {
-	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%d:%d %o", s.Uid, s.Gid, info.Mode().Perm())
 }
 
 // crashAt does something that ends in the middle, before its n-th step. It reports whether that was all of it.
@@ -99,7 +88,7 @@ func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 					if err := sal.TakeDiskBack(dir, quiet); err != nil {
 						t.Fatal(err)
 					}
-					top, disk := looks(t, dir), looks(t, path)
+					top, disk := saltest.Looks(t, dir), saltest.Looks(t, path)
 					untouched := name == "a container wrote it" && first == 0 && top == "0:0 777" // it is no machine's
 					if !untouched && (top != "0:0 755" && top != "0:0 777" || !strings.HasPrefix(disk, "0:0 6")) {
 						t.Errorf("%s: left are %s and %s", at, top, disk)
@@ -118,12 +107,12 @@ func safe(t *testing.T, at, dir, path string) {
 	t.Helper()
 	var uid, gid, group uint32
 	var mode fs.FileMode
-	_, _ = fmt.Sscanf(looks(t, path), "%d:%d", &uid, &gid)
-	if _, err := fmt.Sscanf(looks(t, dir), "0:%d %o", &group, &mode); err != nil {
-		t.Fatalf("%s: the directory is %s", at, looks(t, dir))
+	_, _ = fmt.Sscanf(saltest.Looks(t, path), "%d:%d", &uid, &gid)
+	if _, err := fmt.Sscanf(saltest.Looks(t, dir), "0:%d %o", &group, &mode); err != nil {
+		t.Fatalf("%s: the directory is %s", at, saltest.Looks(t, dir))
 	}
 	if (uid != 0 || gid != 0) && (gid != group || mode != 0o710) {
-		t.Errorf("%s: the disk is %s in %s", at, looks(t, path), looks(t, dir))
+		t.Errorf("%s: the disk is %s in %s", at, saltest.Looks(t, path), saltest.Looks(t, dir))
 	}
 }
 
@@ -146,11 +135,11 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 		if err := errors.Join(os.Chown(path, of.file, of.fgid), os.Chmod(path, of.disk), os.Chmod(dir, of.mode), os.Chown(dir, of.uid, of.gid)); err != nil {
 			t.Fatal(err)
 		}
-		before := looks(t, dir) + looks(t, path)
+		before := saltest.Looks(t, dir) + saltest.Looks(t, path)
 		if err := sal.TakeDiskBack(dir, func(what string) { t.Errorf("%+v: %s", of, what) }); err != nil {
 			t.Errorf("%+v: %v", of, err)
 		}
-		if after := looks(t, dir) + looks(t, path); after != before {
+		if after := saltest.Looks(t, dir) + saltest.Looks(t, path); after != before {
 			t.Errorf("%+v: it was %s and is %s", of, before, after)
 		}
 	}
@@ -169,7 +158,7 @@ func TestADiskWithASecondNameComesBackAndIsNobodyElses(t *testing.T) {
 	if err := sal.TakeDiskBack(dir, quiet); err != nil {
 		t.Fatal(err)
 	}
-	if top, disk := looks(t, dir), looks(t, second); top != "0:0 755" || disk != "0:0 600" {
+	if top, disk := saltest.Looks(t, dir), saltest.Looks(t, second); top != "0:0 755" || disk != "0:0 600" {
 		t.Errorf("left are %s and %s", top, disk)
 	}
 	err := sal.HandDisk(dir, another, false, quiet)
@@ -177,7 +166,7 @@ func TestADiskWithASecondNameComesBackAndIsNobodyElses(t *testing.T) {
 	if e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "-xdev -samefile "+path) {
 		t.Fatalf("another one gets it, or hears nothing of how to find the name: %v", err)
 	}
-	if disk := looks(t, second); disk != "0:0 600" {
+	if disk := saltest.Looks(t, second); disk != "0:0 600" {
 		t.Errorf("it is %s now", disk)
 	}
 	if err := os.Remove(second); err != nil {

@@ -28,16 +28,6 @@ func needUsers(t *testing.T, b *bench) {
 	}
 }
 
-func ownerOf(t *testing.T, path string) string {
-	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%d:%d %o", s.Uid, s.Gid, info.Mode().Perm())
-}
-
 func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 	b := newBench(t)
 	needUsers(t, b)
@@ -61,7 +51,7 @@ func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 		dir: fmt.Sprintf("0:%d 710", user), filepath.Join(dir, "access.json"): "0:0 600", filepath.Join(dir, "server.conf"): fmt.Sprintf("0:%d 640", user),
 		b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user),
 	} {
-		if got := ownerOf(t, path); got != want {
+		if got := saltest.Looks(t, path); got != want {
 			t.Errorf("%s is %s, want %s", strings.TrimPrefix(path, b.host), got, want)
 		}
 	}
@@ -98,13 +88,13 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 		}
 		user := b.own().User
 		if accounts.Used() != (user != 0) || user != 0 && !accounts.Has(user) || !confine.RunsAs(b.pid().PID, user) {
-			t.Errorf("%d. its record says %d, and it runs as %s", i, user, ownerOf(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
+			t.Errorf("%d. its record says %d, and it runs as %s", i, user, saltest.Looks(t, fmt.Sprintf("/proc/%d", b.pid().PID)))
 		}
 		for path, want := range map[string]string{b.jobOn(store).dir: fmt.Sprintf("0:%d 710", user), b.own().Tree: fmt.Sprintf("%[1]d:%[1]d 700", user)} {
 			if user == 0 {
 				want = "0:0 700"
 			}
-			if got := ownerOf(t, path); got != want {
+			if got := saltest.Looks(t, path); got != want {
 				t.Errorf("%d. %s is %s, want %s", i, path, got, want)
 			}
 		}
@@ -259,7 +249,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 	if err := again(); err == nil || !strings.Contains(err.Error(), "another name besides") {
 		t.Errorf("a file with two names: %v", err)
 	}
-	if got := ownerOf(t, secret); got != "0:0 600" {
+	if got := saltest.Looks(t, secret); got != "0:0 600" {
 		t.Errorf("it is %s now", got)
 	}
 }
