@@ -227,6 +227,12 @@ func (s *situation) whyCall(c writ.Call) reason {
 	away := s.whyAway(c.Node)
 	depth, known := s.queues[c.Node]
 	switch {
+	case c.State == writ.CallPlanned && away != "": // what was said of it before may be long over: nothing is sent there now
+		why := fmt.Sprintf("%s, where it goes, %s", node, away)
+		if c.Error != nil {
+			why += fmt.Sprintf("; its last try ended with %s: %s", c.Error.Code, c.Error.Message)
+		}
+		return reason{why, "writ node list"}
 	case c.Reason != "":
 		return reason{c.Reason, s.nextOf(c.Reason, "")}
 	case c.State == writ.CallRunning && away != "":

@@ -54,6 +54,10 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 12:00:03 UTC, after INJECTED: told to fail"))}
 		},
 			"waits for 1", "", "is tried again at 12:00:03 UTC, after INJECTED"},
+		{"RetryAtANodeThatTakesNothing", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 11:00:03 UTC, after INJECTED: told to fail"), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
+			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Fault: "the node's journal cannot be written: the disk is full"}
+		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last try ended with INJECTED: told to fail writ node list"},
 		{"Dependency", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
