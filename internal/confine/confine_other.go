@@ -17,8 +17,13 @@ func Start(*exec.Cmd, Cell) error { return errSystem }
 // RunsAs knows nobody.
 func RunsAs(int, uint32) bool { return false }
 
+// OfThisHost knows none.
+func OfThisHost(int) bool { return false }
+
 // Processes finds none.
 func Processes(uint32) ([]int, error) { return nil, nil }
+
+func processes(func(uint32) bool) (map[uint32][]int, error) { return nil, nil }
 
 // End has nothing to end.
 func End(context.Context, uint32) error { return nil }

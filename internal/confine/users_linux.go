@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -12,20 +13,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunsAs reports whether a process is a user in every respect; 0 is whoever asks. Its files in /proc do not tell: those of a process that
-// hides its memory belong to root.
+// RunsAs reports whether a process of this host is a user in every respect; 0 is whoever asks. Its files in /proc do not tell: those of a
+// process that hides its memory belong to root.
 func RunsAs(pid int, user uint32) bool {
 	if user == 0 {
 		user = uint32(os.Geteuid())
 	}
 	s, err := statusOf(pid)
-	return err == nil && s.users == [4]uint32{user, user, user, user}
+	return err == nil && s.users == [4]uint32{user, user, user, user} && OfThisHost(pid)
+}
+
+// OfThisHost reports whether a process could have been started by this one: it has neither process numbers nor a root directory of its own,
+// as what is in a container has. There, root may become any user and give itself any arguments.
+func OfThisHost(pid int) bool {
+	is, err := apart(pid)
+	if errors.Is(err, fs.ErrPermission) { // of a program that was given capabilities by its file, only root may look
+		return true
+	}
+	return err == nil && !is
+}
+
+// apart reports whether a process has process numbers or a root directory of its own.
+func apart(pid int) (bool, error) {
+	own, err := statusOf(os.Getpid())
+	if err != nil {
+		return false, err
+	}
+	s, err := statusOf(pid)
+	if err != nil || s.levels != own.levels {
+		return err == nil, err
+	}
+	return other(pid, "root/.", "/")
+}
+
+// other reports whether something of a process is another file than one of ours.
+func other(pid int, name, ours string) (bool, error) {
+	its, err := os.Stat(fmt.Sprintf("/proc/%d/%s", pid, name))
+	if err != nil {
+		return false, err
+	}
+	here, err := os.Stat(ours)
+	return err == nil && !os.SameFile(its, here), err
 }
 
 // status is what the kernel says of a process.
 type status struct {
-	users [4]uint32 // real, effective, saved, and the one for files
-	ended bool      // nobody has asked yet how
+	users  [4]uint32 // real, effective, saved, and the one for files
+	levels int       // in how many nested namespaces it has a number
+	ended  bool      // nobody has asked yet how
 }
 
 func statusOf(pid int) (s status, err error) {
@@ -42,6 +77,8 @@ func statusOf(pid int) (s status, err error) {
 			zombie = strings.HasPrefix(value, "Z") || strings.HasPrefix(value, "X")
 		case "Uid":
 			_, err = fmt.Sscan(value, &s.users[0], &s.users[1], &s.users[2], &s.users[3])
+		case "NSpid":
+			s.levels = len(strings.Fields(value))
 		case "Threads":
 			threads, _ = strconv.Atoi(value)
 		}
@@ -70,19 +107,37 @@ func Running() ([]int, error) {
 	return all, nil
 }
 
-// Processes are those that run as a user.
+// Processes are those that run as a user, short of what a container has of the same number.
 func Processes(user uint32) ([]int, error) {
+	all, err := processes(func(its uint32) bool { return its == user })
+	return all[user], err
+}
+
+// processes are those of several users.
+func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 	running, err := Running()
 	if err != nil {
 		return nil, err
 	}
-	var all []int
+	all := map[uint32][]int{}
 	for _, pid := range running {
-		if s, err := statusOf(pid); err == nil && !s.ended && s.users[0] == user { // who has no rights has one user
-			all = append(all, pid)
+		s, err := statusOf(pid)
+		if user := s.users[0]; err == nil && !s.ended && of(user) && !contained(pid) { // who has no rights has one user
+			all[user] = append(all[user], pid)
 		}
 	}
 	return all, nil
+}
+
+// contained reports whether a process is in a container whose root became that user. Without rights nobody gets process numbers or a root
+// directory of its own, except in a user namespace that it made: who did that is to be found and ended as anybody else. A process of which
+// the kernel does not tell is none of a container.
+func contained(pid int) bool {
+	if made, err := other(pid, "ns/user", "/proc/self/ns/user"); err != nil || made {
+		return false
+	}
+	is, err := apart(pid)
+	return err == nil && is
 }
 
 // between is the pause between two looks whether a user's processes have ended.
@@ -123,7 +178,7 @@ func kill(pid int, user uint32) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if !RunsAs(pid, user) {
+	if s, err := statusOf(pid); err != nil || s.users[0] != user || contained(pid) {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -3,6 +3,7 @@ package confine_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +77,79 @@ func TestAllOfAUserEndsAndNothingElse(t *testing.T) {
 	}
 	if err := confine.End(t.Context(), 0); err == nil {
 		t.Error("root's processes would end")
+	}
+}
+
+// Containers have no user namespace: what root of one becomes has the number of an engine, and is neither that nor what keeps the number from
+// being given. It is not ours to end either.
+func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
+	needRoot(t)
+	who := &syscall.Credential{Uid: someone, Gid: someone}
+	for name, tt := range map[string]struct {
+		as    syscall.SysProcAttr
+		known bool
+	}{
+		"of this host":            {syscall.SysProcAttr{Credential: who}, true},
+		"with numbers of its own": {syscall.SysProcAttr{Credential: who, Cloneflags: syscall.CLONE_NEWPID}, false},
+		"in a root of its own":    {syscall.SysProcAttr{Credential: who, Chroot: "/usr"}, false}, // which has /bin and /lib in it
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("/bin/sh", "-c", "read x")
+			cmd.SysProcAttr, cmd.Dir = &tt.as, "/"
+			input, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = input.Close()
+				if err := cmd.Wait(); !tt.known && strings.Contains(fmt.Sprint(err), "killed") {
+					t.Errorf("it ended with %v", err)
+				}
+			}()
+			if confine.RunsAs(cmd.Process.Pid, someone) != tt.known {
+				t.Errorf("that it is the user is said: %t", !tt.known)
+			}
+			if all, err := confine.Processes(someone); len(all) > 0 != tt.known || err != nil {
+				t.Errorf("the user has %v, %v", all, err)
+			}
+			if err := confine.End(t.Context(), someone); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Who has no rights can hide in namespaces all the same, if in a user namespace of its own. What is ended includes that.
+func TestWhoHidesInNamespacesOfItsOwnEnds(t *testing.T) {
+	needRoot(t)
+	const hide = "unshare --user --pid --fork sh -c 'echo there; read x; read y'"
+	cmd := exec.Command("/bin/sh", "-c", hide)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := confine.Start(cmd, confine.Cell{User: someone, Door: someone}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Skip("only the mighty make user namespaces here")
+	}
+	all, err := confine.Processes(someone)
+	if err != nil || len(all) < 2 {
+		t.Fatalf("there are %v, %v", all, err)
+	}
+	if err := confine.End(t.Context(), someone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(out); err != nil { // as long as one of them lives, there may be more to read
+		t.Error(err)
 	}
 }
 

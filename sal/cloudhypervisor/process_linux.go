@@ -126,7 +126,7 @@ func argumentsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// withArgument returns the processes of this host that have an argument.
+// withArgument returns the processes of this host, none of a container's, that have an argument.
 func withArgument(is func(argument string) bool) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -135,7 +135,7 @@ func withArgument(is func(argument string) bool) ([]int, error) {
 	var all []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && slices.ContainsFunc(argumentsOf(pid), is) {
+		if err == nil && slices.ContainsFunc(argumentsOf(pid), is) && confine.OfThisHost(pid) {
 			all = append(all, pid)
 		}
 	}

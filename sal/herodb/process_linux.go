@@ -61,7 +61,8 @@ func lookAt(number int, boot string) (process, error) {
 // maxArgs is how much of a command line is looked at, in bytes: as much as the kernel gives for one page, and a few more.
 const maxArgs = 16 << 10
 
-// processesWith are those that have a text among their arguments. A host has thousands of processes; for all but these, one file is read.
+// processesWith are those that have a text among their arguments, and are in no container. A host has thousands of processes; for all but
+// these, one file is read.
 func processesWith(text string) ([]process, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -77,7 +78,7 @@ func processesWith(text string) ([]process, error) {
 		if !bytes.Contains(buffer[:readShort(fmt.Sprintf("/proc/%d/cmdline", number), buffer)], []byte(text)) {
 			continue
 		}
-		if p, err := lookAt(number, boot); err == nil && p.args != nil { // else it has ended meanwhile
+		if p, err := lookAt(number, boot); err == nil && p.args != nil && confine.OfThisHost(number) { // else it has ended meanwhile
 			all = append(all, p)
 		}
 	}

@@ -130,6 +130,37 @@ func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
+// Root of a container becomes whom it likes, and has the arguments that it likes.
+func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
+	b := newBench(t)
+	needUsers(t, b)
+	b.do("herodb.create", spec, writ.ChangeCreated)
+	p, user, path := b.pid(), b.own().User, b.jobOn(store).in("server.conf")
+	b.end()
+	impostor := &exec.Cmd{
+		Path: "/bin/sh", Args: []string{"redis-server", "-c", "read x", path},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Credential: &syscall.Credential{Uid: user, Gid: user}},
+	}
+	input, err := impostor.StdinPipe()
+	if err == nil {
+		err = impostor.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = input.Close(), impostor.Wait() }()
+	if found, err := b.jobOn(store).process(b.own()); err != nil || found != (pid{}) {
+		t.Fatalf("process %d is taken for the engine, %v", found.PID, err)
+	}
+	b.do("herodb.create", spec, writ.ChangeUnchanged)
+	if now := b.pid(); now.PID == impostor.Process.Pid || now == p || b.own().User != user {
+		t.Errorf("it is served by process %d as %d", now.PID, b.own().User)
+	}
+	if err := impostor.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("what is not the engine was ended: %v", err)
+	}
+}
+
 // Anybody can have the arguments of an engine. Whoever took one over would be given the secret of another database.
 func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	b := newBench(t)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/internal/netns"
 	"writ/sal"
 )
@@ -289,48 +290,12 @@ func (n *Node) find() (*process, error) {
 	return nil, nil
 }
 
-// is reports whether a process is a daemon with this node's key, and not somebody else's who has taken its arguments.
+// is reports whether a process is a daemon with this node's key, and not somebody else's who has taken its arguments, which everybody can.
 func (n *Node) is(pid int) bool {
 	args := commandLine(pid)
 	i := slices.Index(args, keyFlag)
 	return i > 0 && i+1 < len(args) && args[i+1] == n.keyPath() && filepath.Base(args[0]) == filepath.Base(cmp.Or(n.Binary, "mycelium")) &&
-		ofThisHost(pid)
-}
-
-// ofThisHost reports whether a process could have been started by this one: it has the same user, and neither process numbers nor a root
-// directory of its own, as what is in a container has. Arguments are what everybody can give to a process.
-func ofThisHost(pid int) bool {
-	own, ownLevels, err := userOf("self")
-	if err != nil {
-		return false
-	}
-	user, levels, err := userOf(strconv.Itoa(pid))
-	if err != nil || user != own || levels != ownLevels {
-		return false
-	}
-	root, err := os.Stat(fmt.Sprintf("/proc/%d/root/.", pid))
-	if errors.Is(err, fs.ErrPermission) { // of a program that was given capabilities by its file, only root may look
-		return true
-	}
-	here, unseen := os.Stat("/")
-	return err == nil && unseen == nil && os.SameFile(root, here)
-}
-
-// userOf is the effective user of a process, and in how many nested namespaces it has a number.
-func userOf(pid string) (user string, levels int, err error) {
-	text, err := os.ReadFile("/proc/" + pid + "/status")
-	if err != nil {
-		return "", 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		switch words := strings.Fields(line); {
-		case len(words) > 2 && words[0] == "Uid:":
-			user = words[2]
-		case len(words) > 1 && words[0] == "NSpid:":
-			levels = len(words) - 1
-		}
-	}
-	return user, levels, nil
+		confine.RunsAs(pid, 0)
 }
 
 // commandLine is that of a process, nil if it has ended.
