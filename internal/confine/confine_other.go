@@ -25,6 +25,8 @@ func Processes(uint32) ([]int, error) { return nil, nil }
 
 func processes(func(uint32) bool) (map[uint32][]int, error) { return nil, nil }
 
+func contained(int) bool { return false }
+
 // End has nothing to end.
 func End(context.Context, uint32) error { return nil }
 

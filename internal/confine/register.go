@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -11,6 +12,7 @@ import (
 type Register struct {
 	mu     sync.Mutex
 	chosen map[uint32]string
+	look   func(of func(user uint32) bool) (map[uint32][]int, error) // in place of processes, for tests
 }
 
 // Choose returns a user for a name that nobody else has: by the records, by a choice that is about to be recorded, by what is left in dir,
@@ -31,16 +33,19 @@ func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]
 			used[groupOf(info)] = e.Name()
 		}
 	}
-	var failed error
+	look := r.look
+	if look == nil {
+		look = processes
+	}
+	running, err := look(a.Has) // once for all: a host has thousands
+	if err != nil {
+		return 0, err
+	}
 	user, err := a.Choose(name, func(user uint32) bool {
-		if used[user] != "" && used[user] != name || r.chosen[user] != "" && r.chosen[user] != name {
-			return true
-		}
-		running, err := Processes(user)
-		failed = errors.Join(failed, err)
-		return len(running) > 0
+		return used[user] != "" && used[user] != name || r.chosen[user] != "" && r.chosen[user] != name ||
+			slices.ContainsFunc(running[user], func(pid int) bool { return !contained(pid) })
 	})
-	if err := errors.Join(err, failed); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	if r.chosen == nil {

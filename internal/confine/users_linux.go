@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,10 +111,10 @@ func Running() ([]int, error) {
 // Processes are those that run as a user, short of what a container has of the same number.
 func Processes(user uint32) ([]int, error) {
 	all, err := processes(func(its uint32) bool { return its == user })
-	return all[user], err
+	return slices.DeleteFunc(all[user], contained), err
 }
 
-// processes are those of several users.
+// processes are those of several users, also what containers have.
 func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 	running, err := Running()
 	if err != nil {
@@ -122,7 +123,7 @@ func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 	all := map[uint32][]int{}
 	for _, pid := range running {
 		s, err := statusOf(pid)
-		if user := s.users[0]; err == nil && !s.ended && of(user) && !contained(pid) { // who has no rights has one user
+		if user := s.users[0]; err == nil && !s.ended && of(user) { // who has no rights has one user
 			all[user] = append(all[user], pid)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,6 +165,28 @@ func TestAUserWhoRunsIsGivenToNobody(t *testing.T) {
 		if user, err := r.Choose(a, name, none, t.TempDir()); user != another || err != nil {
 			t.Errorf("%s is %d, %v", name, user, err)
 		}
+	}
+}
+
+// A host has thousands of processes: however many numbers are taken, it is looked through once.
+func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
+	a := &confine.Accounts{Door: someone - 1, First: someone, Last: someone + 9}
+	var r confine.Register
+	looks := r.CountLooksForTest(someone+1, someone+3, someone+5, someone+7)
+	used := map[uint32]string{}
+	none := func() (map[uint32]string, error) { return maps.Clone(used), nil }
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		user, err := r.Choose(a, name, none, t.TempDir())
+		if err != nil || used[user] != "" || user == someone+1 || user == someone+3 || user == someone+5 || user == someone+7 {
+			t.Errorf("%s is %d, %v", name, user, err)
+		}
+		used[user] = name
+	}
+	if *looks != 6 {
+		t.Errorf("it was looked %d times for 6 names", *looks)
+	}
+	if _, err := r.Choose(a, "g", none, t.TempDir()); err == nil {
+		t.Error("there was a number more than there are")
 	}
 }
 
