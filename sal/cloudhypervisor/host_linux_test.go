@@ -173,6 +173,38 @@ func TestAMachineWhoseTapSomebodyTookAwayIsReportedUntilItIsStartedAnew(t *testi
 	b.empty()
 }
 
+// A runner that ended before it wrote down what a start came to knows nothing of the taps that the process has: those of the start before went
+// with the host.
+func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
+	nets := networks(t)
+	if nets == nil {
+		t.Skip("only root makes taps")
+	}
+	b := newBench(t)
+	b.must("machine.create", "web", with(machineSpec, "networks", nets))
+	device := b.record("web").Own.Ports[0].Device
+	b.signal("web", unix.SIGKILL, true)
+	if err := ip("link", "delete", device); err != nil {
+		t.Fatal(err)
+	}
+	b.change("web", func(o *own) { o.Process.Boot = "the one before" })
+	var written own // when the guest is about to boot
+	b.Step = func(name string) {
+		if name == "boot the machine" {
+			written = b.record("web").Own
+		}
+	}
+	b.keeps("web", "the host was started anew", true)
+	b.Step = nil
+	b.change("web", func(o *own) { *o = written })
+	b.keeps("web", "", false)
+	if got := b.state("web"); got != string(running) {
+		t.Errorf("it is %s", got)
+	}
+	b.must("machine.delete", "web", nil)
+	b.empty()
+}
+
 func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set   vmmstub.Settings

@@ -34,7 +34,7 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	if err != nil {
 		return err
 	}
-	r.Own.Process, r.Own.User = process, user
+	r.Own.Process, r.Own.User, r.Own.Taps = process, user, nil // which taps it has is not known before it has them
 	return nil
 }
 
