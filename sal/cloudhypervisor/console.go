@@ -75,6 +75,9 @@ func (d *Driver) trim(dir string) error {
 	return failed
 }
 
+// ahead is how far behind its end a file is left alone while it is trimmed: its process writes there meanwhile.
+const ahead = 1 << 20
+
 // trimTo gives the beginning of a file back to the disk, up to a place in it, if it occupies more than it may. Its process goes on writing
 // where it is: the file keeps its size and has a hole. What it has reserved behind its end, which it need not write, goes as well.
 func (d *Driver) trimTo(path string, end, most int64) error {
@@ -92,12 +95,19 @@ func (d *Driver) trimTo(path string, end, most int64) error {
 	}
 	d.step("trim a log")
 	if end > 0 {
-		if err := punch(f, end); err != nil {
+		if err := punch(f, 0, end); err != nil {
 			return err
 		}
 	}
 	if info, err = f.Stat(); err != nil || occupied(info) <= most {
 		return err
 	}
+	if punch(f, info.Size()+ahead, farthest) == nil { // else the disk has no offsets so large
+		if info, err = f.Stat(); err != nil || occupied(info) <= most {
+			return err
+		}
+	}
+	// There are disks, ext4 is one, that give back what is reserved in no other way. What is written this moment is cut off as well; only a
+	// process that reserved on purpose comes here.
 	return f.Truncate(info.Size())
 }

@@ -246,9 +246,12 @@ func handTap(name string, user uint32) error {
 // maxSocketPath is what the kernel takes as the path of a socket, in bytes.
 const maxSocketPath = 107
 
-// punch gives back to the disk what a file has before an offset; reading there gives zeros.
-func punch(f *os.File, end int64) error {
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, end)
+// farthest is where nothing is reserved any more, in bytes from the beginning of a file.
+const farthest = 1 << 42
+
+// punch gives back to the disk what a file has between two offsets, also behind its end; reading there gives zeros.
+func punch(f *os.File, from, to int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
 
 // occupied is how many bytes of the disk a file has.

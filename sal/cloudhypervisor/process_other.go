@@ -11,6 +11,8 @@ import (
 	"writ/internal/confine"
 )
 
+const farthest = 0
+
 // held is a process that we hold on to. There is none here.
 type held struct {
 	pid     int
@@ -21,18 +23,19 @@ func elsewhere() error {
 	return writ.Errorf(writ.CodeDriverMissing, "machines need Linux").WithHint("make them on a node that runs Linux")
 }
 
-func hold(int) (*held, error)                       { return nil, elsewhere() }
-func (h *held) release()                            {}
-func (h *held) ended() bool                         { return true }
-func (h *held) wait(context.Context) error          { return elsewhere() }
-func (h *held) terminate() error                    { return elsewhere() }
-func (h *held) kill() error                         { return elsewhere() }
-func argumentsOf(int) []string                      { return nil }
-func thisBoot() (string, error)                     { return "", elsewhere() }
-func listener(string) (int, error)                  { return 0, nil }
-func listenAt(string) (*os.File, error)             { return nil, elsewhere() }
-func handTap(string, uint32) error                  { return elsewhere() }
-func punch(*os.File, int64) error                   { return elsewhere() }
+func hold(int) (*held, error)              { return nil, elsewhere() }
+func (h *held) release()                   {}
+func (h *held) ended() bool                { return true }
+func (h *held) wait(context.Context) error { return elsewhere() }
+func (h *held) terminate() error           { return elsewhere() }
+func (h *held) kill() error                { return elsewhere() }
+func argumentsOf(int) []string             { return nil }
+func thisBoot() (string, error)            { return "", elsewhere() }
+func listener(string) (int, error)         { return 0, nil }
+func listenAt(string) (*os.File, error)    { return nil, elsewhere() }
+func handTap(string, uint32) error         { return elsewhere() }
+
+func punch(*os.File, int64, int64) error            { return elsewhere() }
 func occupied(info fs.FileInfo) int64               { return info.Size() }
 func below(string) func(string) bool                { return func(string) bool { return false } }
 func withArgument(func(string) bool) ([]int, error) { return nil, elsewhere() }

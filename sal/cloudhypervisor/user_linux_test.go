@@ -1,6 +1,7 @@
 package cloudhypervisor
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"writ"
 	"writ/internal/cgroup"
 	"writ/internal/confine"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
 )
@@ -405,5 +408,59 @@ func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 	b.trimAll()
 	if info, err := f.Stat(); err != nil || occupied(info) > maxConsole || info.Size() != before.Size() {
 		t.Errorf("it occupies %d bytes, and has %d of %d, %v", occupied(info), info.Size(), before.Size(), err)
+	}
+}
+
+// Some disks reserve more for a file that grows than its process has asked for. What it writes while that is given back is not lost.
+func TestWhatAConsoleWritesWhileItIsTrimmedStays(t *testing.T) {
+	dir := t.TempDir()
+	testenv.NewBtrfs(t, dir, 256)
+	f, err := os.Create(filepath.Join(dir, consoleName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	line := []byte(strings.Repeat("x", 99) + "\n")
+	over, written := make(chan struct{}), make(chan error, 1)
+	var allowed atomic.Int64 // it writes less while it is trimmed than is left alone
+	go func() {
+		for at := int64(0); ; {
+			select {
+			case <-over:
+				written <- nil
+				return
+			default:
+			}
+			if at >= allowed.Load() {
+				runtime.Gosched()
+				continue
+			}
+			if _, err := f.WriteAt(line, at); err != nil {
+				written <- err
+				return
+			}
+			at += int64(len(line))
+		}
+	}()
+	for range 200 {
+		info, err := f.Stat()
+		if err == nil {
+			err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, info.Size()+16<<20, 16<<20)
+		}
+		if err == nil {
+			allowed.Store(info.Size() + ahead/2)
+			err = new(Driver).trim(dir)
+		}
+		if info, failed := f.Stat(); err != nil || failed != nil || occupied(info) > maxConsole {
+			t.Fatalf("it occupies %d bytes, %v, %v", occupied(info), failed, err)
+		}
+	}
+	close(over)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	text, err := lastBytes(f.Name(), keepConsole)
+	if lost := bytes.IndexByte(text, 0); err != nil || lost >= 0 {
+		t.Errorf("at %d of the last %d bytes something is lost, %v", lost, len(text), err)
 	}
 }
