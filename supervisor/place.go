@@ -243,7 +243,7 @@ func (t *turn) connected() [][]*journal.Call {
 	}
 	for _, c := range waiting {
 		for _, seq := range slices.Concat(t.near(c), c.Orders) {
-			if _, ok := parent[seq]; ok && local(c) && local(t.call(seq)) {
+			if _, ok := parent[seq]; ok && together(c, t.call(seq)) {
 				parent[find(c.Seq)] = find(seq)
 			}
 		}
@@ -264,8 +264,11 @@ func (t *turn) connected() [][]*journal.Call {
 	return groups
 }
 
-// local reports whether a call is about something that others must be on the same node with.
-func local(c *journal.Call) bool { return c.Kind != "" && c.Kind != writ.KindHeroDB }
+// together reports whether a call must be on the node of one that it needs. A database is reached by its address from anywhere, and so binds
+// nobody; the network that it is on is part of a node.
+func together(c, need *journal.Call) bool {
+	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
+}
 
 // placeGroup finds a node for a group, or says why there is none.
 func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
@@ -377,7 +380,7 @@ func (t *turn) homes(c *journal.Call) []writ.NodeID {
 		nodes = append(nodes, c.Node)
 	}
 	for _, seq := range t.near(c) {
-		if need := t.call(seq); need != nil && need.Node != "" && local(need) && local(c) {
+		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)
 		}
 	}

@@ -499,6 +499,40 @@ for i := 0; i < 6; i++ {
 	})
 }
 
+// A network is a part of its node: on another one the database would find nothing under the handle.
+func TestADatabaseIsMadeWhereItsNetworkIs(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.join("n2")
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+network := import("network")
+herodb := import("herodb")
+lans := []
+for i := 0; i < 4; i++ {
+	lans = append(lans, network.create("lan" + i, {}))
+}
+for i, lan in lans {
+	lan.bridge // it is there, and the database is placed later
+	herodb.create("a" + i, {memory_mib: 32, network: lan})
+	herodb.create("b" + i, {memory_mib: 32, network: network.create("own" + i, {})})
+}
+`)
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		on := map[string]string{}
+		for _, c := range calls {
+			on[c.Name] = c.NodeName
+		}
+		for i := range 4 {
+			for db, lan := range map[string]string{"a": "lan", "b": "own"} {
+				if db, lan := fmt.Sprint(db, i), fmt.Sprint(lan, i); on[db] != on[lan] {
+					t.Errorf("%s is on %s, its network on %s", db, on[db], on[lan])
+				}
+			}
+		}
+	})
+}
+
 func TestWhatFitsNowhereFailsWithTheReasonsOfTheNodes(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
