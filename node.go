@@ -1,6 +1,10 @@
 package writ
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Capacity is an amount of what nodes have and resources use up.
 type Capacity struct {
@@ -31,7 +35,30 @@ type NodeDriver struct {
 	Simulated bool   `json:"simulated,omitempty"`
 	Detail    string `json:"detail,omitempty"` // version, or why it is simulated
 	Lacks     string `json:"lacks,omitempty"`  // what of the host is missing, so that the node does without it; it is none then
+	// Engines are the programs that it can serve with, best first, and then those that it has and refuses; none if there is only one way.
+	Engines []Engine `json:"engines,omitempty"`
 }
+
+// Engine is one of the programs that a driver can serve with, as one node has it.
+type Engine struct {
+	Name    string `json:"name"` // "redis-server"
+	Version string `json:"version,omitempty"`
+	Refused string `json:"refused,omitempty"` // why it serves nothing that is made anew, "" if it does
+}
+
+// Does reports whether an engine can serve what asks for one of some names, any if there are none, and for a version, as far as that is
+// given: 7 fits 7.2.4.
+func (e Engine) Does(names []string, version string) bool {
+	return e.Refused == "" && (len(names) == 0 || slices.Contains(names, e.Name)) && e.IsVersion(version)
+}
+
+// IsVersion reports whether the version is the one that is asked for, as far as that is given.
+func (e Engine) IsVersion(asked string) bool {
+	return asked == "" || e.Version == asked || strings.HasPrefix(e.Version, asked+".")
+}
+
+// String is what people read of an engine that serves.
+func (e Engine) String() string { return strings.TrimSuffix(e.Name+" "+e.Version, " ") }
 
 // Node is one host as its datacenter knows it.
 type Node struct {

@@ -25,6 +25,8 @@ const (
 	maxWedged = 256
 	// maxDrivers bounds the drivers of a node.
 	maxDrivers = 64
+	// maxEngines bounds the engines of a driver.
+	maxEngines = 16
 )
 
 // judge returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
@@ -94,7 +96,12 @@ func moderate(b writ.Beat) writ.Beat {
 	}
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
-		b.Drivers[i] = writ.NodeDriver{Module: clip(d.Module, maxWord), Name: clip(d.Name, maxWord), Simulated: d.Simulated, Detail: clip(d.Detail, maxText), Lacks: clip(d.Lacks, maxText)}
+		d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module, maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
+		d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
+		for i, e := range d.Engines {
+			d.Engines[i] = writ.Engine{Name: clip(e.Name, maxWord), Version: clip(e.Version, maxWord), Refused: clip(e.Refused, maxText)}
+		}
+		b.Drivers[i] = d
 	}
 	return b
 }

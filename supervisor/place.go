@@ -16,10 +16,18 @@ import (
 // wish is what a group of calls needs of a node.
 type wish struct {
 	modules []string          // drivers
+	engines []engineWish      // with which one of them is to serve
 	need    writ.Capacity     // in all
 	labels  map[string]string // that it must have
 	node    string            // name or id of the only one that will do, "" for any
 	stays   bool              // something of the group is there already: the node may be closed to new work
+}
+
+// engineWish is what a call asks of the engine of its driver.
+type engineWish struct {
+	module  string
+	names   []string // the ones that will do; any if there are none
+	version string   // as far as it is given
 }
 
 // seat is a node as placement sees it.
@@ -122,6 +130,11 @@ func refuse(w wish, s seat) (reason string, later bool) {
 			return "has no driver for " + module + ", for want of " + s.Drivers[i].Lacks, false
 		}
 	}
+	for _, e := range w.engines {
+		if reason := e.refuse(s); reason != "" {
+			return reason, false
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
 		if s.Labels[name] != w.labels[name] {
 			return fmt.Sprintf("has no label %s=%s", name, w.labels[name]), false
@@ -140,6 +153,45 @@ func refuse(w wish, s seat) (reason string, later bool) {
 		return shortage(w.need, s.free), false
 	}
 	return "", false
+}
+
+// refuse says why no engine of a node will do, "" if one will. One that does not say which it has may have any.
+func (e engineWish) refuse(s seat) string {
+	i := slices.IndexFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == e.module && len(d.Engines) > 0 })
+	if i < 0 || slices.ContainsFunc(s.Drivers[i].Engines, func(has writ.Engine) bool { return has.Does(e.names, e.version) }) {
+		return ""
+	}
+	has, refused := "none", ""
+	if names := offered(s.Drivers[i].Engines); len(names) > 0 {
+		has = strings.Join(names, ", ")
+	}
+	for _, engine := range s.Drivers[i].Engines {
+		if engine.Refused != "" && slices.Contains(e.names, engine.Name) {
+			refused += "; it does not use " + engine.Name + ": " + engine.Refused
+		}
+	}
+	return fmt.Sprintf("has no engine for %s that will do: it offers %s, and %s is asked for%s", e.module, has, e, refused)
+}
+
+// offered are the engines that serve what is made anew.
+func offered(engines []writ.Engine) (names []string) {
+	for _, e := range engines {
+		if e.Refused == "" {
+			names = append(names, e.String())
+		}
+	}
+	return names
+}
+
+func (e engineWish) String() string {
+	names := strings.Join(e.names, " or ")
+	if names == "" {
+		names = "one"
+	}
+	if e.version == "" {
+		return names
+	}
+	return names + " of version " + e.version
 }
 
 // fits reports whether free holds need. What needs nothing of a kind fits even where there is less than nothing of it.
@@ -164,7 +216,9 @@ func shortage(need, free writ.Capacity) string {
 // noCapacity is the error of calls that no node will do for.
 func noCapacity(w wish, v verdict) *writ.Error {
 	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)
-	lacks := func(a writ.NodeVerdict) bool { return strings.HasPrefix(a.Reason, "has no driver") }
+	lacks := func(a writ.NodeVerdict) bool {
+		return strings.HasPrefix(a.Reason, "has no driver") || strings.HasPrefix(a.Reason, "has no engine")
+	}
 	switch {
 	case slices.ContainsFunc(v.against, lacks):
 		return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
@@ -279,6 +333,9 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
 		w.modules = append(w.modules, op.Module)
+		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
+			w.engines = append(w.engines, engineWish{op.Module, names, version})
+		}
 		if c.Node == "" || t.isClaimed(c) { // what was placed before is reserved already
 			w.need = w.need.Plus(c.Need)
 		}

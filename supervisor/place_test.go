@@ -26,6 +26,10 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 	lacking := node("a", func(s *seat) {
 		s.Drivers = []writ.NodeDriver{{Module: "machine", Lacks: "KVM: open /dev/kvm: no such file or directory"}, {Module: "volume"}}
 	})
+	stocked := node("b", func(s *seat) {
+		s.open = 3
+		s.Drivers = []writ.NodeDriver{{Module: "herodb", Engines: []writ.Engine{{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Refused: "it shows its secret"}}}}
+	})
 	cordoned := func(s *seat) { s.Scheduling = writ.SchedulingCordoned }
 	for _, tt := range []struct {
 		name  string
@@ -43,6 +47,12 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"Silent", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
 		{"Faulty", small, []seat{node("a", func(s *seat) { s.Fault = "disk full" })}, verdict{later: true, why: "a: takes no work: disk full"}},
 		{"LackingDriver", wish{modules: []string{"machine"}}, []seat{lacking}, verdict{why: "a: has no driver for machine, for want of KVM: open /dev/kvm: no such file or directory"}},
+		{"OneOfTheEngines", wish{modules: []string{"herodb"}, engines: []engineWish{{"herodb", []string{"valkey-server", "redis-server"}, "7"}}}, []seat{node("a"), stocked}, verdict{node: "b-id"}},
+		{"EnginesThatNobodyTold", wish{engines: []engineWish{{"herodb", []string{"valkey-server"}, ""}}}, []seat{node("a", func(s *seat) { s.Drivers = []writ.NodeDriver{{Module: "herodb"}} })}, verdict{node: "a-id"}},
+		{"NoEngine", wish{engines: []engineWish{{"herodb", []string{"valkey-server", "hero_redis"}, "7"}}}, []seat{stocked},
+			verdict{why: "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and valkey-server or hero_redis of version 7 is asked for; it does not use hero_redis: it shows"}},
+		{"NoEngineOfTheVersion", wish{engines: []engineWish{{"herodb", nil, "8"}}}, []seat{stocked},
+			verdict{why: "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"}},
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
 		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs left and 9 are needed"}},

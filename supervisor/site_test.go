@@ -348,6 +348,7 @@ type testNode struct {
 	fault    string // said in beats
 	// transfers is likewise.
 	transfers string
+	engines   []writ.Engine // of databases, likewise
 	claims    []writ.JobKey // said to be active besides what is
 	act       func(ctx context.Context, job writ.Job) writ.Result
 
@@ -503,7 +504,11 @@ func (n *testNode) beat(ctx context.Context) {
 		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
-			b.Drivers = append(b.Drivers, writ.NodeDriver{Module: module, Name: "test", Simulated: true})
+			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true}
+			if module == "herodb" {
+				d.Engines = slices.Clone(n.engines)
+			}
+			b.Drivers = append(b.Drivers, d)
 		}
 		for key := range n.active {
 			b.Active = append(b.Active, key)

@@ -533,6 +533,36 @@ for i, lan in lans {
 	})
 }
 
+func TestADatabaseIsMadeWhereItsEngineIs(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		for name, engine := range map[string]writ.Engine{"n1": {Name: "redis-server", Version: "7.0.15"}, "n2": {Name: "valkey-server", Version: "8.1.1"}} {
+			s.join(name, func(n *testNode) {
+				n.engines = []writ.Engine{engine, {Name: "hero_redis", Refused: strings.Repeat("it shows its secret; ", 1000)}}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+herodb := import("herodb")
+for i := 0; i < 3; i++ {
+	herodb.create("a" + i, {memory_mib: 32, engines: ["valkey-server"]})
+	herodb.create("b" + i, {memory_mib: 32, engines: ["hero_redis", "redis-server"]})
+	herodb.create("c" + i, {memory_mib: 32, version: "8"})
+}
+`)
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		for _, c := range calls {
+			if want := map[byte]string{'a': "n2", 'b': "n1", 'c': "n2"}[c.Name[0]]; c.NodeName != want {
+				t.Errorf("%s is on %s, not on %s", c.Name, c.NodeName, want)
+			}
+		}
+		id = s.submit(`import("herodb").create("d", {memory_mib: 32, engines: ["hero_redis"]})`)
+		run, _ := s.wantState(id, writ.RunFailed)
+		if f := run.Failure; f.Code != writ.CodeNoCapacity || !strings.Contains(f.Message, "has no engine for herodb that will do") || len(f.Message) > 10_000 {
+			t.Errorf("failure = %+v", f)
+		}
+	})
+}
+
 func TestWhatFitsNowhereFailsWithTheReasonsOfTheNodes(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })

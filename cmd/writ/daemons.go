@@ -246,8 +246,16 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	enginesFlag(c, host)
 	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk", "process-users")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+}
+
+// enginesFlag says which engines serve databases.
+func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server; without it all that are found and keep their secret. herodb and hero_redis show it to everybody on the host, and serve only if they are named")
+	fromEnvironment(c.Flags(), "engines")
+	complete(c, "engines", daemon.Engines()...)
 }
 
 // hostName is a proper name for a node on this host.

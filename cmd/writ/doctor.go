@@ -67,7 +67,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
 --drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
-the exit code 1. --data, --containerd, --firmware and --process-users are those of the runner.
+the exit code 1. --data, --containerd, --engines, --firmware and --process-users are those of the runner.
 
 With --redis it examines that Redis too, with the login that a supervisor would use.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
@@ -102,6 +102,7 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	enginesFlag(c, &host)
 	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users")
 	return c
 }
@@ -409,7 +410,7 @@ func examineHost(ctx context.Context, data string, host daemon.HostConfig) []fin
 	}
 	all, err := daemon.HostNeeds(ctx, data, host)
 	if err != nil {
-		return []finding{{Check: "drivers of a node", State: ill, Detail: err.Error()}}
+		return []finding{{Check: "drivers of a node", State: ill, Detail: err.Error(), Fix: writ.AsError(err).Hint}}
 	}
 	found := make([]finding, len(all))
 	for i, f := range all {

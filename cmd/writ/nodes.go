@@ -113,6 +113,11 @@ func nodeText(n writ.Node) string {
 			continue
 		}
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))
+		for _, e := range d.Engines {
+			if e.Refused != "" {
+				fmt.Fprintf(&b, "    not used: %s, %s\n", terminal.Clean(e.String()), terminal.Clean(e.Refused))
+			}
+		}
 	}
 	if n.Network != nil {
 		networkText(&b, n.Network)

@@ -36,6 +36,15 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 	}
 }
 
+func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
+	text := nodeText(writ.Node{Name: "n1", Drivers: []writ.NodeDriver{{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15; memory is bounded", Engines: []writ.Engine{
+		{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"},
+	}}}})
+	if want := "  herodb=engines  redis-server 7.0.15; memory is bounded\n    not used: hero_redis unknown, it shows its secret\n"; !strings.Contains(text, want) {
+		t.Errorf("it does not say %q:\n%s", want, text)
+	}
+}
+
 func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},

@@ -179,6 +179,9 @@ type DatacenterSecrets struct {
 // Digest A SHA-256
 type Digest = writ.Digest
 
+// Engine defines model for Engine.
+type Engine = writ.Engine
+
 // Error defines model for Error.
 type Error = writ.Error
 

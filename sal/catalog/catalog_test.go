@@ -117,6 +117,9 @@ func traits(f Field) []string {
 	if f.Uses != "" {
 		words = append(words, "uses "+f.Uses)
 	}
+	if f.Engine != "" {
+		words = append(words, "the engine's "+f.Engine)
+	}
 	return words
 }
 
@@ -194,6 +197,9 @@ func checkFields(t *testing.T, in string, s Schema) {
 		}
 		if f.Uses != "" && (f.Type != Int || !slices.Contains([]string{"cpus", "memory_mib", "disk_gib"}, f.Uses)) {
 			t.Errorf("%s uses what a node does not have", at)
+		}
+		if is := map[string]bool{"name": f.Type == List, "version": f.Type == String}; f.Engine != "" && !is[f.Engine] {
+			t.Errorf("%s says of an engine what it does not have", at)
 		}
 		checkFields(t, at, inner.Fields)
 	}

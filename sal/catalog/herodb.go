@@ -11,10 +11,10 @@ type HeroDBCreate struct {
 	MemoryMiB int64    `writ:"memory_mib,required,mutable,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
 	Persist   bool     `writ:"persist" help:"keep the data on disk; without it a restart loses it"`
 	SizeGiB   int64    `writ:"size_gib,mutable,default=1,min=1,max=65536,uses=disk_gib" help:"room for data and backups, in GiB; it can grow and never shrink"`
-	Engines   []string `writ:"engines,enum=herodb|hero_redis|redis-server|valkey-server,max=4" help:"the engines that will do, best first; any that the node has if none is given"`
-	Version   string   `writ:"version,mutable,form=version" help:"the engine's version, as far as it is given: 7 fits 7.2.4; another one than serves it upgrades the database"`
+	Engines   []string `writ:"engines,enum=herodb|hero_redis|redis-server|valkey-server,max=4,engine=name" help:"the engines that will do, best first; any that its node offers if none is given"`
+	Version   string   `writ:"version,mutable,form=version,engine=version" help:"the engine's version, as far as it is given: 7 fits 7.2.4; another one than serves it upgrades the database"`
 	Network   writ.Ref `writ:"network,kinds=network" help:"the network on which it listens; the node's own address if not given"`
-	Password  Text     `writ:"password,mutable,hidden,min=8,max=1024" help:"what clients must give; made up, and never shown, if not given"`
+	Password  Text     `writ:"password,mutable,hidden,min=8,max=1024" help:"what clients must give; if not given it is made up, and told to nobody: give one to whatever scripts connect"`
 }
 
 // Backup names a backup of a database.

@@ -43,6 +43,7 @@ type Field struct {
 	ByName    bool                // a Handle that may also be given as the name of a resource of the project
 	Elsewhere bool                // a Handle to what may be on another node; an operation has one at most
 	Uses      string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
+	Engine    string              // what it says of the engine that serves: "name", a List of which one will do, or "version"
 	Secret    bool                // a String that may be a secret: see Text
 	Hidden    bool                // a String that must be one
 	Key       *Field              // of a Map: its keys, strings
@@ -83,7 +84,7 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	enum=a|b  kinds=a|b  form=F  of the field, or of the elements of a list or map
 //	keys=F                       the form of a map's keys
 //	each=N..M                    bounds of a list's integers
-//	uses=P                       as in Field
+//	uses=P  engine=P             as in Field
 //
 // A wrong tag is a mistake of this package and panics when the program starts.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
@@ -173,6 +174,8 @@ func (f *Field) set(option string) error {
 		inner.Hidden = true
 	case "uses":
 		f.Uses = value
+	case "engine":
+		f.Engine = value
 	case "enum":
 		inner.Enum = strings.Split(value, "|")
 	case "form":
@@ -253,4 +256,24 @@ func (s Schema) needs(args map[string]any) writ.Capacity {
 		}
 	}
 	return c
+}
+
+// EngineOf says which engine will do for what an operation makes: one of some names, any if there are none, and in a version, as far as that is
+// given (see writ.Engine).
+func (s Schema) EngineOf(args map[string]any) (names []string, version string) {
+	for _, f := range s {
+		switch v := args[f.Name].(type) {
+		case []any:
+			for _, name := range v {
+				if name, ok := name.(string); ok && f.Engine == "name" {
+					names = append(names, name)
+				}
+			}
+		case string:
+			if f.Engine == "version" {
+				version = v
+			}
+		}
+	}
+	return names, version
 }

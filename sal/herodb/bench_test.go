@@ -39,7 +39,7 @@ func newBench(t *testing.T) *bench {
 
 // restart is a runner that starts again.
 func (b *bench) restart() {
-	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Weak: b.Weak, Look: b.Look}
+	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Engines: b.Engines, Look: b.Look}
 	next.children = maps.Clone(b.children) // of this process, which lives on
 	b.Driver = next
 }

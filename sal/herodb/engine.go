@@ -18,7 +18,6 @@ import (
 
 	"writ"
 	"writ/sal"
-	"writ/sal/needs"
 )
 
 // engine is a program that serves databases: a row of the table.
@@ -28,7 +27,7 @@ type engine struct {
 	// versionArgs make the program print its version; nil if it cannot.
 	versionArgs []string
 	least       string // the first version that has what the driver needs, "" if any has
-	// weak says what speaks against the engine; such a one serves only where Driver.Weak allows it.
+	// weak says what speaks against the engine; such a one serves only where Driver.Engines names it.
 	weak string
 	ipv4 bool // it listens on IPv4 only, and on every address of that
 	// arguments starts it. One of them leads into the directory of the instance, which is how its process is known. What is made up may begin
@@ -100,9 +99,7 @@ const unknownVersion = "unknown"
 // choose finds the first engine that a script takes and this host has. The error (DRIVER_MISSING) says of each why not.
 func (d *Driver) choose(ctx context.Context, names []string, version string) (program, error) {
 	if len(names) == 0 {
-		for _, e := range engines {
-			names = append(names, e.name)
-		}
+		names = d.all()
 	}
 	var why, where []string
 	for _, name := range names {
@@ -113,11 +110,12 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 			where = append(where, name+": "+p.where)
 		case err != nil:
 			return program{}, err
-		case p.weak != "" && !d.Weak:
-			why = append(why, fmt.Sprintf("%s, which may not serve here: %s", name, p.weak))
-		case p.least != "" && !needs.AtLeast(p.version, p.least):
-			why = append(why, fmt.Sprintf("%s %s, which is older than %s", name, p.version, p.least))
-		case !fits(version, p.version):
+		case d.refused(p) != "":
+			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, d.refused(p)))
+			if !slices.Contains(d.Offered(), name) {
+				where = append(where, name+": let it serve with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
+			}
+		case !(writ.Engine{Version: p.version}).IsVersion(version):
 			why = append(why, fmt.Sprintf("%s %s, where %s is asked for", name, p.version, version))
 		default:
 			return p, nil
@@ -186,11 +184,6 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 	}
 	d.versions[key] = string(m[1])
 	return string(m[1]), nil
-}
-
-// fits reports whether a version is the one that is asked for, as far as that goes: 7 fits 7.2.4.
-func fits(asked, version string) bool {
-	return asked == "" || version == asked || strings.HasPrefix(version, asked+".")
 }
 
 // serves finds the program for a database that exists: the host's own if it has the version that the database was made with, else the

@@ -38,9 +38,11 @@ type Driver struct {
 	Overlay sal.Overlay
 	// FirstPort and LastPort bound the TCP ports of databases without a network. They are DefaultFirstPort and DefaultLastPort if zero.
 	FirstPort, LastPort int
-	// Weak allows engines that show their secret to every user of the host, among the arguments of their process, and listen on more
-	// addresses than they should: herodb and hero_redis, which know no other way. Passwords of scripts are kept from them even so.
-	Weak bool
+	// Engines are the names of those that serve new databases, best first: the first one that a script takes and the host has. If there are
+	// none named, all serve that keep their secret. herodb and hero_redis know no other way than to show it to every user of the host, among
+	// the arguments of their process, and listen on more addresses than they should: they serve only if they are named, and even then get no
+	// password of a script. A database that exists keeps its engine.
+	Engines []string
 	// Accounts are the users that engines run as, each database's as one of its own. Without it they run as we do.
 	Accounts *confine.Accounts
 	// Look finds a program. It is exec.LookPath if nil.
@@ -105,7 +107,8 @@ const (
 
 // Describe names the driver, the engines that it found and what bounds their memory.
 func (d *Driver) Describe() writ.NodeDriver {
-	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: d.detail(context.Background())}
+	found := d.found(context.Background())
+	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: d.detail(found), Engines: found}
 }
 
 // Observe looks at a database.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -112,7 +113,7 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	var drift []sal.Drift
 	p, err := j.program(ctx, r.Own.Engine)
 	switch {
-	case err != nil && !errors.Is(err, errNotFound):
+	case err != nil && !errors.Is(err, exec.ErrNotFound):
 	case err != nil:
 		drift = append(drift, sal.Drift{What: fmt.Sprintf("the node has no %s any more; the database is served by the copy of %s that was kept", r.Own.Engine, r.Own.Version)})
 	case p.version != r.Own.Version:

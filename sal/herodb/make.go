@@ -323,7 +323,7 @@ func (j *job) holds(ctx context.Context, in instance, next own) error {
 
 // upgrade takes another version of the same engine, unless the one that serves fits.
 func (j *job) upgrade(ctx context.Context, o *own, version string) error {
-	if fits(version, o.Version) {
+	if (writ.Engine{Version: o.Version}).IsVersion(version) {
 		return nil
 	}
 	p, err := j.choose(ctx, []string{o.Engine}, version)

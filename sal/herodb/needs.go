@@ -3,6 +3,9 @@ package herodb
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"writ"
 	"writ/sal/needs"
@@ -16,6 +19,10 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "apt-get install -y redis-server (6.2 or newer) or valkey-server (7.2 or newer)",
 		},
 		{
+			Name: "the engines named", Use: "no databases are made with those that are not there", Look: d.lookNamed,
+			Fix: "install them, or leave them away in writ runner --engines",
+		},
+		{
 			Name: "controllers memory, pids", Use: "nothing bounds the memory of databases but the engine itself, and nothing the number of their processes",
 			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
@@ -27,10 +34,37 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
+// lookEngine looks for an engine that new databases can have, and says what else there is.
 func (d *Driver) lookEngine(ctx context.Context) (string, error) {
-	p, err := d.choose(ctx, nil, "")
-	if err != nil {
+	if _, err := d.choose(ctx, nil, ""); err != nil {
 		return "", errors.New(writ.AsError(err).Message)
 	}
-	return p.path + ", " + p.version, nil
+	serve, refused := about(d.found(ctx))
+	detail := strings.Join(serve, ", ")
+	if len(refused) > 0 {
+		detail += "; not used: " + strings.Join(refused, ", ")
+	}
+	return detail, nil
+}
+
+// lookNamed looks for the engines that somebody named.
+func (d *Driver) lookNamed(ctx context.Context) (string, error) {
+	if len(d.Engines) == 0 {
+		return "none; all serve that keep their secret", nil
+	}
+	found := d.found(ctx)
+	var lacking []string
+	for _, name := range d.Engines {
+		i := slices.IndexFunc(found, func(e writ.Engine) bool { return e.Name == name })
+		switch {
+		case i < 0:
+			lacking = append(lacking, name+" is not on PATH")
+		case found[i].Refused != "":
+			lacking = append(lacking, fmt.Sprintf("%s: %s", found[i], found[i].Refused))
+		}
+	}
+	if len(lacking) > 0 {
+		return "", errors.New(strings.Join(lacking, "; "))
+	}
+	return strings.Join(d.Engines, ", "), nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"writ"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -62,7 +64,7 @@ func TestVersionsAreCompared(t *testing.T) {
 		asked, version string
 		fits           bool
 	}{{"7", "7.0.15", true}, {"7.0", "7.0.15", true}, {"7.0.15", "7.0.15", true}, {"7.0.1", "7.0.15", false}, {"", "7.0.15", true}, {"8", "7.0.15", false}, {"7", unknownVersion, false}} {
-		if got := fits(c.asked, c.version); got != c.fits {
+		if got := (writ.Engine{Version: c.version}).IsVersion(c.asked); got != c.fits {
 			t.Errorf("%q fits %q: %t", c.asked, c.version, got)
 		}
 	}

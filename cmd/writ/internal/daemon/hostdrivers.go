@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"writ"
@@ -36,7 +38,9 @@ type HostConfig struct {
 	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
 	// numbers that hardly anybody has, where that is possible.
 	ProcessUsers string
-	Above        string // the directory above the node's that is writ's as well; "" for none
+	// Engines serve new databases, best first; all that the host has and that keep their secret if there are none named.
+	Engines []string
+	Above   string // the directory above the node's that is writ's as well; "" for none
 }
 
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
@@ -57,7 +61,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}
 	h.databases = &herodb.Driver{
-		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Step: failpoint.Step("herodb"),
+		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines, Step: failpoint.Step("herodb"),
 	}
 	h.containers = &containerd.Driver{
 		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress), Images: h.storage.images, Volumes: h.storage.volumes,
@@ -66,13 +70,30 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
 	if c.Host.ProcessUsers == "" { // whoever names some hears of it when something starts
 		machines.Off = errors.Join(machines.Off, confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"}))
-		databases.Off = errors.Join(databases.Off, confine.Usable([]string{"redis-server", "valkey-server", "hero_redis", "herodb"}, nil))
+		databases.Off = errors.Join(databases.Off, confine.Usable(h.databases.Offered(), nil))
 	}
 	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
 		Dir: filepath.Join(dir, "machine"), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
 	return h
+}
+
+// Engines are the names of the engines that databases can have.
+func Engines() []string { return herodb.EngineNames() }
+
+// check refuses what no host could be told.
+func (c driverConfig) check() error {
+	known := herodb.EngineNames()
+	for i, name := range c.Host.Engines {
+		if !slices.Contains(known, name) {
+			return writ.Errorf(writ.CodeUsage, "there is no engine %q for databases", name).WithHint("--engines takes %s, best first", strings.Join(known, ", "))
+		}
+		if slices.Contains(c.Host.Engines[:i], name) {
+			return writ.Errorf(writ.CodeUsage, "--engines names %s twice", name).WithHint("name each once, best first")
+		}
+	}
+	return nil
 }
 
 // accounts are the users of the processes of a node that keeps its data in a directory.
@@ -174,7 +195,11 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 	if err != nil {
 		return nil, err
 	}
-	h := newHost(driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}, dir)
+	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	h := newHost(c, dir)
 	defer func() { err = errors.Join(err, h.containers.Close()) }()
 	return h.examine(ctx), nil
 }
@@ -202,6 +227,9 @@ func claimHost() (io.Closer, error) {
 // here looks after it all the same, and says what it lacks when it is asked for more: a tool may be away for a while, as a daemon is that
 // starts after the node.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	if err := c.checkUsers(filepath.Dir(dir)); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ"
 	"writ/sal"
 	"writ/sal/cloudhypervisor"
 	"writ/sal/image"
@@ -126,5 +127,28 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	check(map[string]bool{"herodb": true, "container": false})
 	if os.Geteuid() == 0 {
 		check(map[string]bool{"network": true, "machine": true})
+	}
+
+	// An engine that shows its secret serves if it is named, and those that are not named do not.
+	if err := os.Rename(filepath.Join(bin, "redis-server"), filepath.Join(bin, "hero_redis")); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string]bool{"herodb": false})
+	if !strings.Contains(lacking["herodb"], "it shows its secret") {
+		t.Errorf("without an engine that may serve, databases lack %q", lacking["herodb"])
+	}
+	config.Engines = []string{"hero_redis"}
+	check(map[string]bool{"herodb": true})
+	config.Engines = []string{"redis-server"}
+	check(map[string]bool{"herodb": false})
+	for wrong, want := range map[string]string{"postgres": "there is no engine", "hero_redis": "twice"} {
+		config.Engines = []string{"hero_redis", wrong}
+		_, doctor := HostNeeds(t.Context(), dir, config)
+		_, runner := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
+		for who, err := range map[string]error{"the doctor": doctor, "a runner": runner} {
+			if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%s says of --engines hero_redis,%s: %v", who, wrong, err)
+			}
+		}
 	}
 }
