@@ -25,7 +25,7 @@ import (
 //	tengo fails=CODE     it gets no diagnostic, and its run fails with this code
 //	tengo module=NAME    it is a module that the scripts below import
 func TestScriptsOfTheManual(t *testing.T) {
-	for _, page := range []string{"scripts.md", "coming-from.md"} {
+	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md"} {
 		text, err := os.ReadFile(filepath.Join("manual", page))
 		if err != nil {
 			t.Fatal(err)

@@ -118,6 +118,52 @@ func endBelow(t *testing.T, dir string) {
 	}
 }
 
+// sharesASecret carries out what the manual shows of a container and a database that share a secret, and gives it another value: the container
+// logs in with the one that it has in its environment, and the value of before opens nothing.
+func (h *onHost) sharesASecret(image testenv.Archive) {
+	h.Helper()
+	page := read(h.T, "../../docs/manual/databases.md")
+	_, script, _ := strings.Cut(page, "```tengo\n")
+	script, _, _ = strings.Cut(script, "```")
+	for pattern, here := range map[string]string{`url: "[^"]*"`: `url: "file://` + image.Path + `"`, `sha256: "[^"]*"`: `sha256: "` + image.SHA256 + `"`} {
+		script = regexp.MustCompile(pattern).ReplaceAllLiteralString(script, here)
+	}
+	set := func(value string) {
+		h.Helper()
+		c := h.command("secret", "set", "store")
+		c.Stdin = strings.NewReader(value)
+		if said, err := c.CombinedOutput(); err != nil {
+			h.Fatalf("set the secret: %v\n%s", err, said)
+		}
+	}
+	asks := func(password string) string {
+		h.Helper()
+		command := `printf "AUTH ` + password + `\\r\\nINCR visits\\r\\nQUIT\\r\\n" | nc -w 10 $REDIS_HOST $REDIS_PORT`
+		return h.submit(fmt.Sprintf("run := import(\"run\")\nrun.output({answer: import(\"container\").exec(\"app\", {command: [\"sh\", \"-c\", %q]}).stdout})\n", command))
+	}
+	set("the-first-of-the-manual")
+	h.submit(script)
+	if said := asks("$REDIS_PASSWORD"); !strings.Contains(said, "+OK") || !strings.Contains(said, ":1") {
+		h.Errorf("the container logs in with what the script gave to both, and hears:\n%s", said)
+	}
+	set("the-second-of-the-manual")
+	if said := h.submit(script); !strings.Contains(said, "updated") {
+		h.Errorf("with another value of the secret the same script says:\n%s", said)
+	}
+	if said := asks("$REDIS_PASSWORD"); !strings.Contains(said, "+OK") || !strings.Contains(said, ":2") {
+		h.Errorf("the container logs in with the next value, and hears:\n%s", said)
+	}
+	if said := asks("the-first-of-the-manual"); !strings.Contains(said, "WRONGPASS") {
+		h.Errorf("with the value of before the database answers:\n%s", said)
+	}
+	h.submit(`
+gone := [import("container").delete("app"), import("herodb").delete("store")]
+for g in gone { e := g.err; if e { import("run").fail(e.message) } }
+import("image").delete("app")
+import("network").delete("lan")
+`)
+}
+
 // TestAScriptWorksOnRealDrivers makes one of each with a script, tries whether they work together, and removes them with another one.
 func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "ping", "redis-server", "busybox", "btrfs", "mkfs.btrfs", "ctr"} {
@@ -183,6 +229,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	}
 	h.submit("image := import(\"image\")\n" + fmt.Sprintf(`image.fetch("first", {url: "file://%s", sha256: "%s"})`, g.Initramfs, sha256Of(t, g.Initramfs)) + "\nimage.delete(\"first\")\n")
 	before := h.traces(data) // with what is made once
+	h.sharesASecret(image)
 
 	said := h.submit(fmt.Sprintf(`
 network := import("network")

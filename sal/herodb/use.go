@@ -131,7 +131,7 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Given {
 		return writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", j.Resource).
-			WithHint("set the secret anew and make the database with its new version")
+			WithHint("set the secret anew (writ secret set), and run the script that gives it once more")
 	}
 	in, err := j.serve(ctx, r)
 	if err != nil {
