@@ -34,7 +34,7 @@ type NodeDriver struct {
 	Name      string `json:"name"`   // "btrfs", "directory", "simulated"
 	Simulated bool   `json:"simulated,omitempty"`
 	Detail    string `json:"detail,omitempty"` // version, or why it is simulated
-	Lacks     string `json:"lacks,omitempty"`  // what of the host is missing, so that the node does without it; it is none then
+	Lacks     string `json:"lacks,omitempty"`  // what of the host is missing, so that the node makes nothing new with it; what it has of the module it keeps
 	// Engines are the programs that it can serve with, best first, and then those that it has and refuses; none if there is only one way.
 	Engines []Engine `json:"engines,omitempty"`
 }

@@ -76,10 +76,16 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n.opener = &seal.Opener{Keys: n.supervisorKey}
 	n.outbox = newOutbox(n.sendResults)
 	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
+	n.about = slices.Clone(r.Lacking)
 	for _, d := range drivers {
-		n.about = append(n.about, d.Describe())
+		about := d.Describe()
+		if i := slices.IndexFunc(n.about, func(l writ.NodeDriver) bool { return l.Module == about.Module }); i >= 0 {
+			about.Lacks = n.about[i].Lacks
+			n.about[i] = about
+			continue
+		}
+		n.about = append(n.about, about)
 	}
-	n.about = append(n.about, r.Lacking...)
 	slices.SortFunc(n.about, func(a, b writ.NodeDriver) int { return cmp.Compare(a.Module, b.Module) })
 	var err error
 	if n.capacity, err = capacity(r.Member.dir, r.Capacity); err != nil {

@@ -39,7 +39,8 @@ type Runner struct {
 	Queue   queue.Queue      // of the datacenter
 	Journal *journal.Journal // of this node
 	Drivers []sal.Driver     // at most one for each module
-	// Lacking are drivers that the node has not, each with what it lacks. They are told, and nothing else.
+	// Lacking are drivers with which the node makes nothing new, each with what it lacks. They are told, and nothing else; one of them is among
+	// Drivers if there is something that it looks after.
 	Lacking []writ.NodeDriver
 	Slots   int // jobs at a time; DefaultSlots if 0
 	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs of the host, its memory, and the size of the disk that holds

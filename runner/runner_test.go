@@ -459,6 +459,24 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 	})
 }
 
+func TestWhatANodeLacksIsToldOnceForEachModule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(func(r *runner.Runner) {
+			r.Lacking = []writ.NodeDriver{{Module: "volume", Name: "test-volume", Lacks: "a disk"}, {Module: "machine", Name: "none", Lacks: "KVM"}}
+		})
+		quiet(3*time.Second + 500*time.Millisecond)
+		want := []writ.NodeDriver{
+			{Module: "container", Name: "test-container", Simulated: true},
+			{Module: "machine", Name: "none", Lacks: "KVM"},
+			{Module: "node", Name: "test-node"},
+			{Module: "volume", Name: "test-volume", Simulated: true, Lacks: "a disk"},
+		}
+		if diff := cmp.Diff(want, n.lastBeat().Drivers); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSite(t).fresh(nil)

@@ -137,6 +137,36 @@ func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
 	})
 }
 
+// A host whose /dev/kvm went away keeps its machines, and is told to do with them what is left to do.
+func TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		const modules = "volume := import(\"volume\")\nmachine := import(\"machine\")\n"
+		s.wantState(s.submit(modules+`
+v := volume.create("v", {size_gib: 1})
+machine.create("m", {cpus: 1, memory_mib: 512, disks: [v]})
+`), writ.RunSucceeded)
+		n.mu.Lock()
+		n.lacks = map[string]string{"machine": "KVM: open /dev/kvm: no such file or directory"}
+		n.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		_, calls := s.wantState(s.submit(modules+`
+w := volume.create("w", {size_gib: 1})
+machine.create("new", {cpus: 1, memory_mib: 512, disks: [w]})
+`), writ.RunFailed)
+		if err := calls[1].Error; err == nil || err.Code != writ.CodeNoCapacity || !strings.Contains(err.Message, "for want of KVM") {
+			t.Errorf("a new one: %v", err)
+		}
+		s.wantState(s.submit(modules+`
+w := volume.create("w", {size_gib: 1}) // is new, and goes where the machine is
+m := machine.get("m")
+machine.attach(m, {volume: w})
+machine.stop(m)
+`), writ.RunSucceeded)
+		s.wantState(s.submit(modules+"machine.delete(\"m\")\n"), writ.RunSucceeded)
+	})
+}
+
 // Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of turns and events a
 // second. In virtual time that shows as a test without an end.
 func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {

@@ -332,7 +332,9 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	homeless := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
-		w.modules = append(w.modules, op.Module)
+		if c.Node == "" { // what is there already, its node looks after
+			w.modules = append(w.modules, op.Module)
+		}
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 			w.engines = append(w.engines, engineWish{op.Module, names, version})
 		}

@@ -345,7 +345,8 @@ type testNode struct {
 	age      *age.X25519Identity
 	slots    int
 	capacity writ.Capacity
-	fault    string // said in beats
+	fault    string            // said in beats
+	lacks    map[string]string // likewise, by module
 	// transfers is likewise.
 	transfers string
 	engines   []writ.Engine // of databases, likewise
@@ -504,7 +505,7 @@ func (n *testNode) beat(ctx context.Context) {
 		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
-			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true}
+			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true, Lacks: n.lacks[module]}
 			if module == "herodb" {
 				d.Engines = slices.Clone(n.engines)
 			}

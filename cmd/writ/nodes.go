@@ -109,7 +109,11 @@ func nodeText(n writ.Node) string {
 	}
 	for _, d := range n.Drivers {
 		if d.Lacks != "" {
-			fmt.Fprintf(&b, "  no %s, for want of %s\n", terminal.Clean(d.Module), terminal.Clean(d.Lacks))
+			none := "no"
+			if d.Detail != "" { // there is one, which looks after what there is
+				none = "no new"
+			}
+			fmt.Fprintf(&b, "  %s %s, for want of %s\n", none, terminal.Clean(d.Module), terminal.Clean(d.Lacks))
 			continue
 		}
 		fmt.Fprintf(&b, "  %s\n", terminal.Clean(strings.TrimSuffix(driverList([]writ.NodeDriver{d})+"  "+d.Detail, "  ")))

@@ -57,6 +57,7 @@ type Driver struct {
 	cgroups *cgroup.Groups
 	users   confine.Register
 	kvm     string // in place of device, for tests
+	mshv    string // and of microsofts
 }
 
 var (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -55,6 +56,10 @@ const kvmFix = "switch virtualisation on in the firmware of this host; modprobe 
 // device is where the kernel runs guests.
 const device = "/dev/kvm"
 
+// microsofts is where the kernel of a host does that whose hypervisor is Microsoft's. Programs of cloud-hypervisor may know it; nobody has tried
+// machines there.
+const microsofts = "/dev/mshv"
+
 // lookKVM looks whether the kernel runs guests, unless the program says that it does without: then it only plays a hypervisor.
 func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
@@ -63,6 +68,9 @@ func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	}
 	if said, asked := d.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
 		return "the program does without", nil
+	}
+	if _, there := os.Stat(cmp.Or(d.mshv, microsofts)); there == nil {
+		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), with which writ makes no machines", err, microsofts)
 	}
 	return "", err
 }

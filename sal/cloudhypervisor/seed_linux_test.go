@@ -300,4 +300,8 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "KVM: open "+b.kvm) {
 		t.Errorf("machines are offered: %v", err)
 	}
+	b.mshv = b.Program // anything that is there
+	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), with which writ makes no machines") {
+		t.Errorf("where there is another hypervisor it says: %v", err)
+	}
 }

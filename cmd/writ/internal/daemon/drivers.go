@@ -60,7 +60,7 @@ type driverConfig struct {
 // drivers are those of a node, with what they need besides being called.
 type drivers struct {
 	all []sal.Driver
-	// lacking are those that the node does without, each with what it lacks.
+	// lacking are those with which the node makes nothing new, each with what it lacks; it has only those of them that look after something.
 	lacking []writ.NodeDriver
 	// services keep processes of the node running; each serves until its context ends.
 	services []func(ctx context.Context) error

@@ -224,8 +224,7 @@ func claimHost() (io.Closer, error) {
 }
 
 // openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps. A driver that has made something
-// here looks after it all the same, and says what it lacks when it is asked for more: a tool may be away for a while, as a daemon is that
-// starts after the node.
+// here looks after it all the same, and makes nothing new.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
 	if err := c.check(); err != nil {
 		return err
@@ -262,14 +261,16 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		sal.Driver
 		module, dir string
 	}{{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir}, {h.machines, "machine", h.machines.Dir}} {
-		if one.dir != "" && hasRecords(one.dir) {
+		keeps := one.dir != "" && hasRecords(one.dir)
+		if lacks[one.module] && !(keeps && one.module == "container") { // the daemon of containers may start after the node
+			d.lacking = append(d.lacking, writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
+		}
+		if keeps {
 			lacks[one.module] = false
 		}
 		if !lacks[one.module] {
 			d.all = append(d.all, one.Driver)
-			continue
 		}
-		d.lacking = append(d.lacking, writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
 	}
 	if !lacks["container"] {
 		d.services = append(d.services, h.containers.Run)

@@ -152,3 +152,31 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		}
 	}
 }
+
+// What was made while the host could is looked after when it cannot any more. Containers are made again once their daemon is there.
+func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	for _, module := range []string{"machine", "herodb", "container"} {
+		records := filepath.Join(hostDir(dir), module, "records")
+		if err := os.MkdirAll(records, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(records, "one"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := HostConfig{Containerd: filepath.Join(dir, "none.sock")}
+	opened, err := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.close()
+	for module, lacks := range map[string]bool{"machine": true, "herodb": true, "container": false} {
+		has := slices.ContainsFunc(opened.all, func(d sal.Driver) bool { return d.Describe().Module == module })
+		lacking := slices.ContainsFunc(opened.lacking, func(d writ.NodeDriver) bool { return d.Module == module && d.Lacks != "" })
+		if !has || lacking != lacks {
+			t.Errorf("%s: there is a driver: %t; it says that it lacks something: %t", module, has, lacking)
+		}
+	}
+}
