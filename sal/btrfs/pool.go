@@ -33,9 +33,11 @@ type Pool struct {
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu     sync.Mutex           // guards what follows
-	ready  bool                 // Dir and its directories are there, and quotas are on
-	coming map[string]sal.Bound // of trees that are just being made or grow
+	mu     sync.Mutex             // guards what follows
+	ready  bool                   // Dir and its directories are there, and quotas are on
+	coming map[string]sal.Bound   // of trees that are just being made or grow
+	counts map[writ.ProjectID]int // of trees with a bound, coming ones too; nil if they are to be added up
+	sums   int                    // how often they were, for tests
 }
 
 var _ sal.Trees = (*Pool)(nil)
@@ -62,6 +64,7 @@ func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir stri
 }
 
 func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
+	defer p.recount()
 	tree := p.Path(name)
 	there, err := isSubvolume(tree)
 	if err == nil && !there {
@@ -156,6 +159,7 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 		return "", err
 	}
 	defer release()
+	defer p.recount()
 	tree := p.Path(name)
 	p.step("clone the tree")
 	err = p.keep(tree, from, source, writable)
@@ -280,6 +284,7 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 	if err := p.begin(ctx, name); err != nil {
 		return err
 	}
+	defer p.recount()
 	err := p.destroy("remove the tree", p.Path(name))
 	if err == nil {
 		err = p.removeSnapshots(name)

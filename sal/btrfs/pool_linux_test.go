@@ -198,6 +198,44 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 	})
 }
 
+// A node with many trees looks at each of them every half minute.
+func TestTreesAreAddedUpOnceUntilThereAreOthers(t *testing.T) {
+	kinds(t, func(t *testing.T, p *Pool) {
+		p.ProjectBytes = func(writ.ProjectID) int64 { return 1 << 40 }
+		bound := sal.Bound{Bytes: mib, Project: "p"}
+		names := []string{"a", "b", "c", "d"}
+		look := func(want int) {
+			t.Helper()
+			before := p.sums
+			for _, name := range names {
+				if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), name, bound)); len(drift) > 0 {
+					t.Errorf("that is told as %+v", drift)
+				}
+			}
+			if p.sums-before != want {
+				t.Errorf("for %d trees they were added up %d times", len(names), p.sums-before)
+			}
+			if count := must[int](t)(p.countOf("p")); count != len(names) {
+				t.Errorf("%d trees are said to be %d", len(names), count)
+			}
+		}
+		for _, name := range names {
+			must[string](t)(p.Make(t.Context(), name, bound))
+		}
+		look(1)
+		look(0)
+		must[string](t)(p.Copy(t.Context(), "e", bound, "a", ""))
+		names = append(names, "e")
+		look(1)
+		if err := p.Remove(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		names = names[1:]
+		look(1)
+		look(0)
+	})
+}
+
 // What a project was promised it can write, to the last byte: sizes that add up to more are refused before there is anything.
 func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {

@@ -40,7 +40,7 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others, _, err := p.promised(project, name)
+	others, err := p.promised(project, name)
 	if err != nil {
 		return none, sal.HostError("add up what the project has", err)
 	}
@@ -52,25 +52,30 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	if p.coming == nil {
 		p.coming = map[string]sal.Bound{}
 	}
-	p.coming[name] = sal.Bound{Bytes: bound.Bytes, Project: project}
+	p.coming[name], p.counts = sal.Bound{Bytes: bound.Bytes, Project: project}, nil
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.coming, name)
+		p.counts = nil
 	}, nil
 }
 
-// promised is how much the trees of a project but one may hold together, also those that are just being made or grow, and how many they are.
-func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, count int, err error) {
-	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
-	if err != nil {
-		return 0, 0, err
-	}
-	add := func(name string, bound sal.Bound) {
+// promised is how much the trees of a project but one may hold together, also those that are just being made or grow.
+func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err error) {
+	err = p.each(func(name string, bound sal.Bound) {
 		if name != but && bound.Project == project {
 			bytes += bound.Bytes
-			count++
 		}
+	})
+	return bytes, err
+}
+
+// each tells of every tree that has a bound, or is about to.
+func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
+	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
+	if err != nil {
+		return err
 	}
 	for _, name := range names {
 		if _, coming := p.coming[name]; coming {
@@ -81,14 +86,36 @@ func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, count 
 			continue // it goes, or never came
 		}
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
-		add(name, bound)
+		tell(name, bound)
 	}
 	for name, bound := range p.coming {
-		add(name, bound)
+		tell(name, bound)
 	}
-	return bytes, count, nil
+	return nil
+}
+
+// countOf is how many trees a project has. They are added up for all projects at once, and again when this pool has changed one.
+func (p *Pool) countOf(project writ.ProjectID) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts == nil {
+		counts := map[writ.ProjectID]int{}
+		if err := p.each(func(_ string, bound sal.Bound) { counts[bound.Project]++ }); err != nil {
+			return 0, err
+		}
+		p.counts = counts
+		p.sums++
+	}
+	return p.counts[project], nil
+}
+
+// recount lets trees be added up again. Whoever changes them calls it afterwards.
+func (p *Pool) recount() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts = nil
 }
 
 // share is how much the trees of a project may hold together; 0 is unbounded.
@@ -105,9 +132,7 @@ func (p *Pool) shareLimit(project writ.ProjectID) (int64, error) {
 	if most == 0 {
 		return 0, nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, count, err := p.promised(project, "")
+	count, err := p.countOf(project)
 	return most + most/slackShare + int64(max(1, count))*slackBytes, err
 }
 
