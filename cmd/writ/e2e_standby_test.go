@@ -13,7 +13,7 @@ import (
 )
 
 // TestAStandbyTakesOver kills the active one of two supervisors in the middle of a run, and lets the one that took over stand still in the
-// middle of the next until the first serves again.
+// middle of the next until the first serves again. At the end one starts while PostgreSQL is away, and waits for it.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,4 +59,11 @@ func TestAStandbyTakesOver(t *testing.T) {
 	if said := s.Procs["dc1"].Said(); strings.Contains(said, "has taken over") {
 		t.Errorf("the one that serves was put out:\n%s", said)
 	}
+
+	s.Kill("dc1")
+	s.Kill("dc1b")
+	database.Kill()
+	s.Start("dc1", "the journal does not answer", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	database.Start()
+	s.Await(s.Procs["dc1"], "is listening")
 }

@@ -105,6 +105,9 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []Before) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()
+	if newest, is, err := upToDate(ctx, pool, migrations); is || err != nil {
+		return newest, err
+	}
 	alone, err := pool.Conn(ctx) // holds the lock while goose works on other connections
 	if err != nil {
 		return 0, err
@@ -122,10 +125,33 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 	if err := claim(ctx, alone, migrations); err != nil {
 		return 0, err
 	}
-	if _, err := alone.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept))); err != nil {
-		return 0, err
-	}
 	return upgrade(ctx, goose.DialectPostgres, pool, migrations, before)
+}
+
+// upToDate reports whether there is nothing to prepare, and the number of the schema then. It takes no lock: a process that stops while it has
+// that would keep all others from starting.
+func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
+	var claimed bool
+	if err := pool.QueryRowContext(ctx, `SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err != nil || !claimed {
+		return 0, false, err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	defer conn.Close()
+	if err := claim(ctx, conn, migrations); err != nil {
+		return 0, false, err
+	}
+	if _, err := conn.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept))); err != nil {
+		return 0, false, err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations)
+	if err != nil {
+		return 0, false, err
+	}
+	have, newest, err := provider.GetVersions(ctx)
+	return newest, err == nil && have == newest, err
 }
 
 // checkOrder refuses a database that would order texts by the customs of a language: lists would differ between engines, and an update of

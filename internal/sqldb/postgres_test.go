@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"writ"
 	"writ/internal/testenv"
@@ -200,6 +201,21 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 	openers.Wait()
 }
 
+// A process that stops while it prepares a database keeps nobody from opening it who has nothing to prepare.
+func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
+	path := server.Store(t)
+	open(t, path)
+	stopped, err := pgx.Connect(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Close(context.Background())
+	if _, err := stopped.Exec(t.Context(), `SELECT pg_advisory_lock(hashtextextended('writ migrates ' || current_schema(), 0))`); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+}
+
 func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
 	own := testenv.Postgres(t)
 	dir := own.Folder("small")
@@ -250,7 +266,7 @@ func TestPostgreSQLIsRefusedWithWhatToDo(t *testing.T) {
 		{"no such database", own.URL("nowhere"), schema, writ.CodeUsage, "nowhere"},
 		{"another encoding", own.URL("latin"), schema, writ.CodeUsage, "LATIN1"},
 		{"another kind of store", used, other, writ.CodeConflict, "holds a things, not a others"},
-		{"nobody there", "postgres://writ:s3cret@127.0.0.1:1/x?sslmode=disable", schema, writ.CodeStoreUnavailable, "PostgreSQL"},
+		{"nobody there", "postgres://writ:s3cret@127.0.0.1:1/x?sslmode=disable", schema, writ.CodeStoreUnavailable, "connection refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db, err := Open(t.Context(), tt.path, tt.files)

@@ -441,7 +441,7 @@ func storeError(err error) error {
 		e.Message += ": " + err.Error() // an engine's or the system's words, which say which of the two it is
 		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
 	}
-	e.Message = "PostgreSQL does not answer, or cannot write"
+	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(err)
 	return e.WithHint("see that it runs and has room; writ goes on by itself")
 }
 

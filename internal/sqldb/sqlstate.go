@@ -48,6 +48,18 @@ func postgresUnavailable(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }
 
+// postgresCause is what people are told of an error besides that a store cannot be used: PostgreSQL's words, or the network's, without those of
+// the client, which name users and databases to whoever asks. It is empty, or begins with a colon.
+func postgresCause(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return ": " + e.Message
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return ": " + e.Error()
+	}
+	return ""
+}
+
 // isConflict recognises that PostgreSQL undid a transaction in favour of another one: it can be done again at once.
 func isConflict(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)

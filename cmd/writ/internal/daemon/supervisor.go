@@ -145,23 +145,33 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 // lookForLease is the pause between two looks of a standby whether the datacenter is still served.
 const lookForLease = time.Second
 
-// standBy serves the datacenter whenever no other supervisor does, until ctx ends.
+// standBy serves the datacenter whenever no other supervisor does, until ctx ends. A journal that others may share is waited for: it is on
+// PostgreSQL, which comes back by itself.
 func (s *Supervisor) standBy(ctx context.Context, place string, config supervisor.Config, signed [][]byte, door *door, ready func()) error {
-	told := false
+	last := ""
 	for {
 		err := s.serve(ctx, place, config, signed, door, ready)
+		said := fmt.Sprint(err)
+		news := said != last
+		last = said
 		switch {
 		case errors.Is(err, journal.ErrFenced):
 			config.Log.WarnContext(ctx, "another supervisor has taken over; this one stands by")
-		case told && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable && !errors.Is(err, journal.ErrHeld):
-			config.Log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
-		case !errors.Is(err, journal.ErrHeld):
+			ready()
+		case errors.Is(err, journal.ErrHeld):
+			if news {
+				config.Log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
+				door.open(nodes.Standby(err, config.Log))
+			}
+			ready()
+		case s.Journal != "" && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable:
+			if news {
+				config.Log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
+				door.open(nodes.Standby(err, config.Log))
+			}
+		default:
 			return err
-		case !told:
-			config.Log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
 		}
-		told = true
-		ready()
 		select {
 		case <-ctx.Done():
 			return nil
