@@ -244,6 +244,8 @@ type Port struct {
 	IPv4    netip.Prefix // the zero value if the network has no IPv4
 	Router  netip.Addr   // for IPv4, as Gateway; the zero value likewise
 	MTU     int          // bytes
+	// Nameservers are whom to ask for names; there may be none that this port reaches.
+	Nameservers []netip.Addr `json:",omitempty"`
 }
 
 // Overlay is this host's place in the overlay network.

@@ -247,8 +247,15 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
 	enginesFlag(c, host)
+	nameserverFlag(c, host)
 	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk", "process-users")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+}
+
+// nameserverFlag says whom containers and machines ask for names.
+func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: address of a nameserver that containers and machines are told of, if their networks reach it (repeatable); none: they are told of none. By default: those that the host asks")
+	fromEnvironment(c.Flags(), "nameserver")
 }
 
 // enginesFlag says which engines serve databases.

@@ -67,7 +67,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
 --drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
-the exit code 1. --data, --containerd, --engines, --firmware and --process-users are those of the runner.
+the exit code 1. --data, --containerd, --engines, --firmware, --nameserver and --process-users are those of the runner.
 
 With --redis it examines that Redis too, with the login that a supervisor would use.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
@@ -103,6 +103,7 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
 	enginesFlag(c, &host)
+	nameserverFlag(c, &host)
 	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users")
 	return c
 }

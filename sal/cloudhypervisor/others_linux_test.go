@@ -25,8 +25,9 @@ import (
 
 // others plays the drivers of images, volumes and networks: files below a directory, and taps.
 type others struct {
-	dir  string
-	busy string // the tap that another program has, "" if none
+	dir         string
+	busy        string       // the tap that another program has, "" if none
+	nameservers []netip.Addr // told at each tap
 }
 
 func (o *others) Image(_ context.Context, _ writ.ProjectID, image writ.Ref) (sal.Image, error) {
@@ -85,6 +86,8 @@ func (o *others) Taps(_ context.Context, owner sal.Owner, networks []writ.Ref) (
 			IPv4:    netip.MustParsePrefix("10.0.0.2/24"),
 			Router:  netip.MustParseAddr("10.0.0.1"),
 			MTU:     1400,
+
+			Nameservers: o.nameservers,
 		})
 	}
 	return all, nil

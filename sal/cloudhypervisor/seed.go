@@ -11,6 +11,7 @@ import (
 	"net/textproto"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,7 +30,7 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 	image, err := fatImage("CIDATA", []file{
 		{"meta-data", metaData(args, r)},
 		{"user-data", user},
-		{"network-config", networkConfig(r.Own.Ports)},
+		{"network-config", networkConfig(r.Own.Ports, asksOthers(user))},
 	})
 	if err != nil {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "what %s is to find at its first boot is too big: %w", r.Resource, err).
@@ -170,8 +171,14 @@ func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any)
 	}
 }
 
+// resolvConf is how cloud-config begins to say which nameservers are asked.
+var resolvConf = regexp.MustCompile(`(?m)^(manage_resolv_conf|resolv_conf)[ \t]*:`)
+
+// asksOthers reports whether what cloud-init is told to do says itself whom the machine asks for names.
+func asksOthers(user []byte) bool { return resolvConf.Match(user) }
+
 // networkConfig is netplan's form (version 2), in JSON; interfaces are found by their hardware address, as guests name them as they like.
-func networkConfig(ports []sal.Port) []byte {
+func networkConfig(ports []sal.Port, asksOthers bool) []byte {
 	interfaces := map[string]any{}
 	routed := false
 	for i, p := range ports {
@@ -207,6 +214,9 @@ func networkConfig(ports []sal.Port) []byte {
 		}
 		if len(routes) > 0 {
 			one["routes"] = routes
+		}
+		if len(p.Nameservers) > 0 && !asksOthers {
+			one["nameservers"] = map[string]any{"addresses": p.Nameservers}
 		}
 		interfaces[fmt.Sprintf("net%d", i)] = one
 	}

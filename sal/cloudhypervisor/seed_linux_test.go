@@ -97,15 +97,16 @@ func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400,
 			IPv6: netip.MustParsePrefix("400:1::2/96"), Gateway: netip.MustParseAddr("400:1::1"),
 			IPv4: netip.MustParsePrefix("10.0.0.2/24"), Router: netip.MustParseAddr("10.0.0.1"),
+			Nameservers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:3::53")},
 		},
 		{
 			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, MTU: 1400,
 			IPv6: netip.MustParsePrefix("400:2::2/96"), Gateway: netip.MustParseAddr("400:2::1"),
 			IPv4: netip.MustParsePrefix("10.1.0.2/24"), Router: netip.MustParseAddr("10.1.0.1"),
 		},
-	})
+	}, false)
 	want := `{"ethernets":{"net0":{"accept-ra":false,"addresses":["400:1::2/96","10.0.0.2/24"],"dhcp4":false,"dhcp6":false,` +
-		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
+		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"nameservers":{"addresses":["192.0.2.53","400:3::53"]},"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
 		`"net1":{"accept-ra":false,"addresses":["400:2::2/96","10.1.0.2/24"],"dhcp4":false,"dhcp6":false,` +
 		`"match":{"macaddress":"02:00:00:00:00:02"},"mtu":1400,"routes":[{"table":1025,"to":"400::/6","via":"400:2::1"}],` +
 		`"routing-policy":[{"from":"400:2::2/128","priority":30002,"table":254,"to":"400:2::/96"},{"from":"400:2::2/128","priority":30003,"table":1025}]}},` +
@@ -113,6 +114,40 @@ func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestAMachineIsToldTheNameserversOfItsNetworks by what cloud-init reads, unless the script says itself whom it asks.
+func TestAMachineIsToldTheNameserversOfItsNetworks(t *testing.T) {
+	nets := networks(t)
+	if nets == nil {
+		t.Skip("only root makes taps")
+	}
+	b := newBench(t)
+	b.Networks.(*others).nameservers = []netip.Addr{netip.MustParseAddr("192.0.2.53")}
+	for name, c := range map[string]struct {
+		cloudInit string
+		told      bool
+	}{
+		"nothing": {"", true},
+		"other":   {"#cloud-config\nwrite_files:\n- content: |\n    resolv_conf: of another\n  path: /x\n", true},
+		"own":     {"#cloud-config\nmanage_resolv_conf: true\nresolv_conf:\n  nameservers: [198.51.100.53]\n", false},
+		"nobody":  {"#cloud-config\nmanage_resolv_conf: false\n", false},
+	} {
+		spec := with(machineSpec, "networks", nets, "env", map[string]any{"A": "b"})
+		if c.cloudInit != "" {
+			spec["cloud_init"] = c.cloudInit
+		}
+		b.must("machine.create", name, spec)
+		seed, err := os.ReadFile(filepath.Join(b.dirOf(machine(name)), seedName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := bytes.Contains(seed, []byte(`"nameservers":{"addresses":["192.0.2.53"]}`)); told != c.told {
+			t.Errorf("with %q given, it is told nameservers: %t", c.cloudInit, told)
+		}
+		b.must("machine.delete", name, nil)
+	}
+	b.empty()
 }
 
 // TestWhatComesInByAnInterfaceIsAnsweredByIt: a namespace stands for the guest, set up as netplan would, and each of its interfaces leads to
@@ -147,7 +182,7 @@ func TestWhatComesInByAnInterfaceIsAnsweredByIt(t *testing.T) {
 			" nodad; "+ip+" address add 400:"+n+"::3/96 dev r"+n+" nodad; "+ip+" link set r"+n+" up; "+
 			nft+" add rule ip6 spoof in iifname r"+n+" ip6 saddr != { 400:"+n+"::2, fe80::/10 } drop")
 	}
-	sh(guest, asNetplan(t, ip, networkConfig(ports)))
+	sh(guest, asNetplan(t, ip, networkConfig(ports, false)))
 	for _, port := range ports {
 		to := port.IPv6.Addr().String()
 		sh(router, ping+" -6 -c 1 -w 20 -I 500::1 "+to) // from outside its range, where the guest would take the first interface

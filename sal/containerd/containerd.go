@@ -4,7 +4,7 @@
 // that needs no runner. It must not know where images come from nor how packets go, and it never starts or stops the daemon.
 //
 // On disk, below Dir: records/ as package sal writes them; containers/NAME/ the files of one container, where NAME is
-// writ.ResourceID.HostName: hosts, what it wrote (ID.log and ID.log.1), and the pipes of programs that run in it (exec/). A container has the
+// writ.ResourceID.HostName: hosts, resolv.conf, what it wrote (ID.log and ID.log.1), and the pipes of programs that run in it (exec/). A container has the
 // id NAME-GENERATION at the daemon. One that replaces another is made as a whole beside it; then the record says which of the two counts,
 // and only after that the old one ends.
 //
@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -75,6 +76,8 @@ type own struct {
 	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
 	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
+	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.
+	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 }
 
 // phase tells what a crash may have interrupted.

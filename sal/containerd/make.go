@@ -173,9 +173,14 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 	if err != nil {
 		return err
 	}
-	r.Own.Namespace, r.Own.Addresses = path, nil
+	r.Own.Namespace, r.Own.Addresses, r.Own.Nameservers = path, nil, nil
 	for _, p := range ports {
 		r.Own.Addresses = append(r.Own.Addresses, p.IPv6.Addr().String())
+		for _, server := range p.Nameservers {
+			if !slices.Contains(r.Own.Nameservers, server) {
+				r.Own.Nameservers = append(r.Own.Nameservers, server)
+			}
+		}
 	}
 	return nil
 }

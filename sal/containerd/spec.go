@@ -87,10 +87,17 @@ func (j *job) write(r *record) error {
 	hosts.WriteString("127.0.0.1 localhost\n::1 localhost\n")
 	addresses := append(slices.Clone(r.Own.Addresses), "127.0.1.1")
 	fmt.Fprintf(&hosts, "%s %s\n", addresses[0], r.Resource.Name)
+	var resolv strings.Builder
+	for _, server := range r.Own.Nameservers {
+		fmt.Fprintf(&resolv, "nameserver %s\n", server)
+	}
 	j.step("write the files")
 	err := os.MkdirAll(place, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(place, "hosts"), []byte(hosts.String()), 0o644)
+	}
+	if err == nil { // also without nameservers: a container that was made when there were some has it among its mounts
+		err = os.WriteFile(filepath.Join(place, "resolv.conf"), []byte(resolv.String()), 0o644)
 	}
 	if err != nil {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
@@ -138,7 +145,13 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 
 // spec says how the container is to run.
 func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
-	hosts := specs.Mount{Destination: "/etc/hosts", Type: "bind", Source: filepath.Join(j.place(r.Resource), "hosts"), Options: []string{"rbind", "ro"}}
+	ours := func(name string) specs.Mount {
+		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name), Options: []string{"rbind", "ro"}}
+	}
+	files := []specs.Mount{ours("hosts")}
+	if len(r.Own.Nameservers) > 0 { // what an image has there is from where it was built
+		files = append(files, ours("resolv.conf"))
+	}
 	options := []oci.SpecOpts{oci.WithImageConfig(image)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
@@ -147,7 +160,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		hasProgram,
 		oci.WithEnv(p.env),
 		oci.WithHostname(r.Resource.Name),
-		oci.WithMounts(append([]specs.Mount{hosts}, p.mounts...)),
+		oci.WithMounts(append(files, p.mounts...)),
 		oci.WithCPUCFS(p.args.CPUs*period, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),

@@ -12,6 +12,7 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "bridges and veth pairs", Use: "there are no networks", Fix: install + "modprobe -a bridge veth", Vital: true, Look: tried(tryLinks)},
 		{Name: "nftables", Use: "there are no networks", Fix: install + "modprobe -a nf_tables nft_ct", Vital: true, Look: tried(tryRules)},
 		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install + "modprobe -a nft_chain_nat nft_masq", Look: tried(tryMasquerade)},
+		{Name: "nameservers", Use: "containers and machines are told none", Fix: "name one that networks reach: writ runner --nameserver ADDRESS", Look: d.lookNameservers},
 		{Name: "taps", Use: "machines are on no network", Fix: "modprobe tun", Look: tried(tryTap)},
 	}
 }

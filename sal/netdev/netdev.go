@@ -35,6 +35,9 @@ type Driver struct {
 	Netns string
 	// Namespaces is the directory for the files of namespaces that owners get; DefaultNamespaces if empty.
 	Namespaces string
+	// Nameservers are those that what is on a network is told of, as far as it reaches them; see HostNameservers. They are asked for when a port
+	// is. Nobody is told any if it is nil.
+	Nameservers func() []netip.Addr
 	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
 	Step func(name string)
 

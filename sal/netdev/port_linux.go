@@ -16,9 +16,6 @@ import (
 	"writ/sal"
 )
 
-// overlayRange is what is reached through the gateway of a network.
-var overlayRange = netip.MustParsePrefix("400::/7")
-
 // Taps makes a tap on each network.
 func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
 	return d.hold(ctx, owner, networks, false)
@@ -86,7 +83,23 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	for i, n := range on {
 		ports = append(ports, h.describe(n, r.Own.Ports[i], r))
 	}
-	return ports, nil
+	return ports, h.tellNameservers(ports)
+}
+
+// tellNameservers says at each port which nameservers are reached there.
+func (h *host) tellNameservers(ports []sal.Port) error {
+	if h.Nameservers == nil || len(ports) == 0 {
+		return nil
+	}
+	servers := h.Nameservers()
+	own, err := ownAddresses()
+	if err != nil {
+		return failed("learn which nameservers are elsewhere", err)
+	}
+	for i := range ports {
+		ports[i].Nameservers = told(servers, own, ports[i].IPv4.IsValid())
+	}
+	return nil
 }
 
 // resolve finds networks by the handles that a job has.

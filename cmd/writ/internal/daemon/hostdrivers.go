@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,7 +41,9 @@ type HostConfig struct {
 	ProcessUsers string
 	// Engines serve new databases, best first; all that the host has and that keep their secret if there are none named.
 	Engines []string
-	Above   string // the directory above the node's that is writ's as well; "" for none
+	// Nameservers are addresses of those that containers and machines are told of; those of the host if there are none, and "none" for nobody.
+	Nameservers []string
+	Above       string // the directory above the node's that is writ's as well; "" for none
 }
 
 // hostDrivers are all drivers that change a host, whether it has what they need or not.
@@ -59,7 +62,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c.Host)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
-	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Step: failpoint.Step("network")}
+	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(), Step: failpoint.Step("network")}
 	h.databases = &herodb.Driver{
 		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines, Step: failpoint.Step("herodb"),
 	}
@@ -93,7 +96,40 @@ func (c driverConfig) check() error {
 			return writ.Errorf(writ.CodeUsage, "--engines names %s twice", name).WithHint("name each once, best first")
 		}
 	}
+	if c.Host.silent() {
+		return nil
+	}
+	for _, text := range c.Host.Nameservers {
+		server, err := netip.ParseAddr(text)
+		if err == nil {
+			err = netdev.CheckNameserver(server)
+		}
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "%q is no nameserver that others can ask: %w", text, err).
+				WithHint("--nameserver takes an address that networks reach, as 192.0.2.53; or only: none")
+		}
+	}
 	return nil
+}
+
+// silent reports whether nobody is to be told a nameserver.
+func (h HostConfig) silent() bool { return slices.Equal(h.Nameservers, []string{"none"}) }
+
+// nameservers are told to what is on networks.
+func (c driverConfig) nameservers() func() []netip.Addr {
+	if c.Host.silent() {
+		return nil
+	}
+	var named []netip.Addr
+	for _, text := range c.Host.Nameservers {
+		if server, err := netip.ParseAddr(text); err == nil { // check has seen the others
+			named = append(named, server)
+		}
+	}
+	if len(named) == 0 {
+		return netdev.HostNameservers
+	}
+	return func() []netip.Addr { return named }
 }
 
 // accounts are the users of the processes of a node that keeps its data in a directory.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,38 @@ import (
 	"writ/sal/cloudhypervisor"
 	"writ/sal/image"
 	"writ/sal/needs"
+	"writ/sal/netdev"
 )
+
+func TestNameserversAreThoseThatWereNamed(t *testing.T) {
+	told := func(named ...string) []netip.Addr {
+		t.Helper()
+		c := driverConfig{Host: HostConfig{Nameservers: named}}
+		if err := c.check(); err != nil {
+			t.Fatal(err)
+		}
+		servers := newHost(c, t.TempDir()).networks.Nameservers
+		if servers == nil {
+			return nil
+		}
+		return servers()
+	}
+	if got := told("192.0.2.53", "400:1::53"); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:1::53")}) {
+		t.Errorf("told are %v", got)
+	}
+	if got, want := told(), netdev.HostNameservers(); !slices.Equal(got, want) {
+		t.Errorf("where none are named told are %v, and the host asks %v", got, want)
+	}
+	if got := told("none"); got != nil {
+		t.Errorf("where nobody is to be told any, told are %v", got)
+	}
+	for _, wrong := range [][]string{{"dns.example.org"}, {"192.0.2.53", "none"}, {"127.0.0.53"}, {"::"}, {"ff02::fb"}} {
+		c := driverConfig{Host: HostConfig{Nameservers: wrong}}
+		if err := c.check(); writ.CodeOf(err) != writ.CodeUsage || writ.AsError(err).Hint == "" {
+			t.Errorf("--nameserver %v: %v", wrong, err)
+		}
+	}
+}
 
 //go:generate go test . -run ^TestManualSaysWhatHostsNeed$ -update
 

@@ -1,0 +1,117 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// overlayRange is what is reached through the gateway of a network.
+var overlayRange = netip.MustParsePrefix("400::/7")
+
+// maxNameservers is how many of them a resolver asks: MAXNS of resolv.h.
+const maxNameservers = 3
+
+// HostNameservers are those that this host asks, read anew each time. Where it asks a program of its own, as systemd-resolved, they are those
+// that this one asks.
+func HostNameservers() []netip.Addr {
+	return nameserversOf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+}
+
+// nameserversOf are the nameservers of the first file, as resolv.conf(5), that names one beyond its host.
+func nameserversOf(files ...string) []netip.Addr {
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it names none
+		}
+		var all []netip.Addr
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) < 2 || fields[0] != "nameserver" {
+				continue
+			}
+			if server, err := netip.ParseAddr(fields[1]); err == nil && CheckNameserver(server) == nil {
+				all = append(all, server.Unmap())
+			}
+		}
+		if len(all) > 0 {
+			return all
+		}
+	}
+	return nil
+}
+
+// CheckNameserver returns why nothing on a network can ever ask an address, nil if it may be asked.
+func CheckNameserver(server netip.Addr) error {
+	switch server := server.Unmap(); {
+	case server.IsLoopback(), server.IsUnspecified():
+		return errors.New("it is of whoever asks")
+	case server.IsMulticast():
+		return errors.New("it is of many")
+	}
+	return nil
+}
+
+// told are the nameservers that are told to what is on a network: those that its packets come to. The node itself answers nothing but ping.
+func told(servers, own []netip.Addr, v4 bool) []netip.Addr {
+	var all []netip.Addr
+	for _, server := range servers {
+		server = server.Unmap()
+		if CheckNameserver(server) != nil || slices.Contains(own, server) || slices.Contains(all, server) || len(all) == maxNameservers {
+			continue
+		}
+		if server.Is4() && v4 || overlayRange.Contains(server) {
+			all = append(all, server)
+		}
+	}
+	return all
+}
+
+// ownAddresses are those of the network namespace of this thread.
+func ownAddresses() ([]netip.Addr, error) {
+	there, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of this host: %w", err)
+	}
+	var all []netip.Addr
+	for _, a := range there {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			all = append(all, p.Addr())
+		}
+	}
+	return all, nil
+}
+
+// lookNameservers looks who is told which nameservers.
+func (d *Driver) lookNameservers(context.Context) (string, error) {
+	if d.Nameservers == nil {
+		return "none are told, as it was asked for", nil
+	}
+	servers := d.Nameservers()
+	own, err := ownAddresses()
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	all, private := told(servers, own, false), told(servers, own, true)
+	for _, server := range private {
+		if slices.Contains(all, server) {
+			found = append(found, server.String())
+		} else {
+			found = append(found, server.String()+" (networks with ipv4)")
+		}
+	}
+	if len(found) > 0 {
+		return strings.Join(found, ", "), nil
+	}
+	if len(servers) == 0 {
+		return "", errors.New("this host asks none but itself")
+	}
+	return "", fmt.Errorf("no network reaches %s", strings.Trim(fmt.Sprint(servers), "[]"))
+}
