@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 
@@ -67,7 +68,13 @@ func (d *Driver) Facts() (catalog.NodeFacts, error) {
 func (d *Driver) drivers() catalog.NodeDrivers {
 	var all catalog.NodeDrivers
 	for _, n := range d.Drivers() {
-		all.Drivers = append(all.Drivers, catalog.NodeDriver{Module: n.Module, Name: n.Name, Simulated: n.Simulated, Detail: n.Detail})
+		detail := n.Detail
+		for _, e := range n.Engines {
+			if e.Refused != "" {
+				detail += fmt.Sprintf("; not used: %s (%s)", e, e.Refused)
+			}
+		}
+		all.Drivers = append(all.Drivers, catalog.NodeDriver{Module: n.Module, Name: n.Name, Simulated: n.Simulated, Detail: detail})
 	}
 	return all
 }

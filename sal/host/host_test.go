@@ -19,6 +19,7 @@ func driver(t *testing.T) *Driver {
 		return []writ.NodeDriver{
 			{Module: "node", Name: "host"},
 			{Module: "volume", Name: "simulated", Simulated: true, Detail: "no btrfs here"},
+			{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15", Engines: []writ.Engine{{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"}}},
 		}
 	}}
 }
@@ -73,6 +74,7 @@ func TestDriversAreThoseOfTheNode(t *testing.T) {
 	want := map[string]any{"drivers": []any{
 		map[string]any{"module": "node", "name": "host", "simulated": false, "detail": ""},
 		map[string]any{"module": "volume", "name": "simulated", "simulated": true, "detail": "no btrfs here"},
+		map[string]any{"module": "herodb", "name": "engines", "simulated": false, "detail": "redis-server 7.0.15; not used: hero_redis unknown (it shows its secret)"},
 	}}
 	if diff := cmp.Diff(want, do(t, driver(t), "node.drivers")); diff != "" {
 		t.Error(diff)
