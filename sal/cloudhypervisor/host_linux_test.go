@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,17 @@ func (b *bench) boot() string {
 		b.Fatal(err)
 	}
 	return id
+}
+
+// What is tried again says the same again, and leaves nothing.
+func TestAPathThatIsTooLongForASocketIsSaidEachTime(t *testing.T) {
+	b := newBench(t)
+	b.Dir = filepath.Join(b.Dir, strings.Repeat("x", maxSocketPath))
+	for range 2 {
+		b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "longer than")
+	}
+	b.must("machine.delete", "web", nil)
+	b.empty()
 }
 
 func TestStaleSocketIsReplaced(t *testing.T) {
