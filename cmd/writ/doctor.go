@@ -69,11 +69,14 @@ The lines "image: …" to "herodb: …" say what the drivers of a node would fin
 --drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
 the exit code 1. --data, --containerd, --engines, --firmware, --nameserver and --process-users are those of the runner.
 
+Where a unit of systemd starts a runner, it looks whether that would end machines with it.
+
 With --redis it examines that Redis too, with the login that a supervisor would use.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := append(a.examine(cmd.Context()), examineHost(cmd.Context(), data, host)...)
+			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
 				found = append(found, examineRedis(cmd.Context(), redis)...)
 			}

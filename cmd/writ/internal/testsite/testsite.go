@@ -101,6 +101,9 @@ func (s *Site) Found() {
 	}
 }
 
+// Use takes another program for whatever is started from now on.
+func (s *Site) Use(program string) { s.bin = program }
+
 // In is the same site in a subtest, which must not start processes: they would end with it.
 func (s *Site) In(t testing.TB) *Site {
 	in := *s

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// unitDirs are where systemd reads units of the system, first what counts most.
+var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+
+// examineUnits looks whether a unit of systemd that starts a runner ends what the node runs together with it.
+func examineUnits(dirs []string) []finding {
+	var found []finding
+	for _, name := range unitNames(dirs) {
+		u := readUnit(dirs, name)
+		if !slices.ContainsFunc(u.starts, startsRunner) {
+			continue
+		}
+		f := finding{Check: "unit " + name, State: healthy, Detail: "KillMode=" + u.killMode}
+		if u.killMode != "process" && u.killMode != "none" {
+			f.State = doubtful
+			f.Lost = "systemd ends machines, databases and the overlay with the runner"
+			f.Fix = fmt.Sprintf("systemctl edit %s, and type [Service] and KillMode=process in two lines", name)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// unitNames are the services that are there, each once.
+func unitNames(dirs []string) (all []string) {
+	for _, dir := range dirs {
+		paths, _ := filepath.Glob(filepath.Join(dir, "*.service")) // the pattern is one
+		for _, path := range paths {
+			all = append(all, filepath.Base(path))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// unit is what matters of a service.
+type unit struct {
+	starts   []string // its command lines
+	killMode string
+}
+
+// readUnit reads a service as systemd does: the first file of its name, and then what is dropped in, by the names of these files.
+func readUnit(dirs []string, name string) unit {
+	u := unit{killMode: "control-group"} // if nobody says anything
+	var dropped []string
+	main := ""
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil && main == "" {
+			main = path
+		}
+		paths, _ := filepath.Glob(filepath.Join(dir, name+".d", "*.conf"))
+		for _, path := range paths {
+			same := func(other string) bool { return filepath.Base(other) == filepath.Base(path) }
+			if !slices.ContainsFunc(dropped, same) {
+				dropped = append(dropped, path)
+			}
+		}
+	}
+	slices.SortFunc(dropped, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	for _, path := range append([]string{main}, dropped...) {
+		u.read(path)
+	}
+	return u
+}
+
+// read adds what a file says. One that cannot be read says nothing.
+func (u *unit) read(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	section, line := "", ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		text := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(text, "#") || strings.HasPrefix(text, ";") {
+			continue
+		}
+		if more, ok := strings.CutSuffix(text, `\`); ok {
+			line += more + " "
+			continue
+		}
+		text, line = line+text, ""
+		if strings.HasPrefix(text, "[") {
+			section = text
+		}
+		if key, value, ok := strings.Cut(text, "="); ok && section == "[Service]" {
+			u.set(strings.TrimSpace(key), strings.TrimSpace(value))
+		}
+	}
+}
+
+// set takes a setting. An empty value takes back what was said before.
+func (u *unit) set(key, value string) {
+	switch {
+	case key == "ExecStart" && value == "":
+		u.starts = nil
+	case key == "ExecStart":
+		u.starts = append(u.starts, value)
+	case key == "KillMode" && value == "":
+		u.killMode = "control-group"
+	case key == "KillMode":
+		u.killMode = value
+	}
+}
+
+// startsRunner reports whether a command line is of `writ runner`, whatever starts that.
+func startsRunner(line string) bool {
+	words := strings.Fields(line)
+	i := slices.IndexFunc(words, func(word string) bool { return filepath.Base(strings.TrimLeft(word, "@-:+!|")) == "writ" })
+	return i >= 0 && slices.Contains(words[i+1:], "runner")
+}
