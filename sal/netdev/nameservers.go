@@ -107,11 +107,20 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 			found = append(found, server.String()+" (networks with ipv4)")
 		}
 	}
-	if len(found) > 0 {
-		return strings.Join(found, ", "), nil
+	var beyond []string
+	for _, server := range servers {
+		if !slices.Contains(told([]netip.Addr{server}, own, true), server.Unmap()) {
+			beyond = append(beyond, server.String())
+		}
 	}
-	if len(servers) == 0 {
+	switch detail := strings.Join(found, ", "); {
+	case len(servers) == 0:
 		return "", errors.New("this host asks none but itself")
+	case len(found) == 0:
+		return "", fmt.Errorf("no network reaches %s", strings.Join(beyond, ", "))
+	case len(beyond) > 0:
+		return fmt.Sprintf("%s; no network reaches %s, of which nobody is told", detail, strings.Join(beyond, ", ")), nil
+	default:
+		return detail, nil
 	}
-	return "", fmt.Errorf("no network reaches %s", strings.Trim(fmt.Sprint(servers), "[]"))
 }
