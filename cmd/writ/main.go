@@ -12,8 +12,8 @@ import (
 )
 
 // everyday is how daemons collect garbage. A busy one keeps some MiB alive and makes as much again many times a second; the memory that it may
-// have instead is at most 128 MiB. One with much to remember, like many runs that wait, is collected as Go does by itself.
-var everyday = pace.Pace{Small: 32 << 20, Late: 400, Early: 100}
+// have instead is at most 80 MiB. One with much to remember, like many runs that wait, is collected as Go does by itself.
+var everyday = pace.Pace{Least: 80 << 20, Early: 100}
 
 func main() {
 	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.

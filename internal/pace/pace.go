@@ -11,24 +11,23 @@ import (
 	"runtime/metrics"
 )
 
-// Pace says how much garbage may gather before the collector begins, in percent of what lives.
+// Pace says how big a heap grows before the collector begins.
 type Pace struct {
-	Small uint64 // a heap of which no more bytes live
-	Late  int    // percent, for a small heap
-	Early int    // percent, for any other
+	Least uint64 // bytes; a smaller heap is not collected
+	Early int    // percent of garbage beside what lives, where that makes more than Least
 }
 
 // Keep sets the collector of this process after each of its cycles, from now on.
 func (p Pace) Keep() {
-	k := &keeper{pace: p, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, late: true}
-	debug.SetGCPercent(p.Late)
+	k := &keeper{pace: p, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	k.set()
 	k.afterCycle()
 }
 
 type keeper struct {
-	pace Pace
-	late bool
-	live []metrics.Sample
+	pace    Pace
+	percent int
+	live    []metrics.Sample
 }
 
 // afterCycle has set called after the next cycle, and so on: that is when what nobody refers to is finalized.
@@ -39,16 +38,23 @@ func (k *keeper) afterCycle() {
 	})
 }
 
+// leastLive is what is taken to live in a process that has not been collected yet.
+const leastLive = 1 << 20
+
 func (k *keeper) set() {
 	metrics.Read(k.live)
-	late := k.live[0].Value.Uint64() <= k.pace.Small
-	if late == k.late {
+	percent := k.pace.percent(max(k.live[0].Value.Uint64(), leastLive))
+	if diff := percent - k.percent; diff < k.percent/8 && -diff < k.percent/8 { // setting it stops everything for a moment
 		return
 	}
-	k.late = late
-	if late {
-		debug.SetGCPercent(k.pace.Late)
-	} else {
-		debug.SetGCPercent(k.pace.Early)
+	k.percent = percent
+	debug.SetGCPercent(percent)
+}
+
+// percent is how much garbage may gather beside what lives.
+func (p Pace) percent(live uint64) int {
+	if p.Least <= live {
+		return p.Early
 	}
+	return max(int((p.Least-live)*100/live), p.Early)
 }

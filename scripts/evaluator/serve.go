@@ -42,7 +42,7 @@ func Main() int {
 	runtime.GOMAXPROCS(1)      // each takes memory, and whoever wakes one up for a small pass waits for the rest of them
 	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
-	pace.Pace{Small: 4 << 20, Late: 400, Early: 50}.Keep() // collected every few passes, a small heap took more than half of a child's time
+	pace.Pace{Least: 24 << 20, Early: 50}.Keep() // collected every few passes, a small heap took more than half of a child's time
 	layers, err := confine()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "evaluator: confine:", err)
