@@ -2,18 +2,32 @@ package redisqueue
 
 import (
 	"context"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// burst sends the tasks of one Push in one round trip, in order, although asynq's client knows single tasks only: the script of each joins
-// the burst instead of being sent, and asynq is told that it put the task there. What Redis says of all of them comes later. Whether a task
-// was there already makes no difference to Push, and of errors it hears itself.
+// burst puts the tasks of one Push into a queue with one script, in order, although asynq's client knows single tasks only: what the script
+// of each says joins the burst instead of being sent, and asynq is told that it put the task there. What Redis says of all of them comes
+// later. Whether a task was there already makes no difference to Push, and of errors it hears itself.
 type burst struct {
-	scripts []*redis.Cmd
+	prefix, pending string // keys
+	since           any    // when the first was put there, as asynq says it
+	tasks           []any  // ids and messages in turns
 }
 
 type burstKey struct{}
+
+// pushScript puts tasks into a queue that are not there. KEYS: pending. ARGV: prefix of tasks, the time, ids and messages in turns.
+var pushScript = redis.NewScript(`
+for i = 3, #ARGV, 2 do
+	local task = ARGV[1] .. ARGV[i]
+	if redis.call("EXISTS", task) == 0 then
+		redis.call("HSET", task, "msg", ARGV[i + 1], "state", "pending", "pending_since", ARGV[2])
+		redis.call("LPUSH", KEYS[1], ARGV[i])
+	end
+end
+return redis.status_reply("OK")`)
 
 // burstHook takes scripts whose context has a burst.
 type burstHook struct{}
@@ -27,49 +41,54 @@ func (burstHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func (burstHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		b, _ := ctx.Value(burstKey{}).(*burst)
-		script, ok := cmd.(*redis.Cmd)
-		if b == nil || !ok || cmd.Name() != "evalsha" {
+		if b == nil || !b.join(cmd) {
 			return next(ctx, cmd)
 		}
-		script.SetVal(int64(1)) // that a task is new
-		b.scripts = append(b.scripts, script)
 		return nil
 	}
 }
 
-// together runs do for 0 to n-1 so that the one script that each of them calls with the given context is sent with those of the others. It
-// returns the first error. There is at least one.
+// join takes what a command of asynq puts into a queue. It returns false if that is something else, or for another queue.
+func (b *burst) join(cmd redis.Cmder) bool {
+	const keys = 2 // where the number of keys stands; they follow, and then message, id and time
+	script, ok := cmd.(*redis.Cmd)
+	args := cmd.Args()
+	if !ok || cmd.Name() != "evalsha" || len(args) != keys+6 || args[keys] != 2 {
+		return false
+	}
+	task, _ := args[keys+1].(string)
+	pending, _ := args[keys+2].(string)
+	id, _ := args[keys+4].(string)
+	prefix, ok := strings.CutSuffix(task, id)
+	if !ok || id == "" || !strings.HasSuffix(prefix, ":"+taskKey) || !strings.HasSuffix(pending, ":pending") {
+		return false
+	}
+	if len(b.tasks) == 0 {
+		b.prefix, b.pending, b.since = prefix, pending, args[keys+5]
+	}
+	if b.prefix != prefix || b.pending != pending {
+		return false
+	}
+	script.SetVal(int64(1)) // that the task is new
+	b.tasks = append(b.tasks, id, args[keys+3])
+	return true
+}
+
+// together runs do for 0 to n-1 so that what the one script that each of them calls with the given context would do is done by one. It
+// returns the first error.
 func together(ctx context.Context, client *redis.Client, n int, do func(ctx context.Context, i int) error) (first error) {
-	b := &burst{scripts: make([]*redis.Cmd, 0, n)}
+	b := &burst{tasks: make([]any, 0, 2*n)}
 	joint := context.WithValue(ctx, burstKey{}, b)
 	for i := range n {
 		if err := do(joint, i); err != nil && first == nil { // it did not get as far as its script
 			first = err
 		}
 	}
-	send(ctx, client, b.scripts)
-	if first == nil && redis.HasErrorPrefix(b.scripts[0].Err(), "NOSCRIPT") {
-		// Redis does not know the script yet. The first one brings it, as go-redis does by itself; the others follow it, in order.
-		if err := do(ctx, 0); err != nil {
-			return err
-		}
-		b.scripts = b.scripts[1:]
-		send(ctx, client, b.scripts)
+	if len(b.tasks) == 0 {
+		return first
 	}
-	for _, script := range b.scripts {
-		if err := script.Err(); err != nil && first == nil {
-			first = err
-		}
+	if err := pushScript.Run(ctx, client, []string{b.pending}, append([]any{b.prefix, b.since}, b.tasks...)...).Err(); err != nil && first == nil {
+		first = err
 	}
 	return first
-}
-
-// send makes one round trip. Each script has its own error afterwards.
-func send(ctx context.Context, client *redis.Client, scripts []*redis.Cmd) {
-	pipe := client.Pipeline()
-	for _, script := range scripts {
-		script.SetErr(nil)
-		_ = pipe.Process(ctx, script)
-	}
-	_, _ = pipe.Exec(ctx)
 }

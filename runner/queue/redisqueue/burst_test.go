@@ -2,6 +2,7 @@ package redisqueue
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,16 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	slices.Reverse(pending)
 	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5"}, pending); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// asynq's own script is not sent for any of them. If this fails, it may have another one now.
+	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := push("a", "b", "c", "d"); err != nil {
+		t.Fatal(err)
+	}
+	if stats := redis.Info(t.Context(), "commandstats").Val(); !strings.Contains(stats, "cmdstat_evalsha:calls=1,") {
+		t.Errorf("four tasks took more than one script:\n%s", stats)
 	}
 	// What is to be a list is none: the script fails, and asynq hears nothing of it.
 	if err := redis.Set(t.Context(), key(testNode, "pending"), "no list", 0).Err(); err != nil {
