@@ -45,9 +45,11 @@ type Operation struct {
 	Effect      Effect
 	Destructive bool // deletes or overwrites data; needs `destructive: yes` in the payload
 	Repeat      Repeat
-	Timeout     time.Duration // from start to end, if the script gives none
-	Args        Schema        // of the spec map
-	Result      Schema        // of the fields that a handle offers
+	// Aside says that it reads what may grow meanwhile: no run waits for another one's call of it, nor does such a call wait for them.
+	Aside   bool
+	Timeout time.Duration // from start to end, if the script gives none
+	Args    Schema        // of the spec map
+	Result  Schema        // of the fields that a handle offers
 	// Origin is the field of Args that names what the operation copies, which may be on another node; "" if everything has to be on one.
 	Origin string
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
@@ -154,5 +156,11 @@ func (o Operation) destructive() Operation {
 // once returns o as one that must not be repeated when its outcome is unknown.
 func (o Operation) once() Operation {
 	o.Repeat = Once
+	return o
+}
+
+// aside returns o as one that other runs do not wait for.
+func (o Operation) aside() Operation {
+	o.Aside = true
 	return o
 }

@@ -51,7 +51,7 @@ type ContainerOutput struct {
 // ContainerLogs is the result of container.logs.
 type ContainerLogs struct {
 	Container
-	Text string `writ:"text,required" help:"the end of what it wrote, both outputs together"`
+	LogText
 }
 
 func containerOperations() []*Operation {
@@ -67,8 +67,8 @@ func containerOperations() []*Operation {
 			"Stops a container: SIGTERM first, and when the grace is over SIGKILL. It is not started again by itself.")),
 		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
 			"Runs a program in a running container and waits for its end.").once()),
-		declare[Tail, ContainerLogs](container.with("logs", Look, time.Minute,
-			"Reads the end of what a container wrote.")),
+		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
+			"Reads what a container wrote, both outputs together: the end of it, or on from where an earlier call ended.").aside()),
 		declare[Nothing, Identity](container.with("delete", Remove, 5*time.Minute,
 			"Stops and deletes a container and what it wrote outside its volumes.").destructive()),
 	}

@@ -65,6 +65,10 @@ var forms = map[string]form{
 		text:    "one line without control characters",
 		pattern: regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`),
 	},
+	"position": {
+		text:    "a position in a log, as a result has it",
+		pattern: regexp.MustCompile(`^([0-9a-f]{12}-[0-9]{1,18})?$`),
+	},
 	"version": {
 		text:    "a version like 7.2 or 0.3.1",
 		pattern: regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}$`),

@@ -53,7 +53,7 @@ type Machine struct {
 // MachineConsole is the result of machine.console.
 type MachineConsole struct {
 	Machine
-	Text string `writ:"text,required" help:"the end of what the machine wrote to its console"`
+	LogText
 }
 
 func machineOperations() []*Operation {
@@ -81,8 +81,8 @@ func machineOperations() []*Operation {
 			"Gives a machine another volume.")),
 		declare[MachineDetach, Machine](machine.with("detach", Alter, time.Minute,
 			"Takes a volume from a machine, never the one it boots from.")),
-		declare[Tail, MachineConsole](machine.with("console", Look, time.Minute,
-			"Reads the end of what a machine wrote to its console.")),
+		declare[LogPart, MachineConsole](machine.with("console", Look, 2*time.Minute,
+			"Reads what a machine wrote to its console: the end of it, or on from where an earlier call ended.").aside()),
 		declare[Nothing, Identity](machine.with("delete", Remove, 5*time.Minute,
 			"Stops and deletes a machine and its snapshots. Its volumes stay.").destructive()),
 	}

@@ -29,7 +29,18 @@ type Snapshot struct {
 	Snapshot string `writ:"snapshot,required,form=name" help:"the snapshot's name within its resource"`
 }
 
-// Tail says how much of a log is wanted.
-type Tail struct {
-	Lines int64 `writ:"lines,default=100,min=1,max=1000" help:"how many lines from the end"`
+// LogPart says which part of a log is wanted. Fields that an older script did not know have no defaults: its calls keep their hashes.
+type LogPart struct {
+	Lines       int64  `writ:"lines,default=100,min=1,max=1000" help:"how many lines at most: the last ones or, with after, the next ones"`
+	After       string `writ:"after,form=position,max=64" help:"a position, which an earlier result has as next: reads on from there"`
+	WaitSeconds int64  `writ:"wait_seconds,min=0,max=60" help:"how long to wait until there is something behind after, or its state is another one, in seconds"`
+	MaxKiB      int64  `writ:"max_kib,min=0,max=48" help:"how much text at most, in KiB; 48 if it is 0"`
+}
+
+// LogText is what was found in a log.
+type LogText struct {
+	Text string `writ:"text,required" help:"lines as they were written, without bytes that are no text; the last one may go on in the next part"`
+	Next string `writ:"next,required" help:"the position behind the text, for after"`
+	Lost bool   `writ:"lost,required" help:"whether there may have been something between after and the text that is gone: it is the oldest that there is"`
+	More bool   `writ:"more,required" help:"whether there is more behind the text already"`
 }

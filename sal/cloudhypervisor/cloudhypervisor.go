@@ -8,7 +8,7 @@
 //	events-ID.json    what the process says of itself; ID is of this start of it, in the record before there is a process
 //	seed.img          what cloud-init reads; values of secrets are here and nowhere else
 //	kernel, initramfs what it boots, or firmware: copies, if its process has a user of its own, who sees no images
-//	console.log       what the machine writes to its serial port since it was started, and console.log.1 of the time before
+//	console.log       what the machine writes to its serial port since it was started, and console.log.N-M of the time before, see sal.Log
 //	vmm.log           what the process writes
 //	snapshots/*       memory and disks
 //	work              a snapshot that is not finished
@@ -64,6 +64,7 @@ var (
 	_ sal.Keeper  = (*Driver)(nil)
 	_ sal.Metered = (*Driver)(nil)
 	_ sal.Users   = (*Driver)(nil)
+	_ sal.Logging = (*Driver)(nil)
 
 	_ sal.ImageUsers = (*Driver)(nil)
 )
@@ -215,8 +216,8 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 		return j.detach(ctx, r, args.Volume)
 	case *catalog.Stop:
 		return j.stop(ctx, r, time.Duration(args.GraceSeconds)*time.Second)
-	case *catalog.Tail:
-		return j.console(ctx, r, int(args.Lines))
+	case *catalog.LogPart:
+		return j.console(ctx, r, args)
 	}
 	switch j.Operation.Verb {
 	case "start":

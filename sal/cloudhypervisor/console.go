@@ -19,15 +19,31 @@ const (
 	keepConsole = 2 << 20
 )
 
-// console reads the end of what the machine wrote, also before it was started the last time: there is the reason why it ended.
-func (j *job) console(ctx context.Context, r *sal.Record[own], lines int) (sal.Outcome, error) {
+// console reads what the machine wrote, also before it was started the last time: there is the reason why it ended.
+func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.LogPart) (sal.Outcome, error) {
 	now, err := j.seen(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	path := filepath.Join(j.dir, consoleName)
-	answer := catalog.MachineConsole{Machine: show(r, now), Text: tail([]string{path + formerly, path}, lines)}
-	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(answer)}, nil
+	part, err := j.consoleOf(r).Part(want)
+	if err != nil {
+		return sal.Outcome{}, sal.HostError("read the console of "+r.Resource.String(), err)
+	}
+	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.MachineConsole{Machine: show(r, now), LogText: part})}, nil
+}
+
+// Written is part of sal.Logging.
+func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after string) (bool, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return false, err
+	}
+	return d.consoleOf(r).Written(after)
+}
+
+// consoleOf is what a machine writes to its console. Each start puts aside what was written before.
+func (d *Driver) consoleOf(r *sal.Record[own]) *sal.Log {
+	return &sal.Log{Path: filepath.Join(d.dirOf(r.Resource), consoleName), Stream: string(r.UID)}
 }
 
 // trimEvery is how often a console is held against its bound while a runner is there. A serial port takes less than a MiB in that time: each

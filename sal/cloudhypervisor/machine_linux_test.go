@@ -59,7 +59,9 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 	if diff := cmp.Diff("two?\nthree", said()); diff != "" {
 		t.Error(diff)
 	}
-	if err := os.WriteFile(path, []byte(strings.Repeat("a line that is not short\n", (maxConsole+1<<20)/25)), 0o600); err != nil {
+	next := b.must("machine.console", "web", nil)["next"].(string)
+	const line = "a line that is not short\n"
+	if err := os.WriteFile(path, []byte(strings.Repeat(line, (maxConsole+1<<20)/len(line))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.trimAll()
@@ -67,21 +69,42 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 	if err != nil || occupied(info) > keepConsole+1<<20 || info.Size() < maxConsole {
 		t.Errorf("trimmed it occupies %d of %d bytes, %v", occupied(info), info.Size(), err)
 	}
-	if text := said(); !strings.HasPrefix(text, "a line that is not short\n") {
+	if text := said(); text != line+line {
 		t.Errorf("trimmed it says %q", text)
+	}
+	// Whoever reads on hears that something is gone, and then all that is left, in whole lines.
+	left := int64(0)
+	for more, lost := true, true; more; lost = false {
+		part := b.must("machine.console", "web", map[string]any{"after": next, "lines": int64(1000)})
+		text := part["text"].(string)
+		if part["lost"] != lost || strings.ReplaceAll(text, line, "") != "" {
+			t.Fatalf("lost: %v, it says %.100q", part["lost"], text)
+		}
+		left += int64(len(text))
+		next, more = part["next"].(string), part["more"].(bool)
+	}
+	if left < keepConsole-int64(len(line)) || left > keepConsole+1<<20 {
+		t.Errorf("%d bytes are left", left)
+	}
+	b.must("machine.start", "web", nil)
+	if part := b.must("machine.console", "web", map[string]any{"after": next}); part["lost"] != false || !strings.Contains(part["text"].(string), "vmmstub") {
+		t.Errorf("started anew: %v", part)
 	}
 }
 
-func TestTailIsBoundedAndForgivesMissingFiles(t *testing.T) {
+func TestTailForgivesMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	if err := os.WriteFile(path, []byte("\x00\x00a\nb\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for lines, want := range map[int]string{1: "b\n", 2: "a\nb\n", 100: "a\nb\n"} {
-		if got := tail([]string{filepath.Join(dir, "none"), path}, lines); got != want {
+		if got := tail(path, lines); got != want {
 			t.Errorf("%d lines: %q", lines, got)
 		}
+	}
+	if got := tail(filepath.Join(dir, "none"), 1); got != "" {
+		t.Errorf("of no file: %q", got)
 	}
 }
 

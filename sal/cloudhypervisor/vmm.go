@@ -169,7 +169,7 @@ const afterwards = time.Second
 func (v *vmm) lastWords() string { return lastWords(v.dir) }
 
 func lastWords(dir string) string {
-	text := strings.TrimSpace(tail([]string{filepath.Join(dir, logName)}, 5))
+	text := strings.TrimSpace(tail(filepath.Join(dir, logName), 5))
 	if text == "" {
 		return " without a word"
 	}
@@ -356,11 +356,12 @@ func (j *job) makeRoom() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{consoleName, logName} {
-		path := filepath.Join(j.dir, name)
-		if err := os.Rename(path, path+formerly); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := (&sal.Log{Path: filepath.Join(j.dir, consoleName)}).PutAside(); err != nil {
+		return err
+	}
+	path := filepath.Join(j.dir, logName)
+	if err := os.Rename(path, path+formerly); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	old, err := filepath.Glob(filepath.Join(j.dir, eventsName("*")))
 	for _, path := range old {
@@ -415,15 +416,12 @@ func (v *vmm) end(ctx context.Context, step func(string)) error {
 		WithHint("the kernel keeps it, most likely because a disk does not answer; look at the node")
 }
 
-// tail is the end of some files, one after the other, in lines.
-func tail(paths []string, lines int) string {
-	const most = 48 << 10 // bytes; a result as a whole may have 64 KiB
-	var text []byte
-	for i := len(paths) - 1; i >= 0 && len(text) < most; i-- {
-		end, err := lastBytes(paths[i], int64(most-len(text)))
-		if err == nil {
-			text = append(end, text...)
-		}
+// tail is the end of a file in lines, nothing if it is not there.
+func tail(path string, lines int) string {
+	const most = 4 << 10 // bytes; it is part of an error
+	text, err := lastBytes(path, most)
+	if err != nil {
+		return ""
 	}
 	clean := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", ""), "?")
 	all := strings.SplitAfter(clean, "\n")

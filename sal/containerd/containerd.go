@@ -4,7 +4,8 @@
 // that needs no runner. It must not know where images come from nor how packets go, and it never starts or stops the daemon.
 //
 // On disk, below Dir: records/ as package sal writes them; containers/NAME/ the files of one container, where NAME is
-// writ.ResourceID.HostName: hosts, resolv.conf, what it wrote (ID.log and ID.log.1), and the pipes of programs that run in it (exec/). A container has the
+// writ.ResourceID.HostName: hosts, resolv.conf, what it wrote (ID.log, and ID.log.N-M before it, see sal.Log), and the pipes of programs that
+// run in it (exec/). A container has the
 // id NAME-GENERATION at the daemon. One that replaces another is made as a whole beside it; then the record says which of the two counts,
 // and only after that the old one ends.
 //
@@ -181,8 +182,8 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 		return j.stop(ctx, r, time.Duration(args.GraceSeconds)*time.Second)
 	case *catalog.ContainerExec:
 		return j.exec(ctx, r, args)
-	case *catalog.Tail:
-		return j.logs(ctx, r, args.Lines)
+	case *catalog.LogPart:
+		return j.logs(ctx, r, args)
 	case *catalog.Nothing:
 		if j.Operation.Verb == "start" {
 			return j.start(ctx, r)

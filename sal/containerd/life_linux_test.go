@@ -715,7 +715,7 @@ func (b *bench) mends(resource writ.ResourceID, what string) {
 
 func TestALogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l := &rotated{path: path, most: 1000}
+	l := &rotated{log: sal.Log{Path: path}, most: 1000}
 	if err := l.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -726,7 +726,11 @@ func TestALogIsBounded(t *testing.T) {
 		if _, err := l.Write(line); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{path, path + oldLog} {
+		files, err := filepath.Glob(path + "*")
+		if err != nil || len(files) > 2 {
+			t.Fatalf("there are %v, %v", files, err)
+		}
+		for _, name := range files {
 			if info, err := os.Stat(name); err == nil && info.Size() > 1000 {
 				t.Fatalf("%s has %d bytes", name, info.Size())
 			}
@@ -734,20 +738,49 @@ func TestALogIsBounded(t *testing.T) {
 	}
 	l.file.Close()
 	for _, n := range []int64{1, 10, 100} {
-		got, err := tail(path, n)
+		got, err := l.log.Part(&catalog.LogPart{Lines: n})
 		lines := strings.SplitAfter(all.String(), "\n")
-		if want := strings.Join(lines[1000-n:], ""); got != want || err != nil {
-			t.Errorf("the last %d lines: %q, %v", n, got, err)
+		if want := strings.Join(lines[1000-n:], ""); got.Text != want || err != nil {
+			t.Errorf("the last %d lines: %q, %v", n, got.Text, err)
 		}
 	}
 	// What a logger writes after another one goes on where that ended.
-	again := &rotated{path: path, most: 1000}
+	again := &rotated{log: sal.Log{Path: path}, most: 1000}
 	if err := again.open(); err != nil {
 		t.Fatal(err)
 	}
 	defer again.file.Close()
 	if again.size != l.size || again.size == 0 {
 		t.Errorf("it goes on at %d, not at %d", again.size, l.size)
+	}
+}
+
+// What has no room because nothing can be put aside is dropped, and the numbers of what follows are right.
+func TestAFullLogThatCannotBePutAsideStaysAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	l := &rotated{log: sal.Log{Path: filepath.Join(dir, "log")}, most: 10}
+	if err := l.open(); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if n, err := l.Write([]byte(text)); n != len(text) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	inTheWay := filepath.Join(dir, "log.0-8", "x")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("one two\n")
+	write("three\n")
+	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+		t.Fatal(err)
+	}
+	write("four\n")
+	defer l.file.Close()
+	got, err := l.log.Part(&catalog.LogPart{Lines: 10})
+	if got.Text != "one two\nfour\n" || err != nil {
+		t.Errorf("it has %q, %v", got.Text, err)
 	}
 }
 

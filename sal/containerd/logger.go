@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,17 +17,15 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 // loggerWord is the first argument of a logger, before the path of the file.
 const loggerWord = "container-log"
 
 const (
-	// maxLog bounds a file of what a container wrote, in bytes. There are at most two: ID.log, and before it ID.log.1.
+	// maxLog bounds a file of what a container wrote, in bytes. There are at most two: ID.log, and what was put aside before it.
 	maxLog = 4 << 20
-	oldLog = ".1"
-	// maxTail bounds what container.logs returns, in bytes; a result as a whole may have 64 KiB.
-	maxTail = 48 << 10
 	// lastWords is how long a logger goes on reading when it is told to end.
 	lastWords = time.Second
 )
@@ -44,7 +43,7 @@ func Logger(args []string) int {
 	defer stop()
 	outputs := []*os.File{pipe(3, "stdout"), pipe(4, "stderr")}
 	ready := os.NewFile(5, "ready")
-	log := &rotated{path: args[2]}
+	log := &rotated{log: sal.Log{Path: args[2]}}
 	if err := log.open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -75,19 +74,19 @@ func pipe(fd uintptr, name string) *os.File {
 	return os.NewFile(fd, name)
 }
 
-// rotated is a file that begins anew when it is full, and keeps one that is older. What cannot be written is dropped: a full disk must not
-// stop the container.
+// rotated is a log whose file is put aside when it is full. What cannot be written is dropped, also while a full file cannot be put aside: a
+// full disk must not stop the container.
 type rotated struct {
-	path string
+	log  sal.Log
 	most int64 // bytes; 0 is maxLog
 
 	mu   sync.Mutex
-	file *os.File
+	file *os.File // nil if it could not be opened
 	size int64
 }
 
 func (l *rotated) open() error {
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(l.log.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -103,78 +102,99 @@ func (l *rotated) open() error {
 func (l *rotated) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size > 0 && l.size+int64(len(b)) > cmp.Or(l.most, maxLog) {
-		l.rotate()
+	if l.file != nil && l.full(b) {
+		_ = l.log.PutAside()
+		l.file.Close()
+		l.file = nil
+	}
+	if l.file == nil && l.open() != nil || l.full(b) {
+		return len(b), nil
 	}
 	n, _ := l.file.Write(b)
 	l.size += int64(n)
 	return len(b), nil
 }
 
-// rotate goes on with an empty file; if it cannot get one, it empties the one it has.
-func (l *rotated) rotate() {
-	err := os.Rename(l.path, l.path+oldLog)
-	if err == nil {
-		before := l.file
-		if err = l.open(); err == nil {
-			before.Close()
-		}
-	}
-	if err != nil && l.file.Truncate(0) == nil {
-		l.size = 0
-	}
+// full reports whether something has no room behind what is in the file.
+func (l *rotated) full(b []byte) bool {
+	return l.size > 0 && l.size+int64(len(b)) > cmp.Or(l.most, maxLog)
 }
 
-// logs reads the end of what the container wrote.
-func (j *job) logs(ctx context.Context, r *record, lines int64) (sal.Outcome, error) {
-	outcome, err := j.outcome(ctx, r, writ.ChangeNone)
+// logs reads what the container wrote.
+func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.Outcome, error) {
+	shown, err := j.show(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	text, err := tail(j.logPath(r.Own.Container), lines)
+	log, err := j.log(ctx, r)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	part, err := log.Part(want)
 	if err != nil {
 		return sal.Outcome{}, sal.HostError("read what "+r.Resource.String()+" wrote", err)
 	}
-	outcome.Values["text"] = text
-	return outcome, nil
+	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.ContainerLogs{Container: shown, LogText: part})}, nil
 }
 
-// tail returns the last lines of a rotated file, as much as a result may have.
-func tail(path string, lines int64) (string, error) {
-	var text []byte
-	for _, name := range []string{path, path + oldLog} {
-		part, err := lastBytes(name, maxTail-int64(len(text)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", err
-		}
-		text = append(part, text...)
-	}
-	from := len(text)
-	for n := int64(0); from > 0; from-- {
-		if text[from-1] == '\n' && from < len(text) {
-			if n++; n == lines {
-				break
-			}
-		}
-	}
-	return printable(text[from:]), nil
-}
-
-// lastBytes returns the end of a file.
-func lastBytes(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
+// log is what the container that counts has written. What its environment has from secrets is not told.
+func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
+	log := j.logOf(r)
+	args, err := argsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
+	secret := map[string]string{} // the names of secrets by variable
+	for name, text := range args.Env {
+		if s, is := text.Secret(); is {
+			secret[name] = s.String()
+		}
+	}
+	if len(secret) == 0 {
+		return log, nil
+	}
+	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
+	if gone(err) { // and what it had of secrets with it
+		return log, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, failed("find the container", err)
 	}
-	part := make([]byte, min(size, most))
-	n, err := f.ReadAt(part, size-int64(len(part)))
-	if err == io.EOF { // it began anew meanwhile
-		err = nil
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return nil, failed("read what the container was made of", err)
 	}
-	return part[:n], err
+	log.Secrets = map[string]string{}
+	for _, variable := range spec.Process.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		if shown, is := secret[name]; is && len(value) >= leastSecret {
+			log.Secrets[value] = shown
+		}
+	}
+	return log, nil
+}
+
+// leastSecret is how long a value is that is looked for in logs: anything shorter is in every text by chance.
+const leastSecret = 4
+
+// Written is part of sal.Logging.
+func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after string) (bool, error) {
+	r, err := d.records().Get(resource)
+	if err != nil || r == nil {
+		return false, err
+	}
+	more, err := d.logOf(r).Written(after)
+	if err != nil || !more {
+		return false, err
+	}
+	daemon, err := d.glance(ctx)
+	if err != nil {
+		return false, err
+	}
+	j := &job{Driver: d, Request: sal.Request{Resource: resource}, daemon: daemon}
+	log, err := j.log(d.in(ctx), r) // which may hold back what could become a secret
+	if err != nil {
+		return false, err
+	}
+	return log.Written(after)
 }

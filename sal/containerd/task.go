@@ -2,8 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -281,10 +279,8 @@ func (j *job) discard(ctx context.Context, id string, grace time.Duration) error
 	if err := j.daemon.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil && !gone(err) {
 		return failed("delete the container", err)
 	}
-	for _, path := range []string{j.logPath(id), j.logPath(id) + oldLog} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return sal.HostError("remove what the container wrote", err)
-		}
+	if err := (&sal.Log{Path: j.logPath(id)}).Remove(); err != nil {
+		return sal.HostError("remove what the container wrote", err)
 	}
 	return j.dropImages(ctx)
 }
@@ -312,6 +308,11 @@ func (j *job) task(ctx context.Context, id string) (client.Task, error) {
 }
 
 func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resource), id+".log") }
+
+// logOf is what the container that counts has written.
+func (d *Driver) logOf(r *record) *sal.Log {
+	return &sal.Log{Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container}
+}
 
 // whenFailed is failed for errors that may be nil.
 func whenFailed(doing string, err error) error {

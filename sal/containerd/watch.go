@@ -167,4 +167,7 @@ func (d *Driver) wasUsed() bool {
 	return d.client != nil
 }
 
-var _ sal.Keeper = (*Driver)(nil)
+var (
+	_ sal.Keeper  = (*Driver)(nil)
+	_ sal.Logging = (*Driver)(nil)
+)

@@ -1,0 +1,249 @@
+package sal_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+func newLog(t testing.TB) *sal.Log {
+	return &sal.Log{Path: filepath.Join(t.TempDir(), "x.log"), Stream: "s"}
+}
+
+func say(t testing.TB, l *sal.Log, text string) {
+	t.Helper()
+	f, err := os.OpenFile(l.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func part(t testing.TB, l *sal.Log, want catalog.LogPart) catalog.LogText {
+	t.Helper()
+	if want.Lines == 0 {
+		want.Lines = 1000
+	}
+	p, err := l.Part(&want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func putAside(t testing.TB, l *sal.Log) {
+	t.Helper()
+	if err := l.PutAside(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// whole reads a log to its end, in parts of a KiB, and says whether something was lost on the way.
+func whole(t testing.TB, l *sal.Log, after string) (text string, lost bool) {
+	t.Helper()
+	for range 100_000 {
+		p := part(t, l, catalog.LogPart{After: after, MaxKiB: 1})
+		if len(p.Text) > 1<<10 {
+			t.Fatalf("a part of 1 KiB has %d bytes", len(p.Text))
+		}
+		text, lost, after = text+p.Text, lost || p.Lost, p.Next
+		if !p.More {
+			return text, lost
+		}
+	}
+	t.Fatal("it has no end")
+	return "", false
+}
+
+func TestTheEndOfALogIsItsLastLines(t *testing.T) {
+	l := newLog(t)
+	if p := part(t, l, catalog.LogPart{}); p.Text != "" || p.More || p.Lost || p.Next == "" {
+		t.Errorf("of what was never written: %+v", p)
+	}
+	say(t, l, "one\ntwo\n")
+	putAside(t, l)
+	say(t, l, "thr\x00ee\xff\nfo")
+	for lines, want := range map[int64]string{1: "fo", 2: "three?\nfo", 3: "two\nthree?\nfo", 1000: "one\ntwo\nthree?\nfo"} {
+		if p := part(t, l, catalog.LogPart{Lines: lines}); p.Text != want || p.More || p.Lost {
+			t.Errorf("the last %d: %+v, want %q", lines, p, want)
+		}
+	}
+	say(t, l, strings.Repeat("x", 5000)+"\nlast\n")
+	if p := part(t, l, catalog.LogPart{MaxKiB: 1}); p.Text != "last\n" {
+		t.Errorf("the last KiB: %q", p.Text)
+	}
+}
+
+func TestALogIsReadOnFromAPosition(t *testing.T) {
+	l := newLog(t)
+	say(t, l, "one\ntwo\nthree\n")
+	next := part(t, l, catalog.LogPart{Lines: 1}).Next
+	if more, err := l.Written(next); more || err != nil {
+		t.Errorf("there is more than all: %v", err)
+	}
+	if p := part(t, l, catalog.LogPart{After: next}); p.Text != "" || p.Next != next || p.Lost || p.More {
+		t.Errorf("behind all: %+v", p)
+	}
+	say(t, l, "four\nfive\nsi")
+	putAside(t, l)
+	say(t, l, "x\nseven")
+	for _, want := range []catalog.LogText{{Text: "four\nfive\n", More: true}, {Text: "six\nseven"}, {}} {
+		if more, err := l.Written(next); more != (want.Text != "") || err != nil {
+			t.Errorf("there is more: %t, %v", more, err)
+		}
+		p := part(t, l, catalog.LogPart{After: next, Lines: 2})
+		next, p.Next = p.Next, ""
+		if p != want {
+			t.Errorf("got %+v, want %+v", p, want)
+		}
+	}
+}
+
+func TestWhatIsGoneFromALogIsTold(t *testing.T) {
+	l := newLog(t)
+	say(t, l, "one\n")
+	next := part(t, l, catalog.LogPart{}).Next
+	say(t, l, "two\nha")
+	putAside(t, l)
+	say(t, l, "lf\nthree\n")
+	if p := part(t, l, catalog.LogPart{After: next}); p.Text != "two\nhalf\nthree\n" || p.Lost {
+		t.Errorf("nothing is gone yet: %+v", p)
+	}
+	putAside(t, l)
+	say(t, l, "four\n")
+	if p := part(t, l, catalog.LogPart{After: next}); p.Text != "three\nfour\n" || !p.Lost {
+		t.Errorf("a half line is gone: %+v", p)
+	}
+	if p := part(t, l, catalog.LogPart{Lines: 2}); p.Text != "three\nfour\n" || p.Lost {
+		t.Errorf("its end: %+v", p)
+	}
+	other := sal.Log{Path: l.Path, Stream: "another"}
+	for name, after := range map[string]string{
+		"of another log": next, "behind the end": strings.Split(part(t, &other, catalog.LogPart{}).Next, "-")[0] + "-999999", "of no log": "x",
+	} {
+		p := part(t, &other, catalog.LogPart{After: after})
+		if p.Text != "three\nfour\n" || !p.Lost {
+			t.Errorf("a position %s: %+v", name, p)
+		}
+		if again := part(t, &other, catalog.LogPart{After: p.Next}); again.Text != "" || again.Lost {
+			t.Errorf("on from there: %+v", again)
+		}
+	}
+	if err := l.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(l.Path)); len(left) > 0 || err != nil {
+		t.Errorf("removed it leaves %v, %v", left, err)
+	}
+}
+
+// Whatever is written, put aside and asked for: what is told is what was written, byte for byte, as long as nothing is said to be lost.
+func TestALogIsToldAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		if err != nil {
+			r.Fatal(err)
+		}
+		l := &sal.Log{Path: filepath.Join(dir, "x.log"), Stream: "s", Secrets: map[string]string{"secret-1": "(one)", "two\nlines": "(two)"}}
+		var wrote, told strings.Builder
+		next := part(t, l, catalog.LogPart{}).Next
+		var ends []int // of what was put aside; the last but one is where the log begins
+		for range rapid.IntRange(1, 30).Draw(r, "steps") {
+			switch rapid.IntRange(0, 5).Draw(r, "step") {
+			case 0:
+				putAside(t, l)
+				if len(ends) == 0 || ends[len(ends)-1] < wrote.Len() {
+					ends = append(ends, wrote.Len())
+				}
+			case 1, 2, 3:
+				text := rapid.SampledFrom([]string{"a\n", "secr", "et-1", "ü", "\xc3", "\xbc", "two", "\n", "lines", strings.Repeat("long ", 300), "\U0001F600 x\n"}).Draw(r, "text")
+				say(t, l, text)
+				wrote.WriteString(text)
+			default:
+				_, number, _ := strings.Cut(next, "-")
+				at, _ := strconv.Atoi(number)
+				gone := len(ends) > 1 && at < ends[len(ends)-2]
+				p := part(t, l, catalog.LogPart{After: next, Lines: rapid.Int64Range(1, 4).Draw(r, "lines"), MaxKiB: rapid.Int64Range(0, 2).Draw(r, "KiB")})
+				told.WriteString(p.Text)
+				if next = p.Next; p.Lost != gone {
+					r.Fatalf("it says lost: %t", p.Lost)
+				}
+				if gone {
+					return
+				}
+			}
+		}
+		if len(ends) > 1 {
+			return
+		}
+		say(t, l, ".\n")
+		wrote.WriteString(".\n")
+		rest, lost := whole(t, l, next)
+		want := strings.ToValidUTF8(strings.NewReplacer("secret-1", "(one)", "two\nlines", "(two)").Replace(wrote.String()), "?")
+		// Bytes that are no text become one mark where they stand together, and two if they come in two parts.
+		squeeze := func(s string) string {
+			for strings.Contains(s, "??") {
+				s = strings.ReplaceAll(s, "??", "?")
+			}
+			return s
+		}
+		if got := told.String() + rest; squeeze(got) != squeeze(want) || lost {
+			r.Fatalf("it tells %q, lost %t, and it was written %q", got, lost, want)
+		}
+	})
+}
+
+// Whoever reads while others put aside finds each line once, or hears that some are gone.
+func TestALogIsReadWhileItIsPutAside(t *testing.T) {
+	l := newLog(t)
+	const lines = 3000
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := range lines {
+			say(t, l, fmt.Sprintf("line %d\n", i))
+			if i%50 == 49 {
+				if err := l.PutAside(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	done := make(chan struct{})
+	go func() { writing.Wait(); close(done) }()
+	next, expect := part(t, l, catalog.LogPart{After: "x"}).Next, 0
+	next = strings.Split(next, "-")[0] + "-0"
+	for ended := false; ; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		p := part(t, l, catalog.LogPart{After: next})
+		for line := range strings.Lines(p.Text) {
+			var n int
+			if _, err := fmt.Sscanf(line, "line %d\n", &n); err != nil || n < expect || n > expect && !p.Lost {
+				t.Fatalf("behind line %d comes %q, lost: %t", expect-1, line, p.Lost)
+			}
+			expect = n + 1
+		}
+		next = p.Next
+		if ended && p.Text == "" {
+			break
+		}
+	}
+	if expect != lines {
+		t.Errorf("it ends with line %d", expect-1)
+	}
+}
