@@ -365,16 +365,17 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 // read reads at most so many bytes of a piece behind a place, and says where they begin: what was given back to the disk has no data, and
 // zeros up to the end of a block.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
-	at = p.begin + dataFrom(p.file, from-p.begin)
-	if at >= p.end {
-		return nil, p.end, nil
+	for at = p.begin + dataFrom(p.file, from-p.begin); at < p.end; {
+		whole := make([]byte, min(most, p.end-at))
+		n, err := p.file.ReadAt(whole, at-p.begin)
+		if err != nil && err != io.EOF {
+			return nil, 0, err
+		}
+		text = bytes.TrimLeft(whole[:n], "\x00")
+		at += int64(n - len(text))
+		if len(text) > 0 || n == 0 {
+			return text, at, nil
+		}
 	}
-	text = make([]byte, min(most, p.end-at))
-	n, err := p.file.ReadAt(text, at-p.begin)
-	if err != nil && err != io.EOF {
-		return nil, 0, err
-	}
-	whole := text[:n]
-	text = bytes.TrimLeft(whole, "\x00")
-	return text, at + int64(len(whole)-len(text)), nil
+	return nil, p.end, nil
 }

@@ -1,8 +1,12 @@
 package cloudhypervisor
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"writ"
@@ -23,6 +27,20 @@ var (
 	data   = map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data")}
 	before = map[string]any{"snapshot": "before"}
 )
+
+// says writes to the console of the subject behind what its guest wrote, which has fallen silent: there is nobody in it who could be asked to.
+func says(t testing.TB, host, text string) {
+	t.Helper()
+	d := open(host, "", nil)
+	f, err := os.OpenFile(filepath.Join(d.dirOf(machine("subject")), consoleName), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // The steps are two exams: each crash is tried on a machine that was brought to its moment anew, and a machine that was stopped and started
 // is two processes.
@@ -53,6 +71,14 @@ func TestExam(t *testing.T) {
 				{Operation: "machine.resize", Args: map[string]any{"cpus": int64(4)}},
 				{Operation: "machine.stop"},
 				{Operation: "machine.start"},
+			},
+			Log: saltest.Log{
+				Operation: "machine.console",
+				Write:     func(t testing.TB, host, text string) { says(t, host, text) },
+				Flood: func(t testing.TB, host string) {
+					says(t, host, strings.Repeat("water and more water\n", maxConsole/20))
+					open(host, "", nil).trimAll()
+				},
 			},
 		},
 	}

@@ -260,6 +260,17 @@ func inMemory(t testing.TB) string {
 	return dir
 }
 
+// says lets a line of sh run in the subject, which writes what that reads, or whatever it likes, to the output of the container.
+func says(t testing.TB, d *Driver, line, input string) {
+	t.Helper()
+	b := &bench{TB: t, driver: d}
+	r := b.request("container.exec", "subject", map[string]any{"command": []any{"sh", "-c", line}, "stdin": input}, nil)
+	r.UID = saltest.RefTo(writ.KindContainer, "subject").UID
+	if o, err := d.Do(t.Context(), r); err != nil || o.Values["exit_code"] != int64(0) {
+		t.Fatal(o, err)
+	}
+}
+
 func TestExam(t *testing.T) {
 	daemon := testenv.Containerd(t, inMemory(t))
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
@@ -278,6 +289,15 @@ func TestExam(t *testing.T) {
 			{Operation: "container.start"},
 			{Operation: "container.logs"},
 			{Operation: "container.exec", Args: map[string]any{"command": []any{"wc", "-c"}, "stdin": "hello"}},
+		},
+		Log: saltest.Log{
+			Operation: "container.logs",
+			Write: func(t testing.TB, host, text string) {
+				says(t, open(t, daemon, host), "cat > /proc/1/fd/1", text)
+			},
+			Flood: func(t testing.TB, host string) {
+				says(t, open(t, daemon, host), "yes water | head -c 9000000 > /proc/1/fd/1", "")
+			},
 		},
 		Sparse: true,
 		Clear:  func(t testing.TB, host string) { clear(t, open(t, daemon, host)) },

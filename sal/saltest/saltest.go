@@ -48,6 +48,8 @@ type Exam struct {
 	// Handed are patterns (filepath.Match) of files below the host's directory in which the driver hands values to its tool. They may hold
 	// the value of a secret, if only their owner may read them, and must not outlive their resource.
 	Handed []string
+	// Log is of drivers whose resources write logs.
+	Log Log
 }
 
 // Step is one operation.
@@ -95,6 +97,7 @@ func Run(t *testing.T, e Exam) {
 	t.Run("GoesOnBesideADamagedRecord", e.goesOnBesideADamagedRecord)
 	t.Run("StopsWhenTheContextEnds", e.stopsWithContext)
 	t.Run("GoesOnAfterACrashAnywhere", e.goesOnAfterCrash)
+	t.Run("TellsWhatWasWritten", e.tellsWhatWasWritten)
 	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })
 }
 

@@ -23,7 +23,7 @@ func updateMachine(request sal.Request, fields []string, s *state) error {
 	return updateSizes(request, fields, s, args.CPUs, args.MemoryMiB, 0)
 }
 
-func useMachine(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error) {
 	switch request.Operation.Verb {
 	case "start", "stop", "pause", "resume":
 		return nil, switchPower(request, s)
@@ -46,9 +46,7 @@ func useMachine(_ *Driver, request sal.Request, s *state) (map[string]any, error
 	case "detach":
 		return nil, detach(request, s)
 	case "console":
-		return lastLines(request,
-			simulatedLine("booting %s with %d CPUs and %d MiB", request.Resource, s.CPUs, s.MemoryMiB),
-			simulatedLine("%s login:", request.Resource.Name)), nil
+		return d.readLog(request)
 	default:
 		return nil, noSuch(request)
 	}
@@ -134,7 +132,7 @@ func updateContainer(_ sal.Request, _ []string, s *state) error {
 	return nil
 }
 
-func useContainer(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
+func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, error) {
 	switch request.Operation.Verb {
 	case "start":
 		s.Power = running
@@ -143,7 +141,7 @@ func useContainer(_ *Driver, request sal.Request, s *state) (map[string]any, err
 	case "exec":
 		return execute(request, s)
 	case "logs":
-		return lastLines(request, simulatedLine("%s started", request.Resource)), nil
+		return d.readLog(request)
 	default:
 		return nil, noSuch(request)
 	}

@@ -104,6 +104,7 @@ var exams = map[string]saltest.Exam{
 			{Operation: "machine.console"},
 			{Operation: "machine.restore", Args: name},
 		},
+		Log: logOf(writ.KindMachine, "machine.console"),
 	},
 	"container.create": {
 		Make:      saltest.Step{Operation: "container.create", Args: containerSpec},
@@ -115,6 +116,7 @@ var exams = map[string]saltest.Exam{
 			{Operation: "container.stop"},
 			{Operation: "container.start"},
 		},
+		Log: logOf(writ.KindContainer, "container.logs"),
 	},
 	"herodb.create": {
 		Make:      saltest.Step{Operation: "herodb.create", Args: herodbSpec},
@@ -126,6 +128,33 @@ var exams = map[string]saltest.Exam{
 			{Operation: "herodb.restore", Args: kept},
 		},
 	},
+}
+
+// logOf writes into the files of simulated logs: nothing runs that would.
+func logOf(kind writ.ResourceKind, operation string) saltest.Log {
+	write := func(t testing.TB, host, text string) *sal.Log {
+		log := &sal.Log{Path: filepath.Join(host, string(kind), "logs", saltest.Resource(kind, "subject").HostName()+".log")}
+		f, err := os.OpenFile(log.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = f.WriteString(text)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+	return saltest.Log{
+		Operation: operation,
+		Write:     func(t testing.TB, host, text string) { write(t, host, text) },
+		Flood: func(t testing.TB, host string) {
+			for range 2 {
+				if err := write(t, host, strings.Repeat("water\n", maxLog/6)).PutAside(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	}
 }
 
 func TestExam(t *testing.T) {

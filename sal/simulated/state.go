@@ -6,7 +6,6 @@ import (
 
 	"writ"
 	"writ/sal"
-	"writ/sal/catalog"
 )
 
 // The states of machines, containers and databases.
@@ -53,8 +52,8 @@ var modules = map[string]module{
 	"image":     {makeImage, updateNothing, useNothing, touchImage, showImage},
 	"volume":    {makeVolume, updateVolume, useVolume, touchVolume, showVolume},
 	"network":   {makeNetwork, updateNothing, useNetwork, nil, showNetwork},
-	"machine":   {makeMachine, updateMachine, useMachine, nil, showMachine},
-	"container": {makeContainer, updateContainer, useContainer, nil, showContainer},
+	"machine":   {makeMachine, updateMachine, useMachine, touchMachine, showMachine},
+	"container": {makeContainer, updateContainer, useContainer, touchContainer, showContainer},
 	"herodb":    {makeHeroDB, updateHeroDB, useHeroDB, nil, showHeroDB},
 }
 
@@ -127,17 +126,6 @@ func updateSizes(request sal.Request, fields []string, s *state, cpus, memory, s
 		}
 	}
 	return nil
-}
-
-// lastLines is what a simulated log says.
-func lastLines(request sal.Request, lines ...string) map[string]any {
-	wanted := int(request.Args.(*catalog.Tail).Lines)
-	lines = lines[max(0, len(lines)-wanted):]
-	text := ""
-	for _, line := range lines {
-		text += line + "\n"
-	}
-	return map[string]any{"text": text}
 }
 
 // simulatedLine is one line of such a log.

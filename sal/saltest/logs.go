@@ -1,0 +1,157 @@
+package saltest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// Log says how to examine a driver whose resources write logs.
+type Log struct {
+	// Operation is the Look operation that reads what the subject wrote, "" if it writes nothing. The module has start and stop then.
+	Operation string
+	// Write has the subject, which runs, write a text. It may return before the text is in the log.
+	Write func(t testing.TB, host, text string)
+	// Flood has it write, or seem to have written, more lines than a driver keeps.
+	Flood func(t testing.TB, host string)
+}
+
+// logGuard ends the wait for what was written.
+const logGuard = 30 * time.Second
+
+// tellsWhatWasWritten reads the log of the subject on and on, while it is stopped, started, flooded and deleted.
+func (e Exam) tellsWhatWasWritten(t *testing.T) {
+	if e.Log.Operation == "" {
+		t.Skip("its resources write nothing")
+	}
+	h := e.newHost(t)
+	h.expect(e.Make, writ.ChangeCreated)
+	if text := h.excerpt("", 0).Text; strings.Count(text, "\n") > 1000 {
+		t.Errorf("of all, it tells %d lines", strings.Count(text, "\n"))
+	}
+	e.Log.Write(t, h.dir, "\nhere it begins\n")
+	next := h.follow("", "here it begins\n", false)
+	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
+		t.Errorf("at the end there is more, %v", err)
+	}
+	if p := h.excerpt(next, 0); p.Text != "" || p.Next != next || p.Lost || p.More {
+		t.Errorf("at the end it tells %+v", p)
+	}
+
+	text := strings.Repeat("a line with an \u00fc in it\n", 200) + "and one that has no end"
+	e.Log.Write(t, h.dir, text)
+	h.follow(next, text, false)
+	h.restart(nil)
+	next = h.follow(next, text, false) // as often as somebody asks
+
+	var looking sync.WaitGroup
+	ended := make(chan struct{})
+	looking.Go(func() {
+		for {
+			if _, err := h.logging().Written(t.Context(), h.subject(), next); err != nil {
+				t.Errorf("while it is stopped and started: %v", err)
+			}
+			select {
+			case <-ended:
+				return
+			default:
+			}
+		}
+	})
+	h.must(h.step(Step{Operation: e.operation().Module + ".stop", Args: map[string]any{"grace_seconds": int64(0)}}))
+	p := h.excerpt(next, 0)
+	if p.Lost || h.observe(subject).State != "stopped" {
+		t.Errorf("stopped it tells %+v", p)
+	}
+	h.must(h.step(Step{Operation: e.operation().Module + ".start"}))
+	close(ended)
+	looking.Wait()
+	e.Log.Write(t, h.dir, "\nand here again\n")
+	next = h.follow(p.Next, "and here again\n", false)
+
+	e.Log.Flood(t, h.dir)
+	e.Log.Write(t, h.dir, "\nafter the flood\n")
+	next = h.follow(next, "after the flood\n", true)
+	e.Log.Write(t, h.dir, "the end\n")
+	next = h.follow(next, "the end\n", false)
+
+	h.expect(e.remove(), writ.ChangeDeleted)
+	h.refuse(Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, uidOf(subject), writ.CodeResourceUnknown)
+	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
+		t.Errorf("of what is deleted there is more, %v", err)
+	}
+	second := writ.UID("0192f6c2-7d3a-7000-9000-the-second-one")
+	h.must(h.do(t.Context(), e.Make, subject, second))
+	again := h.must(h.do(t.Context(), Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, second))
+	if again.Values["lost"] != true || strings.Contains(again.Values["text"].(string), "the end") {
+		t.Errorf("of what was made anew it tells %v", again.Values)
+	}
+}
+
+func (h *host) subject() writ.ResourceID { return Resource(h.exam.kind(), subject) }
+
+func (h *host) logging() sal.Logging {
+	h.Helper()
+	l, ok := h.driver.(sal.Logging)
+	if !ok {
+		h.Fatal("the driver cannot be asked whether there is more of a log")
+	}
+	return l
+}
+
+// excerpt reads a part of the subject's log.
+func (h *host) excerpt(after string, kib int64) catalog.LogText {
+	h.Helper()
+	v := h.must(h.step(Step{Operation: h.exam.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib}})).Values
+	return catalog.LogText{Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool)}
+}
+
+// follow reads on, in small parts unless there is a flood, until what it has read ends with a text, and returns the position behind it. Only the first part may say that
+// something is lost, and has to if lost is true.
+func (h *host) follow(after, until string, lost bool) (next string) {
+	h.Helper()
+	var read strings.Builder
+	kib := int64(1)
+	if lost {
+		kib = 48
+	}
+	end := time.After(logGuard)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for first := true; !strings.HasSuffix(read.String(), until); first = false {
+		p := h.excerpt(after, kib)
+		if len(p.Text) > int(kib<<10) || p.Lost != (lost && first) || p.Text != "" && p.Next == after {
+			h.Fatalf("after %q it tells %+v", after, p)
+		}
+		read.WriteString(p.Text)
+		after = p.Next
+		if p.More {
+			continue
+		}
+		for more := false; !more && !strings.HasSuffix(read.String(), until); {
+			select {
+			case <-tick.C:
+			case <-end:
+				h.Fatalf("in %s it tells no %s, but %s", logGuard, short(until), short(read.String()))
+			}
+			var err error
+			if more, err = h.logging().Written(h.Context(), h.subject(), after); err != nil {
+				h.Fatal(err)
+			}
+		}
+	}
+	return after
+}
+
+func short(text string) string {
+	if len(text) > 100 {
+		return fmt.Sprintf("… %q", text[len(text)-100:])
+	}
+	return fmt.Sprintf("%q", text)
+}
