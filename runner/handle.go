@@ -119,7 +119,7 @@ func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Pa
 	return n.act(w) // it was recorded that it began, and it did not
 }
 
-// prepare does everything that comes before acting: decode, wait for the resource, see the permit, record. It returns what there was
+// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, record. It returns what there was
 // before if that speaks against acting.
 func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
 	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
@@ -131,11 +131,18 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	if err := n.decode(w); err != nil {
 		return nil, err
 	}
-	early, stop := n.until(w.ctx, w.job.StartBy, errStartBy)
-	defer stop()
-	early, cut := context.WithCancelCause(early)
+	early, cut := context.WithCancelCause(w.ctx)
 	defer cut(nil)
 	defer context.AfterFunc(taking, func() { cut(errShutdown) })()
+	startBy := w.job.StartBy
+	if patience, _ := w.waits(); patience > 0 {
+		if err := n.await(early, w); err != nil {
+			return nil, err
+		}
+		startBy = max(startBy, n.now().Add(observeFor).UnixMilli()) // it has begun to wait in time
+	}
+	early, stop := n.until(early, startBy, errStartBy)
+	defer stop()
 
 	if resource := w.resource(); resource != (writ.ResourceID{}) {
 		w.turn = n.turns.join(resource, holder{job: w.job.JobKey})

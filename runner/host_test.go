@@ -19,6 +19,8 @@ type host struct {
 	order   []string // of effects
 	atOnce  map[writ.ResourceID]int
 	most    int // jobs that ever worked on one resource at the same time
+	state   string
+	wrote   bool // there is more of every log
 
 	// pause is called when a driver begins with an operation, and when its effect is there; an error ends the operation.
 	pause func(ctx context.Context, step string, request sal.Request) error
@@ -33,8 +35,15 @@ const (
 func newHost() *host {
 	return &host{
 		things: map[writ.ResourceID]writ.UID{}, effects: map[string]int{}, atOnce: map[writ.ResourceID]int{},
-		pause: func(context.Context, string, sal.Request) error { return nil },
+		pause: func(context.Context, string, sal.Request) error { return nil }, state: "there",
 	}
+}
+
+// becomes lets every resource do something else, and write or not.
+func (h *host) becomes(state string, wrote bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state, h.wrote = state, wrote
 }
 
 func (h *host) setPause(pause func(ctx context.Context, step string, request sal.Request) error) {
@@ -76,7 +85,7 @@ type driver struct {
 	module string
 }
 
-var _ sal.Driver = (*driver)(nil)
+var _ sal.Logging = (*driver)(nil)
 
 func (d *driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: d.module, Name: "test-" + d.module, Simulated: d.module != "node"}
@@ -136,7 +145,13 @@ func (d *driver) Observe(_ context.Context, resource writ.ResourceID) (sal.Obser
 	d.host.mu.Lock()
 	defer d.host.mu.Unlock()
 	uid, exists := d.host.things[resource]
-	return sal.Observation{Exists: exists, UID: uid, State: "there"}, nil
+	return sal.Observation{Exists: exists, UID: uid, State: d.host.state}, nil
+}
+
+func (d *driver) Written(context.Context, writ.ResourceID, string) (bool, error) {
+	d.host.mu.Lock()
+	defer d.host.mu.Unlock()
+	return d.host.wrote, nil
 }
 
 func (d *driver) List(context.Context) ([]writ.ResourceID, error) { return nil, nil }

@@ -49,6 +49,7 @@ type incarnation struct {
 	epoch    atomic.Int64 // the highest that was seen
 	desk     desk
 	turns    turns
+	waiting  atomic.Int32 // jobs that wait for more of a log
 	outbox   *outbox
 	acks     acks
 	permits  *permits

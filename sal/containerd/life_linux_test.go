@@ -174,7 +174,8 @@ func (b *bench) log(name string) string {
 
 func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 	b := newBench(t, "")
-	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "while :; do echo tick; sleep 0.1; done"}})
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"}})
+	next := b.must("container.logs", "web", nil)["next"].(string)
 	first := b.sh("web", "cat /proc/1/stat")
 	pid := strings.Fields(first)[21] // when it started
 	b.daemon.Kill()
@@ -187,6 +188,13 @@ func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 	b.reopen()
 	if now := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]; now != pid {
 		t.Error("another runner started it anew")
+	}
+	all := b.log("web")
+	part := b.must("container.logs", "web", map[string]any{"after": next, "lines": int64(1000)})
+	told, last := part["text"].(string), strings.TrimSpace(all[strings.LastIndexByte(strings.TrimSpace(all), '\n')+1:])
+	begins, _, _ := strings.Cut(told, "\n")
+	if from := strings.Index(all, begins+"\n"); part["lost"] != false || !strings.HasPrefix(told, all[max(from, 0):]) {
+		t.Errorf("with other daemon and runner, behind what was read before, it tells %v, and up to %s it wrote %q", part, last, all)
 	}
 
 	// In the middle of an operation the daemon goes away, and comes back while the driver is patient.
@@ -753,6 +761,44 @@ func TestALogIsBounded(t *testing.T) {
 	if again.size != l.size || again.size == 0 {
 		t.Errorf("it goes on at %d, not at %d", again.size, l.size)
 	}
+}
+
+// A secret that a container has in its environment and writes to its log is told by its name, also if it is read in two parts; who replaces
+// the container has another log.
+func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
+	b := newBench(t, "")
+	make := func(command string) {
+		r := b.request("container.create", "web", map[string]any{
+			"image": "busybox", "command": []any{"sh", "-c", command}, "env": map[string]any{"PW": map[string]any{"secret": "pw@1"}, "A": "b"},
+		}, map[catalog.Secret]string{"pw@1": "s3cr3t"})
+		if _, err := b.driver.Do(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make(`echo $PW; printf "again: s3c"; trap "exit 0" TERM; while :; do sleep 1000 & wait; done`)
+	resource, next := saltest.Resource(writ.KindContainer, "web"), ""
+	for _, want := range []string{catalog.Secret("pw@1").String() + "\nagain: ", catalog.Secret("pw@1").String() + ".\n"} {
+		told := ""
+		b.eventually("it tells "+want, func() bool {
+			part := b.must("container.logs", "web", map[string]any{"after": next})
+			told, next = told+part["text"].(string), part["next"].(string)
+			if strings.Contains(told, "s3c") || len(told) > len(want) {
+				t.Fatalf("it tells %q", told)
+			}
+			return told == want
+		})
+		// What may become a secret is nothing yet: who waits for more goes on waiting.
+		if more, err := b.driver.Written(t.Context(), resource, next); more || err != nil {
+			t.Errorf("behind %q there is more, %v", told, err)
+		}
+		b.sh("web", "printf 'r3t.\n' > /proc/1/fd/1")
+	}
+	make("echo another")
+	b.eventually("the new one has written", func() bool { return strings.Contains(b.log("web"), "another") })
+	if part := b.must("container.logs", "web", map[string]any{"after": next}); part["lost"] != true || part["text"] != "another\n" {
+		t.Errorf("of another container it tells %v", part)
+	}
+	b.must("container.delete", "web", nil)
 }
 
 // What has no room because nothing can be put aside is dropped, and the numbers of what follows are right.

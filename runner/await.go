@@ -1,0 +1,82 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+const (
+	// lookForMore is how often a job that waits for more of a log looks whether there is some, and lookAtState how often what the resource does.
+	lookForMore = 250 * time.Millisecond
+	lookAtState = 2 * time.Second
+	// waitingShare is the part of a node's slots in which jobs may wait for logs: nobody else gets these meanwhile.
+	waitingShare = 4
+)
+
+// waits returns how long a job waits for more of a log before it looks, and behind which position.
+func (w *work) waits() (time.Duration, string) {
+	part, ok := w.args.(*catalog.LogPart)
+	if !ok {
+		return 0, ""
+	}
+	return time.Duration(part.WaitSeconds) * time.Second, part.After
+}
+
+// await returns when a job that waits for more of a log need not wait any longer: there is some, the resource does something else than before or
+// is not there, or the time is over. What there is then, the driver says. It holds no turn on the resource, so that nobody waits for it.
+func (n *incarnation) await(ctx context.Context, w *work) error {
+	patience, after := w.waits()
+	driver, ok := w.driver.(sal.Logging)
+	if patience == 0 || !ok {
+		return nil
+	}
+	if most := int32(max(n.slots/waitingShare, 1)); n.waiting.Add(1) > most {
+		n.waiting.Add(-1)
+		return writ.Errorf(writ.CodeResourceBusy, "%d jobs wait for logs on this node, and no more may", most).
+			WithHint("follow fewer logs at a time, or give the node more slots (writ runner --slots)")
+	}
+	defer n.waiting.Add(-1)
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	tick := time.NewTicker(lookForMore)
+	defer tick.Stop()
+	did := ""
+	for round := 0; ; round++ {
+		var done bool
+		var err error
+		if round%int(lookAtState/lookForMore) == 0 {
+			before := did
+			if did, err = n.does(ctx, w); err != nil || did == "" || before != "" && did != before {
+				return context.Cause(ctx)
+			}
+		}
+		done, err = asked(ctx, n.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (bool, error) {
+			return driver.Written(ctx, w.resource(), after)
+		})
+		if done || err != nil {
+			return context.Cause(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-over.C:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// does says what the resource of a job does, "" if it is not there or another one of its name is.
+func (n *incarnation) does(ctx context.Context, w *work) (string, error) {
+	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (sal.Observation, error) {
+		return w.driver.Observe(ctx, w.resource())
+	})
+	if err != nil || !now.Exists || now.UID != w.job.UID {
+		return "", err
+	}
+	return now.State, nil
+}
