@@ -124,8 +124,14 @@ func (t *turn) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	return t.claimResource(op, c, have, earlier)
 }
 
-// isFree reports whether no other run still has an open call on the resource; if one has, the call waits.
+// isFree reports whether no other run still has an open call on the resource; if one has, the call waits, unless it only reads aside what is
+// there.
 func (t *turn) isFree(g ground, c *journal.Call) (bool, error) {
+	if c.Aside {
+		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
+			return err == nil, err
+		}
+	}
 	other, err := g.OpenCallOn(c.Resource(), t.run.ID)
 	if err != nil || other == "" {
 		return err == nil, err

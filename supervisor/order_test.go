@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 )
 
@@ -189,5 +191,43 @@ func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
 		for _, id := range runs {
 			s.await(id)
 		}
+	})
+}
+
+// Who follows a log has a call open on its container nearly all the time. Whoever changes the container does not wait for that, nor does the
+// one who reads wait for others.
+func TestWhoReadsALogStandsInNobodysWay(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		const name = "slow-20-c" // everything but reading takes 20 s
+		run := func(body string) writ.RunID {
+			return s.submit("image := import(\"image\")\ncontainer := import(\"container\")\nrun := import(\"run\")\n" + strings.ReplaceAll(body, "NAME", name))
+		}
+		s.wantState(run(`container.create("NAME", {image: image.fetch("i", {url: "https://images.example/i.tar", sha256: "`+strings.Repeat("0", 64)+`", format: "oci"})})`), writ.RunSucceeded)
+		reads := run(`
+first := container.logs("NAME")
+then := container.logs("NAME", {after: first.next, wait_seconds: 60})
+run.output({text: then.text, state: then.state, lost: then.lost})
+`)
+		s.awaitCall(reads, 2, writ.CallRunning)
+		began := time.Now()
+		stops := run(`container.stop("NAME")`)
+		s.awaitCall(stops, 1, writ.CallRunning)
+		aside := run(`container.logs("NAME", {lines: 1})`)
+		s.awaitCall(aside, 1, writ.CallQueued)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("to stop it, and to read of it besides, began after %s", took)
+		}
+		s.wantState(stops, writ.RunSucceeded)
+		ended, _ := s.wantState(reads, writ.RunSucceeded)
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("who waited for more had it after %s", took)
+		}
+		want := map[string]any{"text": "simulated: container " + name + " stopped\n", "state": "stopped", "lost": false}
+		if diff := cmp.Diff(want, ended.Output); diff != "" {
+			t.Error(diff)
+		}
+		s.wantState(aside, writ.RunSucceeded)
 	})
 }

@@ -237,7 +237,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
 			State: writ.CallPlanned, Try: 1, After: n.After, Planned: t.now,
 		},
-		Hash: n.Hash, Args: n.Args, Options: n.Options,
+		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside,
 	}
 	c.In(t.run)
 	t.calls = append(t.calls, c)

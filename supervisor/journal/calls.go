@@ -24,6 +24,7 @@ type Call struct {
 	Need    writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
 	Orders  []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
 	Values  map[string]any   `json:"values,omitempty"`
+	Aside   bool             `json:"aside,omitempty"`   // it stands in nobody's way: see catalog.Operation
 	Claimed bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
 	Ready   bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
 	RetryAt time.Time        `json:"retry_at,omitzero"`
@@ -84,7 +85,7 @@ func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.E
 func (c *Call) WasOut() bool { return c.stored.state.Sent() }
 
 // StoodInTheWay reports whether the call had its resource when it was read, so that no other run could claim it.
-func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed }
+func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed && !c.Aside }
 
 // Key is the call's current permission to act.
 func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
@@ -128,7 +129,11 @@ func (tx *Tx) PutCall(c *Call) error {
 		query = `INSERT INTO calls (place, state, open, body, node, claimed, ready, retry_at, cpus, memory_mib, disk_gib, run, seq, project, kind, name, planned)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (place) DO NOTHING`
 		args = append(args, now.columns()...)
-		args = append(args, string(c.Run), c.Seq, string(c.Project), string(c.Kind), c.Name, sqldb.Micros(c.Planned))
+		kind := c.Kind
+		if c.Aside { // whoever looks for calls on the resource does not find it
+			kind = ""
+		}
+		args = append(args, string(c.Run), c.Seq, string(c.Project), string(kind), c.Name, sqldb.Micros(c.Planned))
 	case was.placed == now.placed:
 		query = `UPDATE calls SET state = $2, open = $3, body = $4 WHERE place = $1 AND state = $5`
 		args = append(args, string(was.state))
