@@ -98,7 +98,10 @@ func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (
 }
 
 func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
-	values, err := ofRun[link.RunValues](ctx, h.c, r.Run, link.VerbValues, link.Values{Run: r.Run})
+	if r.Params.After < 0 {
+		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first call is number 1", r.Params.After)
+	}
+	values, err := ofRun[link.RunValues](ctx, h.c, r.Run, link.VerbValues, link.Values{Run: r.Run, After: r.Params.After})
 	if err != nil {
 		return nil, err
 	}

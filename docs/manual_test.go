@@ -25,7 +25,7 @@ import (
 //	tengo fails=CODE     it gets no diagnostic, and its run fails with this code
 //	tengo module=NAME    it is a module that the scripts below import
 func TestScriptsOfTheManual(t *testing.T) {
-	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md"} {
+	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md", "logs.md"} {
 		text, err := os.ReadFile(filepath.Join("manual", page))
 		if err != nil {
 			t.Fatal(err)
@@ -149,6 +149,8 @@ func resultOf(op *catalog.Operation, c scripts.NewCall) map[string]any {
 			values[f.Name] = given
 		case f.Name == "name":
 			values[f.Name] = c.Name
+		case f.Name == "next":
+			values[f.Name] = "0123456789ab-0"
 		case f.Name == "state":
 			values[f.Name] = "running"
 		case f.Type == catalog.Int:

@@ -92,7 +92,7 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		if err != nil {
 			return nil, err
 		}
-		return s.values(ctx, p.Run)
+		return s.values(ctx, p)
 	case link.VerbQueues:
 		return s.queues(ctx)
 	case link.VerbResources:
@@ -133,18 +133,18 @@ func (s *Supervisor) logs(ctx context.Context, p link.Logs) (lines []writ.LogLin
 	return lines, err
 }
 
-func (s *Supervisor) values(ctx context.Context, id writ.RunID) (link.RunValues, error) {
+func (s *Supervisor) values(ctx context.Context, p link.Values) (link.RunValues, error) {
 	var v link.RunValues
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
-		run, err := tx.Run(id)
+		run, err := tx.Run(p.Run)
 		if err != nil {
 			return err
 		}
 		if run == nil {
-			return writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
+			return writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", p.Run)
 		}
 		v.Run = run.Run
-		calls, err := tx.Calls(id)
+		calls, err := tx.CallsAfter(p.Run, p.After)
 		for _, c := range calls {
 			v.Calls = append(v.Calls, link.CallValues{Call: c.Call, Args: c.Args, Values: c.Values})
 		}

@@ -110,7 +110,7 @@ in the middle can make it act.`,
 		&cobra.Group{ID: groupDaemons, Title: "Daemons"},
 	)
 	addTo(root, groupEveryday, a.checkCommand(), a.fmtCommand(), a.testCommand(), a.explainCommand(), a.libraryCommand())
-	addTo(root, groupEveryday, a.clients(a.planCommand(), a.submitCommand(), a.runCommand(), a.payloadCommand(), a.signCommand())...)
+	addTo(root, groupEveryday, a.clients(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)
 	addTo(root, groupAdmin, a.initCommand(), a.backupCommand(), a.restoreCommand())
 	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.secretCommand(), a.userCommand(), a.projectCommand(),
 		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand())...)

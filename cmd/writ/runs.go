@@ -207,7 +207,7 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 	}
 	var v api.RunValues
 	if values {
-		if v, err = api.Answer[api.RunValues](c.API.GetValues(ctx, id)); err != nil {
+		if v, err = c.Values(ctx, id, 0); err != nil {
 			return err
 		}
 	} else {

@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
@@ -67,6 +69,7 @@ func runScripts(t *testing.T, dir string) {
 			"dev":    startDev,
 			"newkey": newKey,
 			"setenv": setFromFile,
+			"await":  await,
 		},
 	})
 }
@@ -109,6 +112,27 @@ func setFromFile(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: setenv NAME FILE")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// await is the command `await PATTERN PROGRAM ARGUMENTS…`: it carries a program out again and again until its output has the pattern.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await PATTERN PROGRAM ARGUMENTS…")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(2 * time.Minute); ; {
+		if err := ts.Exec(args[1], args[2:]...); err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			ts.Fatalf("%v never says %q", args[1:], args[0])
+		}
+	}
 }
 
 // newKey is the command `newkey [-rsa|-locked] FILE`: it makes an SSH key with its public half beside it.

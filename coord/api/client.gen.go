@@ -242,7 +242,7 @@ type ClientInterface interface {
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	//
 	// Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
-	GetValues(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetValues(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSecrets Ask the datacenters which secrets they have
 	//
@@ -655,8 +655,8 @@ func (c *Client) ListLogs(ctx context.Context, run RunPath, params *ListLogsPara
 // GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 //
 // Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
-func (c *Client) GetValues(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetValuesRequest(c.Server, run)
+func (c *Client) GetValues(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetValuesRequest(c.Server, run, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1772,7 +1772,7 @@ func NewListLogsRequest(server string, run RunPath, params *ListLogsParams) (*ht
 }
 
 // NewGetValuesRequest constructs an http.Request for the GetValues method
-func NewGetValuesRequest(server string, run RunPath) (*http.Request, error) {
+func NewGetValuesRequest(server string, run RunPath, params *GetValuesParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -1795,6 +1795,29 @@ func NewGetValuesRequest(server string, run RunPath) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -2269,7 +2292,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
-	GetValuesWithResponse(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*GetValuesResponse, error)
+	GetValuesWithResponse(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*GetValuesResponse, error)
 
 	// ListSecretsWithResponse Ask the datacenters which secrets they have
 	//
@@ -3877,8 +3900,8 @@ func (c *ClientWithResponses) ListLogsWithResponse(ctx context.Context, run RunP
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
-func (c *ClientWithResponses) GetValuesWithResponse(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*GetValuesResponse, error) {
-	rsp, err := c.GetValues(ctx, run, reqEditors...)
+func (c *ClientWithResponses) GetValuesWithResponse(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*GetValuesResponse, error) {
+	rsp, err := c.GetValues(ctx, run, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ type ServerInterface interface {
 	ListLogs(w http.ResponseWriter, r *http.Request, run RunPath, params ListLogsParams)
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	// (GET /v1/runs/{run}/values)
-	GetValues(w http.ResponseWriter, r *http.Request, run RunPath)
+	GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams)
 	// ListSecrets Ask the datacenters which secrets they have
 	// (GET /v1/secrets)
 	ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams)
@@ -233,7 +233,7 @@ func (_ Unimplemented) ListLogs(w http.ResponseWriter, r *http.Request, run RunP
 
 // GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 // (GET /v1/runs/{run}/values)
-func (_ Unimplemented) GetValues(w http.ResponseWriter, r *http.Request, run RunPath) {
+func (_ Unimplemented) GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1096,8 +1096,24 @@ func (siw *ServerInterfaceWrapper) GetValues(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetValuesParams
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetValues(w, r, run)
+		siw.Handler.GetValues(w, r, run, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2383,7 +2399,8 @@ func (response ListLogsdefaultApplicationProblemPlusJSONResponse) VisitListLogsR
 }
 
 type GetValuesRequestObject struct {
-	Run RunPath `json:"run"`
+	Run    RunPath `json:"run"`
+	Params GetValuesParams
 }
 
 type GetValuesResponseObject interface {
@@ -3294,10 +3311,11 @@ func (sh *strictHandler) ListLogs(w http.ResponseWriter, r *http.Request, run Ru
 }
 
 // GetValues operation middleware
-func (sh *strictHandler) GetValues(w http.ResponseWriter, r *http.Request, run RunPath) {
+func (sh *strictHandler) GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams) {
 	var request GetValuesRequestObject
 
 	request.Run = run
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.GetValues(ctx, request.(GetValuesRequestObject))

@@ -672,6 +672,12 @@ type ListLogsParams struct {
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// GetValuesParams defines parameters for GetValues.
+type GetValuesParams struct {
+	// After Only calls after the one with this number
+	After int `form:"after,omitempty" json:"after,omitempty,omitzero"`
+}
+
 // ListSecretsParams defines parameters for ListSecrets.
 type ListSecretsParams struct {
 	// Datacenter Only the datacenter with this id or name

@@ -188,11 +188,14 @@ func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 }
 
 // Calls returns all calls of a run in their order.
-func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) {
-	return tx.calls(callsOf, string(run), MaxCalls+1)
+func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) { return tx.CallsAfter(run, 0) }
+
+// CallsAfter returns the calls of a run behind one of them, in their order.
+func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
+	return tx.calls(callsOf, string(run), MaxCalls+1, seq)
 }
 
-const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2
+const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2 + $3
 	AND place < ((SELECT number FROM runs WHERE id = $1) + 1) * $2 ORDER BY place`
 
 // LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.

@@ -33,9 +33,10 @@ type (
 		After int        `json:"after"`
 		Max   int        `json:"max"`
 	}
-	// Values asks for a run with its output and what its calls answered. The answer is RunValues.
+	// Values asks for a run with its output and what its calls after the number After answered. The answer is RunValues.
 	Values struct {
-		Run writ.RunID `json:"run"`
+		Run   writ.RunID `json:"run"`
+		After int        `json:"after,omitempty"`
 	}
 	// RunValues is a run as its datacenter knows it now.
 	RunValues struct {

@@ -110,6 +110,12 @@ func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) 
 	})
 }
 
+// Values returns a run with its output, and the calls after a number with what they were given and answered. Its datacenter has them, so they
+// are out of reach while it is away.
+func (c *Client) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
+	return api.Answer[api.RunValues](c.API.GetValues(ctx, id, &api.GetValuesParams{After: after}))
+}
+
 // Logs returns all lines that the script of a run wrote so far. Its datacenter has them, so they are out of reach while it is away.
 func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}

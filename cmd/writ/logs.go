@@ -1,0 +1,391 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// What a run that follows a log may take: then the next one goes on. So one that nobody looks at any more, because its terminal is gone, ends
+// within partsOfARun·waitForPart, and its results stay below what a journal may have.
+const (
+	partsOfARun = 60
+	waitForPart = 60 // seconds
+	linesOfPart = 1000
+	logDeadline = 2 * time.Hour
+)
+
+// sayAfter is how long a run may take to begin before somebody is told why.
+const sayAfter = 3 * time.Second
+
+// cancelWithin bounds how long somebody who interrupts has to wait for the run to be cancelled.
+const cancelWithin = 5 * time.Second
+
+// logOperations are the operations that read what resources of a kind write.
+var logOperations = map[writ.ResourceKind]string{writ.KindContainer: "logs", writ.KindMachine: "console"}
+
+// logScript is what is signed to read a log. Its results are the parts.
+const logScript = `// Reads what a %[1]s writes: the end of it, and on from there as it grows.
+%[1]s := import("%[1]s")
+run := import("run")
+
+params := {
+	name: {type: "string", help: "the %[1]s"},
+	lines: {type: "int", default: 100, min: 1, max: 1000, help: "how many lines from the end to begin with"},
+	after: {type: "string", default: "", help: "a position to begin behind, instead of the end"},
+	parts: {type: "int", default: 1, min: 1, max: 100, help: "how many times to read"},
+	wait: {type: "int", default: 0, min: 0, max: 60, help: "how many seconds to wait for more each time"}
+}
+
+p := run.params
+at := p.after
+for i := 0; i < p.parts; i++ {
+	part := undefined
+	if at == "" {
+		part = %[1]s.%[2]s(p.name, {lines: p.lines})
+	} else {
+		part = %[1]s.%[2]s(p.name, {lines: 1000, after: at, wait_seconds: p.wait})
+	}
+	at = part.next
+}
+run.output({next: at})
+`
+
+// readFlags say what of a log is wanted.
+type readFlags struct {
+	datacenter string
+	tail       int
+	after      string
+	follow     bool
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var f readFlags
+	c := &cobra.Command{
+		Use:   "logs KIND/NAME",
+		Short: "Print what a container or a machine's console writes",
+		Long: `Prints the end of what a container wrote, or a machine to its console, and with --follow goes on until it is interrupted.
+
+As everything that reaches a node, that is a run of a small script, which this command signs: it may read that log and do nothing else. When
+you interrupt it, the run is cancelled. The text is journaled by the datacenter as the results of that run, and kept as long as these.`,
+		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
+		Args:    exactly("KIND/NAME"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },
+	}
+	flags := c.Flags()
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
+	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
+	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.ValidArgsFunction = a.completion(suggestLogs)
+	return c
+}
+
+func suggestLogs(ctx context.Context, c *client.Client) []string {
+	var all []string
+	for kind := range logOperations {
+		resources, _ := listResources(ctx, c, api.ListResourcesParams{Kind: kind, Project: c.Context.Project, Limit: client.PageSize})
+		for _, r := range resources {
+			all = append(all, string(r.Kind)+"/"+r.Name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
+	kind, name, ok := strings.Cut(what, "/")
+	verb := logOperations[writ.ResourceKind(kind)]
+	switch {
+	case !ok || !writ.ValidName(name):
+		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).WithHint("write kind and name, as container/web")
+	case verb == "":
+		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints what a script wrote with run.log")
+	case f.tail < 1 || f.tail > linesOfPart:
+		return writ.Errorf(writ.CodeUsage, "--tail: %d is not between 1 and %d", f.tail, linesOfPart)
+	case f.follow && a.Format == terminal.YAML:
+		return terminal.BadFormat(a.Format, "-o table", "-o json")
+	}
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	project, err := projectOf(c, roster)
+	if err != nil {
+		return err
+	}
+	datacenter, err := a.homeOf(ctx, c, roster, project, what, f.datacenter)
+	if err != nil {
+		return err
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return err
+	}
+	defer by.Close()
+	r := logReader{app: a, client: c, by: by, what: what, follow: f.follow, next: f.after}
+	r.order = client.Order{
+		Script:     client.NewScript("logs.tengo", fmt.Appendf(nil, logScript, kind, verb)),
+		Datacenter: datacenter, Project: project, Expires: identity.DefaultValidity, Deadline: logDeadline, MaxCalls: partsOfARun,
+		Params: map[string]any{"name": name, "lines": int64(f.tail), "parts": int64(1)},
+	}
+	if f.follow {
+		r.order.Params["parts"], r.order.Params["wait"] = int64(partsOfARun), int64(waitForPart)
+	}
+	for {
+		if err := r.run(ctx); err != nil || !f.follow {
+			return err
+		}
+	}
+}
+
+// homeOf finds the datacenter that has a resource.
+func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
+	if named != "" || len(roster.Datacenters) < 2 {
+		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named})
+	}
+	kind, name, _ := strings.Cut(what, "/")
+	all, err := listResources(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID), Limit: client.PageSize})
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name })
+	switch len(all) {
+	case 0:
+		return "", writ.Errorf(writ.CodeNotFound, "project %s has no %s", project.Name, what).WithHint("`writ resource list` shows what there is")
+	case 1:
+		return all[0].Datacenter, nil
+	}
+	return "", writ.Errorf(writ.CodeConflict, "%d datacenters have a %s", len(all), what).WithHint("choose with --dc")
+}
+
+// logReader prints a log, a run after the other.
+type logReader struct {
+	*app
+	client *client.Client
+	by     *client.Person
+	order  client.Order
+	what   string
+	follow bool
+
+	next   string       // the position behind what was printed
+	state  string       // of the resource, as last seen
+	middle bool         // of a line
+	said   string       // why something waits
+	waits  atomic.Value // a string: why the run has not begun
+}
+
+// logPart is a part of a log with -o json.
+type logPart struct {
+	Text  string `json:"text"`
+	Next  string `json:"next"`
+	Lost  bool   `json:"lost"`
+	More  bool   `json:"more"`
+	State string `json:"state"`
+}
+
+// run signs and hands in a script, and prints what it reads until it has ended. If it is interrupted the script is cancelled.
+func (r *logReader) run(ctx context.Context) error {
+	roster, err := r.roster(ctx, r.client)
+	if err != nil {
+		return err
+	}
+	if r.next != "" {
+		r.order.Params["after"] = r.next
+	}
+	text, err := r.order.Payload(roster, r.by.Name, time.Now())
+	if err != nil {
+		return err
+	}
+	signed, err := r.by.SignPayload(text)
+	if err != nil {
+		return err
+	}
+	submission, err := r.client.Submit(ctx, signed)
+	if err != nil {
+		return err
+	}
+	r.waits.Store("")
+	slow := time.AfterFunc(sayAfter, func() {
+		if why, _ := r.waits.Load().(string); why != "" {
+			r.Note("… run %s %s", submission.Run, why)
+		}
+	})
+	defer slow.Stop()
+	seen := 0
+	run, err := r.client.Watch(ctx, submission.Run, client.Watcher{
+		Event: func(e api.Event) {
+			r.explain(e)
+			if e.Call != nil && e.Call.State == writ.CallSucceeded && e.Call.Seq > seen {
+				seen, _ = r.fetch(ctx, submission.Run, seen) // what it misses now comes with the next one
+			}
+		},
+		Lost: func(err error) { r.Note("… lost sight of run %s, looking again: %v", submission.Run, err) },
+	})
+	if err == nil {
+		err = r.rest(ctx, submission.Run, seen)
+	}
+	if ctx.Err() != nil {
+		r.cancel(ctx, submission)
+		return terminal.Interrupted("")
+	}
+	if err != nil {
+		return err
+	}
+	return r.ended(ctx, run)
+}
+
+// rest prints what is left of the results of a run that has ended.
+func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
+	for {
+		_, err := r.fetch(ctx, run, seen)
+		if err == nil || !writ.AsError(err).Retryable() {
+			return err
+		}
+		r.say(fmt.Sprintf("the last of it cannot be read yet: %v", err))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// fetch prints the results of the calls after one, and returns the last that it has printed.
+func (r *logReader) fetch(ctx context.Context, run writ.RunID, after int) (last int, err error) {
+	values, err := r.client.Values(ctx, run, after)
+	if err != nil {
+		return after, err
+	}
+	for _, c := range values.Calls {
+		if c.Seq != after+1 || c.State != writ.CallSucceeded {
+			break
+		}
+		after = c.Seq
+		if err := r.print(c.Values); err != nil {
+			return after, err
+		}
+	}
+	return after, nil
+}
+
+// print shows a part of the log.
+func (r *logReader) print(values map[string]any) error {
+	var p logPart
+	p.Text, _ = values["text"].(string)
+	p.Next, _ = values["next"].(string)
+	p.Lost, _ = values["lost"].(bool)
+	p.More, _ = values["more"].(bool)
+	p.State, _ = values["state"].(string)
+	r.next = p.Next
+	before := r.state
+	r.state = p.State
+	switch {
+	case r.Structured() && !r.follow:
+		return r.Print(terminal.View{Data: p})
+	case r.Structured():
+		return r.PrintLine(p)
+	}
+	if p.Lost {
+		r.Warn("something may be missing here: it was put aside before it was read, or was written by a container that was replaced")
+	}
+	if _, err := fmt.Fprint(r.Out, plainLog(p.Text)); err != nil {
+		return err
+	}
+	if p.Text != "" {
+		r.middle = !strings.HasSuffix(p.Text, "\n")
+	}
+	if r.follow && p.State != before && (before != "" || p.State == "stopped") {
+		if r.middle {
+			fmt.Fprintln(r.Err)
+		}
+		r.Note("… %s is %s", r.what, p.State)
+	}
+	return nil
+}
+
+// escapes are what programs write to colour a terminal, or to move on it.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78cM])`)
+
+// plainLog is a text of a log without what would take over a terminal.
+func plainLog(text string) string {
+	text = escapes.ReplaceAllString(text, "")
+	return terminal.CleanLines(strings.ReplaceAll(text, "\r", ""))
+}
+
+// explain keeps or says what a run waits for before it reads: a datacenter that is away, a node that is silent.
+func (r *logReader) explain(e api.Event) {
+	switch {
+	case e.Run != nil && e.Run.State.Ended():
+		r.waits.Store("")
+	case e.Run != nil:
+		r.waits.Store(e.Run.Reason)
+	case e.Call != nil && e.Call.State.Ended():
+		r.waits.Store("")
+	case e.Call != nil:
+		r.waits.Store("")
+		r.say(e.Call.Reason)
+	}
+}
+
+// say tells why it takes so long, once.
+func (r *logReader) say(why string) {
+	if why != "" && why != r.said {
+		r.Note("… %s", why)
+	}
+	r.said = why
+}
+
+// ended returns how the run ended, as its datacenter has sealed it.
+func (r *logReader) ended(ctx context.Context, run api.Run) error {
+	failure := run.Failure
+	if !run.Accepted.IsZero() {
+		roster, err := r.client.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		summary, err := client.Outcome(roster, run)
+		if err != nil {
+			return fmt.Errorf("verify how the run ended: %w", err)
+		}
+		if summary.State == writ.RunSucceeded {
+			return nil
+		}
+		failure = summary.Failure
+	}
+	if failure != nil {
+		told := *failure
+		told.Position, told.Trace = "", nil // nobody knows the script
+		if told.Hint == "" && r.next != "" {
+			told.Hint = fmt.Sprintf("`writ logs %s --after %s` goes on behind what was printed", r.what, r.next)
+		}
+		failure = &told
+	}
+	return r.failed(run, failure)
+}
+
+// cancel ends a run that nobody reads any more.
+func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
+	defer stop()
+	_, err := r.client.Decide(ctx, r.by, identity.Statement{
+		Datacenter: r.order.Datacenter, Subject: "run/" + string(s.Run), Decision: "cancel", Reason: "nobody reads the log any more",
+	})
+	run, gone := r.client.Run(ctx, s.Run)
+	if err != nil && (gone != nil || !run.State.Ended()) {
+		r.Warn("run %s goes on reading for a while: %v; `writ run cancel %s` ends it", s.Run, err, s.Run)
+	}
+}
