@@ -421,8 +421,12 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		}
 		return lines, nil
 	case link.VerbValues:
+		var p link.Values
+		if err := link.Decode(params, &p); err != nil {
+			return nil, err
+		}
 		return link.RunValues{Run: writ.Run{ID: "x", State: writ.RunRunning, Output: map[string]any{"n": int64(9007199254740993)}},
-			Calls: []link.CallValues{{Call: writ.Call{Seq: 1}, Values: map[string]any{"pong": true}}}}, nil
+			Calls: []link.CallValues{{Call: writ.Call{Seq: p.After + 1}, Values: map[string]any{"pong": true}}}}, nil
 	case link.VerbQueues:
 		return []writ.QueueDepth{{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}}, nil
 	}

@@ -236,8 +236,8 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 	if err != nil || len(logs.Items) != 2 || logs.Items[0].Text != "line 2" {
 		t.Errorf("logs: %+v, %v", logs, err)
 	}
-	values, err := api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run, nil))
-	if err != nil || values.Run.Output["n"] != int64(9007199254740993) || values.Calls[0].Values["pong"] != true {
+	values, err := api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run, &api.GetValuesParams{After: 6}))
+	if err != nil || values.Run.Output["n"] != int64(9007199254740993) || values.Calls[0].Values["pong"] != true || values.Calls[0].Seq != 7 {
 		t.Errorf("values: %+v, %v", values, err)
 	}
 	queues, err := api.Answer[api.QueueList](p.client.ListQueues(t.Context(), &api.ListQueuesParams{}))

@@ -75,6 +75,9 @@ func TestAllResultsOfARunAreDigested(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			if rest, err := tx.CallsAfter(run, 1); err != nil || len(rest) != len(calls)-1 || rest[0].Seq != 2 {
+				t.Errorf("after the first there are %d of %d calls, %v", len(rest), len(calls), err)
+			}
 			for range 2 {
 				got, err := tx.ResultsDigest(run, calls)
 				if err != nil || got != writ.DigestOf(want) {
