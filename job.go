@@ -125,6 +125,7 @@ type Report struct {
 	Round       int64           `json:"round"`              // counts the reports of an incarnation, from 1
 	Clock       int64           `json:"clock"`              // unix milliseconds
 	Drifts      []ResourceDrift `json:"drifts,omitempty"`   // of all resources that have any
+	States      []ResourceState `json:"states,omitempty"`   // those that changed since they were told and acknowledged
 	Mendings    []NodeMending   `json:"mendings,omitempty"` // those that were not acknowledged, oldest first
 	Mended      int64           `json:"mended,omitempty"`   // how often the node has mended anything in this incarnation
 	Orphans     []Orphan        `json:"orphans,omitempty"`  // all that there are
@@ -137,6 +138,14 @@ type ResourceDrift struct {
 	ResourceID
 	UID   UID      `json:"uid"`
 	Lasts []string `json:"lasts,omitempty"` // in sentences
+}
+
+// ResourceState is how a resource stands, as in Resource.
+type ResourceState struct {
+	ResourceID
+	UID     UID    `json:"uid"`
+	State   string `json:"state"`
+	Address string `json:"address,omitempty"`
 }
 
 // NodeMending is that a node has mended a resource.
@@ -160,6 +169,6 @@ type Control struct {
 	// GivenUp ends running jobs that nobody waits for any more, though their runs go on.
 	GivenUp []JobKey `json:"given_up,omitempty"`
 	Roster  int      `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
-	// Told acknowledges the usage and the mendings in a report: its incarnation and round.
+	// Told acknowledges the usage, the mendings and the states in a report: its incarnation and round.
 	Told *Told `json:"told,omitempty"`
 }

@@ -12,6 +12,7 @@ import (
 	"writ/internal/cbor"
 	"writ/runner/journal"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 const (
@@ -94,6 +95,9 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 		}
 		got = w.mask.attempt(got)
 	}()
+	if w.operation.Effect != catalog.Look {
+		defer n.keeper.states.forget(w.resource()) // while the job has its turn
+	}
 	got.Outcome, got.err = n.keeper.metered(ctx, w, func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
 	return got
 }

@@ -31,6 +31,8 @@ const (
 	// maxFound bounds each list of a report, and maxSentence each text in it.
 	maxFound    = 500
 	maxSentence = 500
+	// maxRemedy bounds a command.
+	maxRemedy = 2000
 	// maxMendings bounds what waits to be told of one resource; of more the newest is told, and how many there were.
 	maxMendings = 10
 )
@@ -46,6 +48,7 @@ type keeper struct {
 	drifts  map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
 	// networked is how networks did when their driver could say it last, nil if it never could.
 	networked *writ.NodeNetwork
+	states    states
 
 	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
 	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
@@ -138,6 +141,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.mu.Lock()
 	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ tally) bool { return !there[r] })
 	k.mu.Unlock()
+	k.states.keep(there)
 	k.keepUsage(ctx, used)
 }
 
@@ -145,7 +149,7 @@ func (k *keeper) look(ctx context.Context) {
 func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, known := range []iter.Seq[writ.ResourceID]{maps.Keys(k.drifts), maps.Keys(k.mended)} {
+	for _, known := range []iter.Seq[writ.ResourceID]{maps.Keys(k.drifts), maps.Keys(k.mended), k.states.resources()} {
 		for r := range known {
 			if string(r.Kind) == module {
 				there[r] = true
@@ -168,8 +172,10 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer turn.leave()
 		a.drift, err = d.Keep(ctx, resource)
-		seen, unseen := d.Observe(ctx, resource) // also after an error: the datacenter knows the resource by its UID
-		a.uid = seen.UID
+		seen, unseen := d.Observe(ctx, resource)            // also after an error: the datacenter knows the resource by its UID
+		if a.uid = seen.UID; unseen == nil && seen.Exists { // on the turn: no operation comes between
+			k.states.note(stateOf(resource, seen))
+		}
 		return a, cmp.Or(err, unseen)
 	})
 	if ctx.Err() != nil {
@@ -299,6 +305,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
 		}
 	}
+	r.States = k.states.untold(round, k.epoch.Load(), maxFound)
 	r.Mendings, r.Mended = k.untold(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
@@ -329,6 +336,7 @@ func (k *keeper) told(ctx context.Context, t writ.Told) {
 	k.mu.Lock()
 	versions := k.sent[t.Round]
 	delete(k.sent, t.Round)
+	k.states.acknowledged(t.Round)
 	k.mendings = slices.DeleteFunc(k.mendings, func(m mending) bool { return m.round > 0 && m.round <= t.Round })
 	k.mu.Unlock()
 	if len(versions) > 0 {
@@ -371,11 +379,23 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			k.log.WarnContext(ctx, "a driver cannot look for orphans", "driver", d.Describe().Name, "err", err)
 		}
 		for _, o := range found {
-			all = append(all, writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence)})
+			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
+			if len(o.Remedy) <= maxRemedy { // half a command may do anything
+				orphan.Remedy = o.Remedy
+			}
+			all = append(all, orphan)
 		}
 	}
 	slices.SortFunc(all, func(a, b writ.Orphan) int {
-		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), maxFound)]
+}
+
+// rank is the order in which orphans are best taken away: processes hold on to the rest.
+func rank(o writ.Orphan) int {
+	if o.Kind == "process" {
+		return 0
+	}
+	return 1
 }

@@ -25,8 +25,9 @@ type watchful struct {
 	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
 	orphans []sal.Orphan
 	usage   sal.Usage
-	mute    bool   // it cannot say how networks do
-	meter   func() // called by Usage; nil does nothing
+	stands  map[string]any // the values of what it sees, "state" and "address"; nil is what the driver says
+	mute    bool           // it cannot say how networks do
+	meter   func()         // called by Usage; nil does nothing
 }
 
 func (w *watchful) List(context.Context) ([]writ.ResourceID, error) {
@@ -40,6 +41,17 @@ func (w *watchful) List(context.Context) ([]writ.ResourceID, error) {
 	}
 	slices.SortFunc(all, func(a, b writ.ResourceID) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+func (w *watchful) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
+	seen, err := w.driver.Observe(ctx, resource)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stands != nil {
+		seen.Values = w.stands
+		seen.State, _ = w.stands["state"].(string)
+	}
+	return seen, err
 }
 
 func (w *watchful) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
@@ -210,6 +222,61 @@ func TestWhatWasMendedIsToldUntilItIsAcknowledged(t *testing.T) {
 		if len(got.Mendings) != 10 || got.Mendings[9].Count != 21 || got.Mended != 21 {
 			t.Errorf("of 20 more it tells %d, the last as number %d of %d", len(got.Mendings), got.Mendings[len(got.Mendings)-1].Count, got.Mended)
 		}
+	})
+}
+
+// How a resource stands is told when that changes, in every report until the supervisor says that it has it; and again after each operation, whose
+// answer may have been another, and to a supervisor that began since.
+func TestHowAResourceStandsIsToldUntilItIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{
+			look:   func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
+			stands: map[string]any{"state": "running", "address": "fd00::7"},
+		}
+		n := watched(t, w)
+		made := n.job(1, "volume.create", "data", nil)
+		n.push(made)
+		n.await(made.JobKey)
+		running := []writ.ResourceState{{
+			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, State: "running", Address: "fd00::7",
+		}}
+		want := func(when string, want []writ.ResourceState) {
+			t.Helper()
+			quiet(30 * time.Second)
+			if diff := cmp.Diff(want, n.lastReport().States); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		acknowledge := func(epoch int64) {
+			got := n.lastReport()
+			n.tell(writ.Control{Epoch: epoch, Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+			quiet(time.Second)
+		}
+		quiet(time.Second)
+		want("when it was made", running)
+		want("as long as nobody has heard it", running)
+		epoch := n.lastBeat().Epoch
+		acknowledge(epoch)
+		want("when it was heard", nil)
+
+		stopped := slices.Clone(running)
+		stopped[0].State = "stopped"
+		w.change(func() { w.stands = map[string]any{"state": "stopped", "address": "fd00::7"} })
+		want("when it has stopped", stopped)
+		w.change(func() { w.stands = map[string]any{"state": "running", "address": "fd00::7"} })
+		acknowledge(epoch) // of another state
+		want("when it runs again", running)
+		acknowledge(epoch)
+		want("when that was heard", nil)
+
+		again := n.job(2, "volume.create", "data", nil)
+		n.push(again)
+		n.await(again.JobKey)
+		want("after an operation", running)
+		acknowledge(epoch + 1)
+		want("to another supervisor", running)
+		acknowledge(epoch + 1)
+		want("when that one has heard it", nil)
 	})
 }
 

@@ -51,7 +51,7 @@ func DamagedOf(project writ.ProjectID, damaged []Damaged) []Damaged {
 func DamagedOrphans(damaged []Damaged) []Orphan {
 	var all []Orphan
 	for _, d := range damaged {
-		all = append(all, Orphan{Kind: writ.OrphanDamaged, Name: d.Path})
+		all = append(all, Orphan{Kind: writ.OrphanDamaged, Name: d.Path, Of: d.HostName})
 	}
 	return all
 }

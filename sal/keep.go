@@ -2,6 +2,7 @@ package sal
 
 import (
 	"context"
+	"strings"
 
 	"writ"
 )
@@ -32,10 +33,29 @@ type Drift struct {
 	Mended bool   // it is now as it should be; else it is reported until somebody acts
 }
 
-// Orphan is something on the host that a driver's names lead to and no resource has.
+// Orphan is something on the host that a driver's names lead to and no resource has; see writ.Orphan.
 type Orphan struct {
 	Kind string // "tap", "process", "subvolume"
 	Name string // as the host's own tools take it
+	Of   string // the host name of the resource that it was made for, "" where that cannot be told
+	// Remedy is what takes it away: a line for a shell of the host, made with Command. "" where there is more to think about.
+	Remedy string
+}
+
+// Command is a line for a shell that runs a program with these words and no others, whatever is in them.
+func Command(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if quoted[i] = w; w == "" || strings.ContainsFunc(w, isSpecial) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// isSpecial reports whether a character may mean something to a shell.
+func isSpecial(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+,:@%=", r))
 }
 
 // Metered is a driver that can say what a resource uses.

@@ -201,6 +201,8 @@ type Trees interface {
 	RemoveSnapshot(ctx context.Context, name, snapshot string) error
 	// Remove removes a tree with its snapshots; one that is not there is no error.
 	Remove(ctx context.Context, name string) error
+	// Remedy is Remove as a line for a shell of the host, see Orphan.
+	Remedy(name string) string
 	// List returns the names of all trees, sorted, also of those that were never finished.
 	List(ctx context.Context) ([]string, error)
 	// Clone copies a file to a path that does not exist, both on this host's disk, sharing its blocks where the disk can do that. The

@@ -25,8 +25,8 @@ const (
 // looksLikeReport guesses which kind of seal to try first, as looksLikeBeat.
 func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte("round")) }
 
-// hearReport takes what a node found when it looked after its resources. What it says of drift and of what it mended becomes part of the
-// resources, and what they have used is told to the coordinators; the node is told once all of it is on disk.
+// hearReport takes what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
+// part of the resources, and what they have used is told to the coordinators; the node is told once all of it is on disk.
 func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Report) {
 	if r.Node != node {
 		s.Log.Warn("a node reports for another", "node", node, "for", r.Node)
@@ -48,14 +48,14 @@ func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Re
 		s.Log.Warn("a report cannot be kept; its node sends the next one", "node", node, "err", err)
 		return
 	}
-	if len(r.Usage)+len(r.Mendings) > 0 {
+	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
 		told := &writ.Told{Incarnation: r.Incarnation, Round: r.Round}
 		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: node, Told: told})
 	}
 }
 
-// lookedAfter keeps how the resources of a node differ from what was asked for, where that is another way than is known, and what of them was
-// mended. Each thing that was mended is an event, which has what lasts too; what is told already is told no more.
+// lookedAfter keeps how the resources of a node stand and how they differ from what was asked for, where that is another way than is known, and
+// what of them was mended. Each thing that was mended is an event, which has the rest too; what is told already is told no more.
 func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
 	for _, d := range report.Drifts {
@@ -64,6 +64,10 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 			continue
 		}
 		found[d.UID] = d.Lasts
+	}
+	states := make(map[writ.UID]writ.ResourceState)
+	for _, s := range report.States {
+		states[s.UID] = s
 	}
 	mendings := make(map[writ.UID][]writ.NodeMending)
 	for _, m := range report.Mendings {
@@ -81,6 +85,10 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		changed := !slices.Equal(now, r.Drift)
 		untold := changed
 		r.Drift = now
+		if s, told := states[r.UID]; told && (s.State != r.State || s.Address != r.Address) {
+			r.State, r.Address = s.State, s.Address
+			changed, untold = true, true
+		}
 		for _, m := range mendings[r.UID] {
 			if !mended(r, report.Incarnation, m) {
 				continue
@@ -144,6 +152,11 @@ func moderateReport(r *writ.Report) *writ.Report {
 		}
 		r.Drifts[i].Lasts = lasts
 	}
+	r.States = r.States[:min(len(r.States), maxReported)]
+	for i := range r.States {
+		s := &r.States[i]
+		s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
+	}
 	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
 	for i := range r.Mendings {
 		m := &r.Mendings[i]
@@ -152,7 +165,10 @@ func moderateReport(r *writ.Report) *writ.Report {
 	r.Mended = max(r.Mended, 0)
 	r.Orphans = r.Orphans[:min(len(r.Orphans), maxWedged)]
 	for i, o := range r.Orphans {
-		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText)}
+		if len(o.Remedy) > maxText {
+			o.Remedy = "" // half a command may do anything
+		}
+		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy}
 	}
 	moderateNetwork(r.Network)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {

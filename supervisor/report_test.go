@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,43 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 			t.Errorf("orphans of the node: %+v", last.Orphans)
 		} else if last.Network == nil || last.Network.Denied != 7 || !last.Network.Overlay.Connected || len(last.Network.Overlay.Peers) > 100 {
 			t.Errorf("networks of the node: %+v", last.Network)
+		}
+	})
+}
+
+// How a resource stands is what the last operation answered or its node saw last, and an event when that changes.
+func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n, other := s.join("n1"), s.join("n2")
+		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("m", {cpus: 1, memory_mib: 64}, {node: "n1"})`), writ.RunSucceeded)
+		made := s.eventsOf("resource")[0].Resource
+		report := func(from *testNode, round int64, uid writ.UID, state string) {
+			t.Helper()
+			from.send(seal.Report, writ.Report{Node: from.id, Incarnation: 1, Round: round, States: []writ.ResourceState{
+				{ResourceID: made.ResourceID, UID: uid, State: state, Address: "fd00::7"},
+			}})
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		report(n, 1, made.UID, "paused")
+		report(n, 2, made.UID, "paused")
+		report(other, 1, made.UID, "not mine")
+		report(n, 3, "another", "of one that was there before")
+		if got := n.toldReport(); got == nil || got.Round != 3 {
+			t.Errorf("the node was told that %+v is on disk", got)
+		}
+		s.halt()
+		s.start()
+		time.Sleep(5 * time.Second)
+		report(n, 4, made.UID, "running")
+		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.stop(machine.get("m"))`), writ.RunSucceeded)
+		var states []string
+		for _, e := range s.eventsOf("resource") {
+			states = append(states, strings.TrimSpace(e.Resource.State+" "+e.Resource.Address))
+		}
+		want := []string{"x", "paused fd00::7", "running fd00::7", "x"} // its operations answer "x"
+		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }

@@ -94,11 +94,7 @@ func nodeText(n writ.Node) string {
 			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
-		if o.Kind == writ.OrphanDamaged {
-			fmt.Fprintf(&b, "  damaged record: %s (of %s); delete what it is of and make it anew, or put the file back from a backup\n", terminal.Clean(o.Name), terminal.Clean(o.Module))
-			continue
-		}
-		fmt.Fprintf(&b, "  orphan: the %s %s belongs to no resource (found by %s); remove it by hand\n", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module))
+		fmt.Fprintf(&b, "  %s\n", orphanText(o))
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,

@@ -22,16 +22,24 @@ func (a *app) resourceCommand() *cobra.Command {
 func (a *app) resourceListCommand() *cobra.Command {
 	var params api.ListResourcesParams
 	var kind string
-	var drifted bool
+	var drifted, orphaned bool
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List machines, containers, volumes, images, networks and databases",
-		Example: "  writ resource list --kind machine\n  writ resource list --dc dc1 --project web-shop -o wide",
+		Example: "  writ resource list --kind machine\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
+			}
+			where, err := lookAround(cmd.Context(), c, params.Datacenter)
+			if err != nil {
+				return err
+			}
+			orphans := slices.DeleteFunc(orphansOn(where.nodes), func(o orphan) bool { return kind != "" && o.Module != kind })
+			if orphaned {
+				return a.Print(orphanTable(orphans, where.datacenters))
 			}
 			params.Kind, params.Project, params.Limit = writ.ResourceKind(kind), a.flags.project, client.PageSize
 			resources, err := listResources(cmd.Context(), c, params)
@@ -41,16 +49,13 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if drifted {
 				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 })
 			}
-			datacenters, nodes, err := placeNames(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			return a.Print(resourceTable(resources, datacenters, nodes))
+			return a.Print(resourceTable(resources, orphans, where))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
 	f.BoolVar(&drifted, "drifted", false, "only resources that are not as they were asked for")
+	f.BoolVar(&orphaned, "orphans", false, "instead of resources, what belongs to none on the nodes, and how to remove it")
 	f.StringVar(&params.Datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&params.Deployment, "deployment", "", "only resources that this deployment owns")
 	a.completeFlag(c, "dc", suggestDatacenters)
@@ -67,21 +72,37 @@ func listResources(ctx context.Context, c *client.Client, params api.ListResourc
 	})
 }
 
-// placeNames returns the names of datacenters and nodes.
-func placeNames(ctx context.Context, c *client.Client) (map[writ.DatacenterID]string, map[writ.NodeID]string, error) {
-	datacenters, err := datacenterNames(ctx, c)
-	if err != nil {
-		return nil, nil, err
+// places are where resources are.
+type places struct {
+	datacenters map[writ.DatacenterID]string // their names
+	nodes       map[writ.NodeID]writ.Node
+}
+
+// lookAround finds out where resources can be; datacenter is the name or id of the only one that matters, or "".
+func lookAround(ctx context.Context, c *client.Client, datacenter string) (where places, err error) {
+	if where.datacenters, err = datacenterNames(ctx, c); err != nil {
+		return where, err
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
-	if err != nil {
-		return nil, nil, err
-	}
-	names := make(map[writ.NodeID]string)
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	where.nodes = make(map[writ.NodeID]writ.Node)
 	for _, n := range nodes {
-		names[n.ID] = n.Name
+		where.nodes[n.ID] = n
 	}
-	return datacenters, names, nil
+	return where, err
+}
+
+// node is the name of a node.
+func (p places) node(id writ.NodeID) string { return p.nodes[id].Name }
+
+// heard reports whether a node is alive, so that what it said last is true.
+func (p places) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
+
+// state is that of a resource for a table: of a node that is away nobody knows.
+func (p places) state(r writ.Resource) string {
+	if r.State != "" && !p.heard(r.Node) {
+		return "unknown"
+	}
+	return r.State
 }
 
 func (a *app) resourceShowCommand() *cobra.Command {
@@ -106,18 +127,19 @@ func (a *app) resourceShowCommand() *cobra.Command {
 				return err
 			}
 			all = slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name })
+			where, err := lookAround(cmd.Context(), c, params.Datacenter)
+			if err != nil {
+				return err
+			}
 			switch len(all) {
 			case 0:
-				return writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("`writ resource list` shows what there is")
+				return a.noResource(cmd.Context(), c, params.Kind, name, orphansOn(where.nodes))
 			case 1:
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("say --project or --dc")
 			}
-			datacenters, nodes, err := placeNames(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], datacenters, nodes) }})
+			orphans := orphansOf(orphansOn(where.nodes), all[0].ResourceID)
+			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
 		},
 	}
 	c.Flags().StringVar(&params.Datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
@@ -125,11 +147,45 @@ func (a *app) resourceShowCommand() *cobra.Command {
 	return c
 }
 
-// resourceText shows a resource for people.
-func resourceText(r writ.Resource, datacenters map[writ.DatacenterID]string, nodes map[writ.NodeID]string) string {
+// noResource is the error of who asks for a resource that is not there. What it may have left is part of it.
+func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name string, orphans []orphan) error {
+	err := writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("`writ resource list` shows what there is")
+	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
+	if unknown != nil {
+		return err
+	}
+	var meant []writ.ResourceID
+	for _, p := range projects.Items {
+		if a.flags.project == "" || a.flags.project == p.Name || a.flags.project == string(p.ID) {
+			meant = append(meant, writ.ResourceID{Project: p.ID, Kind: kind, Name: name})
+		}
+	}
+	var left []string
+	for _, o := range orphansOf(orphans, meant...) {
+		left = append(left, fmt.Sprintf("the %s %s on %s", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.NodeName)))
+	}
+	if len(left) == 0 {
+		return err
+	}
+	return writ.Errorf(writ.CodeNotFound, "there is no %s %s, but what was made for one of that name: %s", kind, name, strings.Join(left, ", ")).
+		WithHint("`writ resource list --orphans` says how to remove it")
+}
+
+// resourceText shows a resource for people, with what else was made for it.
+func resourceText(r writ.Resource, orphans []orphan, where places) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, nodes[r.Node], datacenters[r.Datacenter],
+	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node), where.datacenters[r.Datacenter],
 		terminal.Clean(driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
+	if r.State != "" {
+		stands := "it is " + terminal.Clean(r.State)
+		if !where.heard(r.Node) {
+			stands = "it was " + terminal.Clean(r.State) + " when its node was heard of last"
+		}
+		if r.Address != "" {
+			stands += ", at " + terminal.Clean(r.Address)
+		}
+		fmt.Fprintf(&b, "  %s\n", stands)
+	}
 	for _, d := range r.Drift {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
 	}
@@ -138,6 +194,9 @@ func resourceText(r writ.Resource, datacenters map[writ.DatacenterID]string, nod
 	}
 	if more := alsoMended(r.Mended); more > 0 {
 		fmt.Fprintf(&b, "  and mended %s besides\n", count(int(more), "time"))
+	}
+	for _, o := range orphans {
+		fmt.Fprintf(&b, "  on node %s, %s\n", terminal.Clean(o.NodeName), orphanText(o.Orphan))
 	}
 	owner := "the project itself"
 	if r.Deployment != "" {
@@ -156,17 +215,25 @@ func alsoMended(known []writ.Mending) int64 {
 	return known[len(known)-1].Number - int64(len(known))
 }
 
-func resourceTable(resources []writ.Resource, datacenters map[writ.DatacenterID]string, nodes map[writ.NodeID]string) terminal.View {
-	return terminal.List(api.ResourcePage{Items: resources}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
+// resourcePage is the list of resources as JSON and YAML show it: that of the API, and what belongs to none.
+type resourcePage struct {
+	api.ResourcePage
+	Orphans []orphan `json:"orphans"`
+}
+
+func resourceTable(resources []writ.Resource, orphans []orphan, where places) terminal.View {
+	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
 		column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		column("NAME", func(r writ.Resource) string { return r.Name }),
-		column("DATACENTER", func(r writ.Resource) string { return datacenters[r.Datacenter] }),
-		column("NODE", func(r writ.Resource) string { return nodes[r.Node] }),
+		column("STATE", where.state),
+		column("ADDRESS", func(r writ.Resource) string { return r.Address }),
+		column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] }),
+		column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
 		column("DRIVER", func(r writ.Resource) string {
 			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
 		column("AGE", func(r writ.Resource) string { return age(r.Created) }),
-		column("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
+		wide("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
 		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
 		wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
 		wide("UID", func(r writ.Resource) string { return string(r.UID) }),
@@ -178,6 +245,9 @@ func resourceTable(resources []writ.Resource, datacenters map[writ.DatacenterID]
 		}),
 		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }), // last: sentences, which may be long
 	)
+	table := v.Text
+	v.Text = func(wide bool) string { return table(wide) + orphanFooter(orphans) }
+	return v
 }
 
 // compact shows values of scripts in one line.

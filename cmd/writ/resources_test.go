@@ -16,7 +16,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 			{Number: 9, Time: time.Now().Add(-3*time.Minute - time.Second), What: "its process had died,\x1b[2J killed by the kernel"},
 		},
 	}
-	text := resourceText(r, nil, nil)
+	text := resourceText(r, nil, places{})
 	for _, want := range []string{
 		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times besides\n",
 	} {
@@ -27,7 +27,51 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("what a driver says reaches the terminal: %q", text)
 	}
-	if r.Mended = nil; strings.Contains(resourceText(r, nil, nil), "mended") {
+	if r.Mended = nil; strings.Contains(resourceText(r, nil, places{}), "mended") {
 		t.Error("what was never mended says that it was")
+	}
+}
+
+func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
+	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web-0"}
+	r := writ.Resource{ResourceID: web, Node: "a", State: "running", Address: "fd00::7"}
+	nodes := map[writ.NodeID]writ.Node{
+		"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady},
+		"b": {ID: "b", Name: "n2", Liveness: writ.LivenessLost, Orphans: []writ.Orphan{
+			{Module: "machine", Kind: "process", Name: "77", Of: web.HostName(), Remedy: "kill 77\x1b[2J"}, {Module: "volume", Kind: "tree", Name: "/d/v0"},
+		}},
+	}
+	where := places{nodes: nodes}
+	all := orphansOn(nodes)
+	text := resourceText(r, orphansOf(all, web), where)
+	for _, want := range []string{
+		"  it is running, at fd00::7\n", "  on node n2, orphan: the process 77 belongs to no resource (found by machine); to remove it: kill 77",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "/d/v0") || strings.Contains(text, "\x1b") {
+		t.Errorf("it says:\n%q", text)
+	}
+	table := resourceTable([]writ.Resource{r}, all, where).Text(false)
+	for _, want := range []string{"KIND     NAME   STATE    ADDRESS", "machine  web-0  running  fd00::7", "\n2 orphans on n2: `writ resource list --orphans`"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table does not say %q:\n%s", want, table)
+		}
+	}
+	named := orphanTable(all, nil).Text(false)
+	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make what it was of anew"} {
+		if !strings.Contains(named, want) {
+			t.Errorf("the table of orphans does not say %q:\n%s", want, named)
+		}
+	}
+
+	r.Node = "b" // nobody knows any more
+	if text := resourceText(r, nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
+		t.Errorf("on a lost node it says:\n%s", text)
+	}
+	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
+		t.Errorf("on a lost node the table says:\n%s", table)
 	}
 }

@@ -181,7 +181,7 @@ func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
 	w := open(t)
 	fill(w)
 	body := w.page("/nodes")
-	wants(t, body, "ams1-n1", "simulated", "unknown", "its datacenter is away", "disk is full")
+	wants(t, body, "ams1-n1", "simulated", "unknown", "its datacenter is away", "disk is full", "2 orphans: <code>writ node show gent2-n2</code>")
 	if body := w.page("/nodes?datacenter=" + string(ams)); strings.Contains(body, "fra1-n1") {
 		t.Error("the filter lets others through")
 	}

@@ -181,7 +181,9 @@ func (w *world) nodes(now time.Time) {
 	node(ams, "ams1-n2", func(n *writ.Node) { n.Used = writ.Capacity{CPUs: 30, MemoryMiB: 181 << 10, DiskGiB: 3100} })
 	node(ams, "ams1-n3", func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })
 	node(gent, "gent2-n1", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessLost, now.Add(-26*time.Minute) })
-	node(gent, "gent2-n2", func(n *writ.Node) { n.Fault = "its journal cannot be written: the disk is full" })
+	node(gent, "gent2-n2", func(n *writ.Node) {
+		n.Fault, n.Orphans = "its journal cannot be written: the disk is full", make([]writ.Orphan, 2)
+	})
 	node(gent, "gent2-n3", func(n *writ.Node) { n.Admission = writ.AdmissionPending })
 	node(fra, "fra1-n1", nil)
 }

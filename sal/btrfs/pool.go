@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,6 +50,12 @@ func (p *Pool) About() (kind, detail string) {
 
 // Path is where a tree is.
 func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", name) }
+
+// Remedy removes the subvolumes of a tree and of its snapshots, as far as there are any, and the directory of these.
+func (p *Pool) Remedy(name string) string {
+	tree, snapshots, work := sal.Command(p.Path(name)), sal.Command(filepath.Join(p.Dir, "snapshots", name)), sal.Command(filepath.Join(p.Dir, "work", name))
+	return fmt.Sprintf("for s in %s %s/* %s; do btrfs subvolume show \"$s\" >/dev/null 2>&1 && btrfs subvolume delete \"$s\"; done; rm -rf %s", tree, snapshots, work, snapshots)
+}
 
 // Make makes a tree or lets it grow.
 func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir string, err error) {

@@ -16,6 +16,21 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 	return Identity{Name: resource.Name, UID: string(uid), Simulated: simulated}
 }
 
+// Ready is the state of a resource that does not run and is whole.
+const Ready = "ready"
+
+// StateOf says how a resource stands whose operations or driver answer with these values: its state, and where clients reach it, "" if it
+// has no address.
+func StateOf(values map[string]any) (state, address string) {
+	if state, _ = values["state"].(string); state == "" {
+		state = Ready
+	}
+	if address, _ = values["address"].(string); address == "" {
+		address, _ = values["subnet"].(string)
+	}
+	return state, address
+}
+
 // Nothing is an argument or result struct without fields.
 type Nothing struct{}
 

@@ -39,7 +39,8 @@ func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
 			t.Errorf("it is %d that listens now, %v", got, err)
 		}
 		orphans, err := b.Orphans(t.Context())
-		want := []sal.Orphan{{Kind: "process", Name: pid}, {Kind: "directory", Name: dir}}
+		of := machine("web").HostName()
+		want := []sal.Orphan{{Kind: "process", Name: pid, Of: of, Remedy: "kill " + pid}, {Kind: "directory", Name: dir, Of: of, Remedy: "rm -r " + dir}}
 		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
 			t.Errorf("orphans: %v\n%s", err, diff)
 		}

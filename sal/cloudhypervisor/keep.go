@@ -351,16 +351,29 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.ContainsFunc(argumentsOf(pid), its) })
 	}
 	all := sal.DamagedOrphans(damaged)
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		all = append(all, sal.Orphan{Kind: "cgroup", Name: groups[name]})
-	}
 	for _, pid := range pids {
-		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid)})
+		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid), Of: d.servedBy(pid), Remedy: sal.Command("kill", strconv.Itoa(pid))})
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		all = append(all, sal.Orphan{Kind: "cgroup", Name: groups[name], Of: name, Remedy: sal.Command("rmdir", groups[name])})
 	}
 	for _, e := range dirs {
-		all = append(all, sal.Orphan{Kind: "directory", Name: filepath.Join(d.machines(), e.Name())})
+		path := filepath.Join(d.machines(), e.Name())
+		all = append(all, sal.Orphan{Kind: "directory", Name: path, Of: e.Name(), Remedy: sal.Command("rm", "-r", path)})
 	}
 	return all, ctx.Err()
+}
+
+// servedBy is the host name of the machine whose files a process has among its arguments, "" if there is none.
+func (d *Driver) servedBy(pid int) string {
+	dir := filepath.Clean(d.machines()) + string(filepath.Separator)
+	for _, argument := range argumentsOf(pid) {
+		if _, path, found := strings.Cut(argument, dir); found {
+			name, _, _ := strings.Cut(path, string(filepath.Separator))
+			return name
+		}
+	}
+	return ""
 }
 
 // Usage is what a machine occupies while it runs, and what its interfaces have moved since it was started. Its disks are its volumes'.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
 )
@@ -124,14 +125,16 @@ func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
 		}
 		defer func() { _, _ = reader.Process.Kill(), reader.Wait() }()
 		orphans, err := b.Orphans(t.Context())
-		want := []sal.Orphan{{Kind: "process", Name: strconv.Itoa(r.Own.Process.PID)}, {Kind: "directory", Name: b.dirOf(machine("web"))}}
+		pid, dir, of := strconv.Itoa(r.Own.Process.PID), b.dirOf(machine("web")), r.Resource.HostName()
+		want := []sal.Orphan{{Kind: "process", Name: pid, Of: of, Remedy: "kill " + pid}, {Kind: "directory", Name: dir, Of: of, Remedy: "rm -r " + dir}}
 		groups, _ := b.groups().All()
 		for _, path := range groups {
-			want = slices.Insert(want, 0, sal.Orphan{Kind: "cgroup", Name: path})
+			want = slices.Insert(want, 1, sal.Orphan{Kind: "cgroup", Name: path, Of: of, Remedy: "rmdir " + path})
 		}
 		if diff := cmp.Diff(want, orphans); diff != "" || err != nil {
 			t.Errorf("orphans: %v\n%s", err, diff)
 		}
+		testenv.Empties(t, saltest.Remedies(t, b.Driver))
 	})
 }
 

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,28 +280,30 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	for _, c := range atDaemon {
 		known.images[c.Image] = true
 		if !known.has(c.ID) {
-			all = append(all, sal.Orphan{Kind: "container", Name: c.ID})
+			remedy := d.ctr("tasks", "rm", "-f", c.ID) + "; " + d.ctr("containers", "rm", c.ID)
+			all = append(all, sal.Orphan{Kind: "container", Name: c.ID, Of: hostNameIn(c.ID), Remedy: remedy})
 		}
 		delete(layers, c.ID)
 	}
-	for id := range layers {
+	for id, snapshotter := range layers {
 		if !known.has(id) {
-			all = append(all, sal.Orphan{Kind: "snapshot", Name: id})
+			all = append(all, sal.Orphan{Kind: "snapshot", Name: id, Of: hostNameIn(id), Remedy: d.ctr("snapshots", "--snapshotter", snapshotter, "rm", id)})
 		}
 	}
 	for _, i := range images {
 		if !known.images[i.Name] && !known.unfinished {
-			all = append(all, sal.Orphan{Kind: "image", Name: i.Name})
+			all = append(all, sal.Orphan{Kind: "image", Name: i.Name, Remedy: d.ctr("images", "rm", i.Name)})
 		}
 	}
 	for _, f := range files {
 		if !known.places[f.Name()] {
-			all = append(all, sal.Orphan{Kind: "directory", Name: filepath.Join(d.Dir, "containers", f.Name())})
+			path := filepath.Join(d.Dir, "containers", f.Name())
+			all = append(all, sal.Orphan{Kind: "directory", Name: path, Of: f.Name(), Remedy: sal.Command("rm", "-r", path)})
 		}
 	}
 	for _, o := range owners {
 		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] && !known.places[o.Resource.HostName()] {
-			all = append(all, sal.Orphan{Kind: "network namespace", Name: o.Resource.HostName()})
+			all = append(all, sal.Orphan{Kind: "network namespace", Name: o.Resource.String(), Of: o.Resource.HostName()})
 		}
 	}
 	slices.SortFunc(all, func(a, b sal.Orphan) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
@@ -320,17 +323,28 @@ func (k *knowledge) has(id string) bool {
 	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
 }
 
-// stock is what the daemon has: containers, and the layers of containers by their ids.
-func stock(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]bool, err error) {
+// ctr is a line for a shell that asks the daemon.
+func (d *Driver) ctr(words ...string) string {
+	return sal.Command(append([]string{"ctr", "-a", cmp.Or(d.Address, DefaultAddress), "-n", d.namespace()}, words...)...)
+}
+
+// hostNameIn is the host name of the container that has this id at the daemon.
+func hostNameIn(id string) string {
+	name, _, _ := strings.Cut(id, "-")
+	return name
+}
+
+// stock is what the daemon has: containers, and the snapshotters of the layers of containers by the ids of these.
+func stock(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]string, err error) {
 	all, err = daemon.ContainerService().List(ctx)
 	if err != nil {
 		return nil, nil, failed("list the containers", err)
 	}
-	layers = map[string]bool{}
+	layers = map[string]string{}
 	for _, name := range snapshotters {
 		err := daemon.SnapshotService(name).Walk(ctx, func(_ context.Context, s snapshots.Info) error {
 			if s.Kind == snapshots.KindActive {
-				layers[s.Name] = true
+				layers[s.Name] = name
 			}
 			return nil
 		})

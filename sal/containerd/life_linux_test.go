@@ -583,7 +583,12 @@ func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	orphans, err := b.driver.Orphans(t.Context())
-	if diff := cmp.Diff([]sal.Orphan{{Kind: "container", Name: web.HostName() + "-2"}, {Kind: "directory", Name: b.driver.place(web)}}, orphans); diff != "" || err != nil {
+	id, place, ctr := web.HostName()+"-2", b.driver.place(web), fmt.Sprintf("ctr -a %s -n %s ", b.driver.Address, b.driver.namespace())
+	stray := []sal.Orphan{
+		{Kind: "container", Name: id, Of: web.HostName(), Remedy: ctr + "tasks rm -f " + id + "; " + ctr + "containers rm " + id},
+		{Kind: "directory", Name: place, Of: web.HostName(), Remedy: "rm -r " + place},
+	}
+	if diff := cmp.Diff(stray, orphans); diff != "" || err != nil {
 		t.Errorf("orphans: %v\n%s", err, diff)
 	}
 	if err := os.Rename(filepath.Join(b.host, "records"), filepath.Join(b.driver.Dir, "records")); err != nil {

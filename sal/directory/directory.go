@@ -36,6 +36,11 @@ func (t *Trees) About() (kind, detail string) {
 // Path is where a tree is.
 func (t *Trees) Path(name string) string { return filepath.Join(t.Dir, "trees", name, "data") }
 
+// Remedy removes a tree with its snapshots, and what is not finished of it.
+func (t *Trees) Remedy(name string) string {
+	return sal.Command("rm", "-r", filepath.Join(t.Dir, "trees", name))
+}
+
 // Room is always there: no project is bounded.
 func (t *Trees) Room(ctx context.Context, name string, _ sal.Bound) error {
 	return errors.Join(ctx.Err(), sal.ValidTree(name))

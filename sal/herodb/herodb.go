@@ -121,7 +121,11 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil {
 		return sal.Observation{}, err
 	}
-	return sal.Observation{Exists: true, UID: r.UID, State: v.State, Values: catalog.Values(v)}, nil
+	seen := sal.Observation{Exists: true, UID: r.UID, State: v.State, Values: catalog.Values(v)}
+	if r.Own.Phase == making || r.Own.Phase == deleting || r.Own.Phase == restoring {
+		seen.State = string(r.Own.Phase)
+	}
+	return seen, nil
 }
 
 // List returns every database that has a record, finished or not.

@@ -667,6 +667,7 @@ func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
 	if diff := cmp.Diff(want, kinds); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
+	testenv.Empties(t, saltest.Remedies(t, b))
 }
 
 // TestDataThatIsGoneIsNotReplacedByNothing: a database whose tree somebody removed does not start empty.

@@ -206,9 +206,9 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 			slices.ContainsFunc(damaged, func(r sal.Damaged) bool { return r.HostName == name })
 	}
 	all := sal.DamagedOrphans(damaged)
-	add := func(kind, host, name string) {
+	add := func(kind, host, name, remedy string) {
 		if hostName.MatchString(host) && !known(host) {
-			all = append(all, sal.Orphan{Kind: kind, Name: name})
+			all = append(all, sal.Orphan{Kind: kind, Name: name, Of: host, Remedy: remedy})
 		}
 	}
 	running, err := processesWith(d.Dir + "/")
@@ -217,7 +217,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	for _, p := range running {
 		if host, ok := d.hostOf(p); ok {
-			add("process", host, strconv.Itoa(p.PID))
+			add("process", host, strconv.Itoa(p.PID), sal.Command("kill", strconv.Itoa(p.PID)))
 		}
 	}
 	dir := filepath.Join(d.Dir, "databases")
@@ -226,21 +226,22 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		return nil, err
 	}
 	for _, name := range dirs {
-		add("directory", name, filepath.Join(dir, name))
+		path := filepath.Join(dir, name)
+		add("directory", name, path, sal.Command("rm", "-r", path))
 	}
 	groups, err := d.groups().All()
 	if err != nil {
 		return nil, sal.HostError("list the groups of databases", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		add("cgroup", name, groups[name])
+		add("cgroup", name, groups[name], sal.Command("rmdir", groups[name]))
 	}
 	trees, err := d.Trees.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, tree := range trees {
-		add("tree", tree, tree)
+		add("tree", tree, tree, d.Trees.Remedy(tree))
 	}
 	if d.Networks == nil {
 		return all, nil
@@ -248,7 +249,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	owners, err := d.Networks.Owners(ctx)
 	for _, o := range owners {
 		if o.Resource.Kind == writ.KindHeroDB {
-			add("namespace", o.Resource.HostName(), o.Resource.String())
+			add("namespace", o.Resource.HostName(), o.Resource.String(), "")
 		}
 	}
 	return all, err

@@ -366,7 +366,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	all := sal.DamagedOrphans(wanted.damaged)
 	for _, name := range files {
 		if digest, _, _ := strings.Cut(name, "."); !wanted.has(digest) {
-			all = append(all, sal.Orphan{Kind: "file", Name: filepath.Join(dir, name)})
+			path := filepath.Join(dir, name)
+			all = append(all, sal.Orphan{Kind: "file", Name: path, Remedy: sal.Command("rm", "-r", path)})
 		}
 	}
 	return all, ctx.Err()

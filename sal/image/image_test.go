@@ -374,7 +374,7 @@ func TestADigestIsFetchedOnceAndKeptWhileSomebodyNamesIt(t *testing.T) {
 	if err := os.WriteFile(stray, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) != 1 || orphans[0].Name != stray {
+	if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) != 1 || orphans[0].Name != stray || orphans[0].Remedy != "rm -r "+stray {
 		t.Errorf("the orphans are %v, %v", orphans, err)
 	}
 	if _, err := b.fetch(t.Context(), "b", map[string]any{"url": s.URL + "/b", "sha256": sum([]byte("b"))}); err != nil {

@@ -70,6 +70,14 @@ var (
 	namespaceName = regexp.MustCompile(`^p[a-z2-7]{10}$`)
 )
 
+// networkOf is the host name of the network that a device has its name from, "" if that is a port's.
+func networkOf(device string) string {
+	if name := strings.TrimPrefix(device, fledgling("")); strings.HasPrefix(name, string(writ.KindNetwork[:1])) {
+		return name
+	}
+	return ""
+}
+
 // Orphans are links, rules and namespaces of ours that no record has.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	h, leave, err := d.enter(ctx)
@@ -91,7 +99,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		marked := strings.HasPrefix(l.Attrs().Alias, aliasPrefix)
 		begun := strings.HasPrefix(name, fledgling("")) && deviceName.MatchString(name)
 		if (marked || begun) && !devices[strings.TrimPrefix(name, fledgling(""))] {
-			all = append(all, sal.Orphan{Kind: l.Type(), Name: name})
+			all = append(all, sal.Orphan{Kind: l.Type(), Name: name, Of: networkOf(name), Remedy: sal.Command("ip", "link", "delete", name)})
 		}
 	}
 	s, err := h.rules()
@@ -100,16 +108,19 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	for _, c := range s.chains {
 		if of := pieceOwner(c.Name); of != "" && !devices[of] {
-			all = append(all, sal.Orphan{Kind: "chain", Name: familyName(c.Table.Family) + " " + tableName + " " + c.Name})
+			family := familyName(c.Table.Family)
+			all = append(all, sal.Orphan{Kind: "chain", Name: family + " " + tableName + " " + c.Name, Remedy: s.remedy(c)})
 		}
 	}
-	files, err := os.ReadDir(filepath.Dir(d.namespacePath("")))
+	dir := filepath.Dir(d.namespacePath(""))
+	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, failed("list namespaces", err)
 	}
 	for _, f := range files {
 		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] {
-			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name()})
+			path := filepath.Join(dir, f.Name())
+			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name(), Remedy: sal.Command("umount", "-l", path) + "; " + sal.Command("rm", path)})
 		}
 	}
 	return all, ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"writ/sal"
 )
 
 // tableName is that of both our tables.
@@ -353,6 +356,25 @@ func (h *host) withdraw(names ...string) error {
 	}
 	h.step("take rules away")
 	return s.conn.Flush()
+}
+
+// remedy takes a chain away, with the entries of maps that lead there. It is refused while the rule of another chain does.
+func (s *state) remedy(c *nftables.Chain) string {
+	var all []string
+	for _, e := range s.entries {
+		if e.chain != c.Name || familyOf(e.in) != c.Table.Family {
+			continue
+		}
+		key := strings.TrimRight(string(e.key), "\x00")
+		if a, ok := netip.AddrFromSlice(e.key); ok && maps()[e.in] != nftables.TypeIFName {
+			key = a.String()
+		}
+		all = append(all, fmt.Sprintf("delete element %s %s %s { %s }", familyName(c.Table.Family), tableName, e.in, key))
+	}
+	for _, verb := range []string{"flush", "delete"} {
+		all = append(all, fmt.Sprintf("%s chain %s %s %s", verb, familyName(c.Table.Family), tableName, c.Name))
+	}
+	return sal.Command("nft", strings.Join(all, "; "))
 }
 
 // packets returns what the counters of a device say.

@@ -183,7 +183,7 @@ func TestPortsOfADamagedRecordComeBackAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		orphans, err := x.Orphans(t.Context())
-		if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path}}, orphans); err != nil || diff != "" {
+		if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: strings.TrimSuffix(filepath.Base(path), ".json")}}, orphans); err != nil || diff != "" {
 			t.Errorf("orphans: %v\n%s", err, diff)
 		}
 	}
@@ -386,14 +386,21 @@ func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pair, tap, space := device(web.owner.UID, port{}), device(ownerOf("vm").UID, port{}), ownerID(web.owner.UID).HostName()
 	for _, want := range []sal.Orphan{
-		{Kind: "bridge", Name: name}, {Kind: "veth", Name: device(web.owner.UID, port{})}, {Kind: "tuntap", Name: device(ownerOf("vm").UID, port{})},
-		{Kind: "chain", Name: "inet writ allow-" + name}, {Kind: "namespace", Name: ownerID(web.owner.UID).HostName()},
+		{Kind: "bridge", Name: name, Of: name, Remedy: "ip link delete " + name},
+		{Kind: "veth", Name: pair, Remedy: "ip link delete " + pair}, {Kind: "tuntap", Name: tap, Remedy: "ip link delete " + tap},
+		{Kind: "chain", Name: "inet writ allow-" + name, Remedy: "nft 'flush chain inet writ allow-" + name + "; delete chain inet writ allow-" + name + "'"},
+		{Kind: "namespace", Name: space, Remedy: "umount -l " + x.Namespaces + "/" + space + "; rm " + x.Namespaces + "/" + space},
 	} {
 		if !slices.Contains(orphans, want) {
 			t.Errorf("%+v is not among %+v", want, orphans)
 		}
 	}
+	testenv.InNetns(t, x.Netns, func() error {
+		testenv.Empties(t, saltest.Remedies(t, x))
+		return nil
+	})
 }
 
 func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {

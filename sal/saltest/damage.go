@@ -89,7 +89,7 @@ func (h *host) isDamaged(how, path, other string) {
 		h.Errorf("%s: it looks after the other one and says %v, %v", how, drift, err)
 	}
 	orphans, err := keeper.Orphans(h.Context())
-	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path}}, orphans); err != nil || diff != "" {
+	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.exam.kind(), subject).HostName()}}, orphans); err != nil || diff != "" {
 		h.Errorf("%s: orphans %v:\n%s", how, err, diff)
 	}
 }

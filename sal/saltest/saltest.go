@@ -481,3 +481,21 @@ func (e Exam) keepsWhatItMade(t *testing.T) {
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.absent()
 }
+
+// Remedies says how what belongs to no resource is taken away by hand, for testenv.Empties. Each orphan must have a line that does it.
+func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
+	return func() (lines []string) {
+		t.Helper()
+		orphans, err := keeper.Orphans(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range orphans {
+			if o.Remedy == "" {
+				t.Fatalf("%+v cannot be taken away", o)
+			}
+			lines = append(lines, o.Remedy)
+		}
+		return lines
+	}
+}

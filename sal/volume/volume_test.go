@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/btrfs/btrfstest"
@@ -728,9 +729,13 @@ func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
 			}
 		}
 		orphans, err := b.Orphans(t.Context())
-		if diff := cmp.Diff([]sal.Orphan{{Kind: "tree", Name: b.Trees.Path(stray)}}, orphans); diff != "" || err != nil {
+		if diff := cmp.Diff([]sal.Orphan{{Kind: "tree", Name: b.Trees.Path(stray), Of: stray, Remedy: b.Trees.Remedy(stray)}}, orphans); diff != "" || err != nil {
 			t.Errorf("the orphans: %v\n%s", err, diff)
 		}
+		if err := b.Trees.Snapshot(t.Context(), stray, "s"); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Empties(t, saltest.Remedies(t, b))
 		if err := b.Trees.Remove(t.Context(), root.HostName()); err != nil {
 			t.Fatal(err)
 		}

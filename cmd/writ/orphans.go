@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// orphan is what belongs to no resource on a node.
+type orphan struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Node       writ.NodeID       `json:"node"`
+	NodeName   string            `json:"node_name"`
+	writ.Orphan
+}
+
+// orphanPage is a list of these, as JSON and YAML show it.
+type orphanPage struct {
+	Items []orphan `json:"items"`
+}
+
+// orphansOn returns what belongs to no resource on nodes, by node, in the order in which it is best taken away.
+func orphansOn(nodes map[writ.NodeID]writ.Node) []orphan {
+	all := []orphan{}
+	for _, n := range nodes {
+		for _, o := range n.Orphans {
+			all = append(all, orphan{n.Datacenter, n.ID, n.Name, o})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b orphan) int {
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.NodeName, b.NodeName), cmp.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// orphansOf are those that were made for one of these resources.
+func orphansOf(all []orphan, resources ...writ.ResourceID) []orphan {
+	return slices.DeleteFunc(slices.Clone(all), func(o orphan) bool {
+		return o.Of == "" || !slices.ContainsFunc(resources, func(r writ.ResourceID) bool { return r.HostName() == o.Of })
+	})
+}
+
+func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) terminal.View {
+	return terminal.List(orphanPage{orphans}, orphans, func(o orphan) string { return o.Name },
+		column("DATACENTER", func(o orphan) string { return datacenters[o.Datacenter] }),
+		column("NODE", func(o orphan) string { return o.NodeName }),
+		column("FOUND BY", func(o orphan) string { return o.Module }),
+		column("KIND", func(o orphan) string { return o.Kind }),
+		column("NAME", func(o orphan) string { return o.Name }),
+		wide("OF", func(o orphan) string { return o.Of }),
+		column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) }), // last: it may be long
+	)
+}
+
+// remedy says how an orphan is taken away by hand, on its node.
+func remedy(o writ.Orphan) string {
+	switch {
+	case o.Remedy != "":
+		return o.Remedy
+	case o.Kind == writ.OrphanDamaged:
+		return "delete what it is of and make it anew, or put the file back from a backup"
+	default:
+		return "make what it was of anew on this node, under the same name, and delete that"
+	}
+}
+
+// orphanText tells of an orphan in a line.
+func orphanText(o writ.Orphan) string {
+	if o.Kind == writ.OrphanDamaged {
+		return fmt.Sprintf("damaged record: %s (of %s); %s", terminal.Clean(o.Name), terminal.Clean(o.Module), remedy(o))
+	}
+	return fmt.Sprintf("orphan: the %s %s belongs to no resource (found by %s); to remove it: %s",
+		terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module), terminal.Clean(remedy(o)))
+}
+
+// orphanFooter is what stands below the list of resources when there are orphans, "" if there are none.
+func orphanFooter(orphans []orphan) string {
+	if len(orphans) == 0 {
+		return ""
+	}
+	var nodes []string
+	for _, o := range orphans {
+		nodes = append(nodes, terminal.Clean(o.NodeName))
+	}
+	nodes = slices.Compact(nodes)
+	where := strings.Join(nodes[:min(len(nodes), 3)], ", ")
+	if more := len(nodes) - 3; more > 0 {
+		where += fmt.Sprintf(" and %s more", count(more, "node"))
+	}
+	return fmt.Sprintf("\n%s on %s: `writ resource list --orphans` names what belongs to no resource, and how to remove it\n", count(len(orphans), "orphan"), where)
+}

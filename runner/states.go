@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+)
+
+// states are how resources stand, as of the last look at each, and what of that the supervisor may not know: each is told until a report that
+// has it is acknowledged, and then no more until it changes.
+type states struct {
+	mu    sync.Mutex
+	all   map[writ.ResourceID]state
+	epoch int64 // of the supervisor that was told
+}
+
+// state is how one resource stands.
+type state struct {
+	writ.ResourceState
+	round int64 // the first report that it was in, 0 for none; it is in all that follow, until it is told
+	told  bool
+}
+
+// stateOf is what a driver sees, for the supervisor.
+func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
+	s := writ.ResourceState{ResourceID: resource, UID: seen.UID}
+	s.State, s.Address = catalog.StateOf(seen.Values)
+	s.State = clip(cmp.Or(seen.State, s.State), maxSentence)
+	s.Address = clip(s.Address, maxSentence)
+	return s
+}
+
+// note keeps how a resource stands.
+func (s *states) note(now writ.ResourceState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, known := s.all[now.ResourceID]; known && before.ResourceState == now {
+		return
+	}
+	if s.all == nil {
+		s.all = make(map[writ.ResourceID]state)
+	}
+	s.all[now.ResourceID] = state{ResourceState: now}
+}
+
+// forget lets the next look tell how a resource stands, whatever was told: its operation failed or answered with something newer.
+func (s *states) forget(resource writ.ResourceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, resource)
+}
+
+// keep forgets the resources that are not there any more.
+func (s *states) keep(there map[writ.ResourceID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.all, func(r writ.ResourceID, _ state) bool { return !there[r] })
+}
+
+// resources are those that are known.
+func (s *states) resources() iter.Seq[writ.ResourceID] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Values(slices.Collect(maps.Keys(s.all)))
+}
+
+// untold returns at most max of what the supervisor of an epoch may not know, for a report. One that began since may have a journal that came
+// from a backup, and is told everything.
+func (s *states) untold(round, epoch int64, max int) []writ.ResourceState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	anew := epoch != s.epoch
+	s.epoch = epoch
+	var open []state
+	for r, known := range s.all {
+		if anew {
+			known.told, known.round = false, 0
+			s.all[r] = known
+		}
+		if !known.told {
+			open = append(open, known)
+		}
+	}
+	slices.SortFunc(open, func(a, b state) int { // those that were in a report first, so that they are in each that follows
+		if began := cmp.Compare(min(b.round, 1), min(a.round, 1)); began != 0 {
+			return began
+		}
+		return a.Compare(b.ResourceID)
+	})
+	var told []writ.ResourceState
+	for _, known := range open[:min(len(open), max)] {
+		known.round = cmp.Or(known.round, round)
+		s.all[known.ResourceID] = known
+		told = append(told, known.ResourceState)
+	}
+	return told
+}
+
+// acknowledged keeps that the supervisor has a report.
+func (s *states) acknowledged(round int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r, known := range s.all {
+		if known.round > 0 && known.round <= round {
+			known.told = true
+			s.all[r] = known
+		}
+	}
+}
