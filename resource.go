@@ -75,7 +75,8 @@ type Resource struct {
 	Updated    time.Time      `json:"updated"`
 	Deleted    bool           `json:"deleted,omitempty"` // only in events: it is gone
 	// State says how it stands, as of the last operation on it or its node's last look: running, paused or stopped, and ready of what does
-	// not run. Any other word is that of something unfinished: making, restoring, deleting. "" if nobody said yet.
+	// not run. It is gone if its node has it no more and no operation took it away. Any other word is that of something unfinished: making,
+	// restoring, deleting. "" if nobody said yet.
 	State string `json:"state,omitempty"`
 	// Address is where clients reach it: an IP address, "host:port" of a database, the range of a network. "" if it has none.
 	Address string `json:"address,omitempty"`

@@ -172,9 +172,10 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer turn.leave()
 		a.drift, err = d.Keep(ctx, resource)
-		seen, unseen := d.Observe(ctx, resource)            // also after an error: the datacenter knows the resource by its UID
-		if a.uid = seen.UID; unseen == nil && seen.Exists { // on the turn: no operation comes between
-			k.states.note(stateOf(resource, seen))
+		seen, unseen := d.Observe(ctx, resource) // also after an error: the datacenter knows the resource by its UID
+		a.uid = seen.UID
+		if seen.Exists || err == nil && unseen == nil { // else nobody can tell
+			k.states.note(stateOf(resource, seen)) // on the turn: no operation comes between
 		}
 		return a, cmp.Or(err, unseen)
 	})

@@ -29,6 +29,9 @@ type state struct {
 
 // stateOf is what a driver sees, for the supervisor.
 func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
+	if !seen.Exists { // it finished what a delete had begun
+		return writ.ResourceState{ResourceID: resource, State: catalog.Gone}
+	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID}
 	s.State, s.Address = catalog.StateOf(seen.Values)
 	s.State = clip(cmp.Or(seen.State, s.State), maxSentence)
@@ -56,11 +59,18 @@ func (s *states) forget(resource writ.ResourceID) {
 	delete(s.all, resource)
 }
 
-// keep forgets the resources that are not there any more.
+// keep lets it be told which resources are not there any more, though no operation took them away, and forgets those of which it was told.
 func (s *states) keep(there map[writ.ResourceID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.all, func(r writ.ResourceID, _ state) bool { return !there[r] })
+	for r, known := range s.all {
+		switch gone := known.State == catalog.Gone; {
+		case gone && known.told:
+			delete(s.all, r)
+		case !gone && !there[r]:
+			s.all[r] = state{ResourceState: writ.ResourceState{ResourceID: r, UID: known.UID, State: catalog.Gone}}
+		}
+	}
 }
 
 // resources are those that are known.

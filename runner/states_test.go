@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 )
 
@@ -42,8 +44,31 @@ func TestStatesThatDoNotFitIntoOneReportAreToldInOthers(t *testing.T) {
 	if all := s.untold(7, 2, 100); len(all) != 11 {
 		t.Errorf("another supervisor is told of %d", len(all))
 	}
-	s.keep(map[writ.ResourceID]bool{id(1): true})
-	if rest := s.untold(8, 3, 100); len(rest) != 1 {
-		t.Errorf("what is gone is told: %+v", rest)
+}
+
+// What is gone without an operation is told as such until that is acknowledged, and then no more.
+func TestWhatIsGoneIsToldOnce(t *testing.T) {
+	var s states
+	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
+	s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "ready"})
+	s.untold(1, 1, 10)
+	s.acknowledged(1)
+	for round := int64(2); round < 5; round++ {
+		s.keep(nil)
+		want := []writ.ResourceState{{ResourceID: id, UID: "u", State: "gone"}}
+		if diff := cmp.Diff(want, s.untold(round, 1, 10)); diff != "" {
+			t.Errorf("report %d (-want +got):\n%s", round, diff)
+		}
+	}
+	s.acknowledged(4)
+	s.keep(nil)
+	if got := s.untold(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
+		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
+	}
+	s.note(writ.ResourceState{ResourceID: id, UID: "w", State: "ready"})
+	s.forget(id) // a delete took it away
+	s.keep(nil)
+	if got := s.untold(6, 1, 10); len(got) > 0 {
+		t.Errorf("what was deleted is told: %+v", got)
 	}
 }

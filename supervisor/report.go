@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/sal/catalog"
 	"writ/supervisor/journal"
 )
 
@@ -65,9 +66,9 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		}
 		found[d.UID] = d.Lasts
 	}
-	states := make(map[writ.UID]writ.ResourceState)
+	states := make(map[writ.ResourceID]writ.ResourceState)
 	for _, s := range report.States {
-		states[s.UID] = s
+		states[s.ResourceID] = s
 	}
 	mendings := make(map[writ.UID][]writ.NodeMending)
 	for _, m := range report.Mendings {
@@ -85,7 +86,14 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		changed := !slices.Equal(now, r.Drift)
 		untold := changed
 		r.Drift = now
-		if s, told := states[r.UID]; told && (s.State != r.State || s.Address != r.Address) {
+		switch s, told := states[r.ResourceID]; {
+		case !told || s.UID != r.UID && (s.UID != "" || s.State != catalog.Gone): // of what is gone its driver may know no more
+		case s.State == catalog.Gone && r.State == catalog.Deleting:
+			if err := finishDelete(tx, r); err != nil {
+				return err
+			}
+			continue
+		case s.State != r.State || s.Address != r.Address:
 			r.State, r.Address = s.State, s.Address
 			changed, untold = true, true
 		}
@@ -110,6 +118,14 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		}
 	}
 	return nil
+}
+
+// finishDelete forgets a resource whose delete had failed, and which its node took away after all.
+func finishDelete(tx *journal.Tx, r *journal.Resource) error {
+	gone := r.Resource
+	gone.Deleted, gone.Updated = true, tx.Now
+	tx.AddEvents(writ.Event{Resource: shownResource(gone)})
+	return tx.RemoveResource(r.ResourceID)
 }
 
 // mended notes with a resource that its node has mended it, and reports false if that was known.

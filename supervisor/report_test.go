@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +119,36 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		}
 		want := []string{"x", "paused fd00::7", "running fd00::7", "x"} // its operations answer "x"
 		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A delete that failed is booked when its node says that it has done it after all; what went by itself stays, and says so.
+func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("a", {size_gib: 1}, {node: "n1"})`+"\n"+`volume.create("b", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
+		made := s.eventsOf("resource")
+		round := int64(0)
+		report := func(of *writ.Resource, uid writ.UID, state string) {
+			t.Helper()
+			round++
+			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: of.ResourceID, UID: uid, State: state}}})
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		a, b := made[0].Resource, made[1].Resource
+		report(a, a.UID, "deleting")
+		report(a, "another", "gone")
+		report(a, "", "gone")
+		report(b, b.UID, "gone")
+		var said []string
+		for _, e := range s.eventsOf("resource")[2:] {
+			said = append(said, fmt.Sprintf("%s %s deleted=%t", e.Resource.Name, e.Resource.State, e.Resource.Deleted))
+		}
+		want := []string{a.Name + " deleting deleted=false", a.Name + " deleting deleted=true", b.Name + " gone deleted=false"}
+		if diff := cmp.Diff(want, said); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

@@ -16,8 +16,12 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 	return Identity{Name: resource.Name, UID: string(uid), Simulated: simulated}
 }
 
-// Ready is the state of a resource that does not run and is whole.
-const Ready = "ready"
+// States of resources besides those that their own operations name.
+const (
+	Ready    = "ready"    // it does not run, and is whole
+	Deleting = "deleting" // its deletion began and has not ended
+	Gone     = "gone"     // its node had it, and no operation took it away
+)
 
 // StateOf says how a resource stands whose operations or driver answer with these values: its state, and where clients reach it, "" if it
 // has no address.

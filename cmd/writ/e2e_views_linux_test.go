@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/internal/testenv"
+	"writ/internal/vmmstub"
+	"writ/sal/saltest"
+)
+
+// TestWhatANodeFindsReachesPeople breaks what a node has, behind its back, and asks for it where people do: how things stand, where they are
+// reached, what differs, what was mended, what belongs to no resource, and what a delete could not take away. A node looks when its runner starts.
+func TestWhatANodeFindsReachesPeople(t *testing.T) {
+	testenv.Need(t, "redis-server")
+	if !testsite.Alone(t, "") {
+		return
+	}
+	s := testsite.NewIn(t, vmmstub.Passable(t))
+	const node = "dc1-n1"
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0",
+		Node: []string{"--drivers", "host", "--process-users", saltest.Accounts(s.Dir).Numbers()}})
+	t.Cleanup(func() { endBelow(t, filepath.Join(s.Dir, node)) })
+	again := func(meanwhile func()) {
+		t.Helper()
+		s.Kill(node)
+		meanwhile()
+		s.Restart(node)
+	}
+	succeeds := func(name, script string, args ...string) {
+		t.Helper()
+		s.Script(name, script)
+		s.Writ(append([]string{"submit", name}, args...)...)
+	}
+
+	succeeds("make.tengo", `
+volume := import("volume")
+herodb := import("herodb")
+volume.create("data", {size_gib: 1})
+volume.create("held", {size_gib: 1})
+herodb.create("db", {memory_mib: 64, engines: ["redis-server"]})
+`)
+	said := s.Writ("resource", "list")
+	for _, want := range []string{`(?m)^herodb +db +running +\S+:\d+ +dc1 +dc1-n1 `, `(?m)^volume +data +ready +- +dc1 `} {
+		if !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+	trees := filepath.Dir(one(t, filepath.Join(s.Dir, node), "v"+"??????????"))
+	place := func(name string) string {
+		t.Helper()
+		said := s.Writ("run", "list", "--limit", "1", "-o", "name")
+		run := strings.TrimSpace(said)
+		found := regexp.MustCompile(`"path": "([^"]+)"`).FindAllStringSubmatch(s.Writ("run", "show", run, "--values", "-o", "json"), -1)
+		return found[map[string]int{"data": 0, "held": 1}[name]][1]
+	}
+	data, held := place("data"), place("held")
+	stray := filepath.Join(trees, "vaaaaaaaaaa")
+	again(func() {
+		if err := os.RemoveAll(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(stray, "data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(serving(t, filepath.Join(s.Dir, node)), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s.Says(0, []string{"it is running, at ", "mended "}, "resource", "show", "herodb/db")
+	s.Says(0, []string{"it is ready", "drift: its content is gone"}, "resource", "show", "volume/data")
+	s.Says(0, []string{"1 orphan on " + node + ": `writ resource list --orphans`"}, "resource", "list")
+	s.Says(0, []string{"orphan: the tree " + stray}, "node", "show", node)
+	s.Says(0, []string{`"remedy": "rm -r ` + stray + `"`, `"number": 1`}, "resource", "list", "-o", "json")
+	s.Kill("dc1") // what is known is known to the next supervisor, too
+	s.Restart("dc1")
+	s.Says(0, []string{"drift: its content is gone"}, "resource", "show", "volume/data")
+
+	// What a delete cannot take away is named as long as that is so, and booked when the node has done it after all.
+	if out, err := exec.Command("mount", "-t", "tmpfs", "none", held).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(held, syscall.MNT_DETACH) })
+	s.Script("delete.tengo", "volume := import(\"volume\")\nvolume.delete(\"held\", {retries: 0})\n")
+	if _, said, code := s.Try("submit", "delete.tengo", "--destructive"); code == 0 || !strings.Contains(said, "busy") {
+		t.Errorf("exit %d:\n%s", code, said)
+	}
+	again(func() {})
+	s.Says(0, []string{"it is deleting", "drift: it cannot be looked after", "busy"}, "resource", "show", "volume/held")
+	again(func() {
+		if err := syscall.Unmount(held, 0); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("sh", "-c", "rm -r "+stray).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	})
+	s.Says(writ.ExitFailed, []string{"there is no volume held"}, "resource", "show", "volume/held")
+	s.Until("nothing is left over", func(context.Context) bool { return !strings.Contains(s.Writ("resource", "list"), "orphan") })
+	succeeds("delete.tengo", "volume := import(\"volume\")\nherodb := import(\"herodb\")\nvolume.delete(\"data\")\nherodb.delete(\"db\")\n", "--destructive")
+}
+
+// one finds a directory by the pattern of its name.
+func one(t *testing.T, dir, pattern string) (found string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if is, _ := filepath.Match(pattern, filepath.Base(path)); is && err == nil && e.IsDir() {
+			found = path
+		}
+		return nil
+	})
+	if err != nil || found == "" {
+		t.Fatalf("there is no %s in %s: %v", pattern, dir, err)
+	}
+	return found
+}
+
+// serving finds the engine of a database of a node.
+func serving(t *testing.T, dir string) int {
+	t.Helper()
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		args, _ := os.ReadFile(path)
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && strings.Contains(string(args), dir+"/") && strings.Contains(strings.SplitN(string(args), "\x00", 2)[0], "redis-server") {
+			return pid
+		}
+	}
+	t.Fatal("no engine serves")
+	return 0
+}
