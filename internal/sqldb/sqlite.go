@@ -18,10 +18,7 @@ import (
 )
 
 func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ []Before) error {
-	if err := registerVFS(); err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?vfs=" + gatheringVFS + "&_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)" +
 		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=temp_store(MEMORY)"
 	if path == ":memory:" {
 		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
