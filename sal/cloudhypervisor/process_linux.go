@@ -128,14 +128,13 @@ func argumentsOf(pid int) []string {
 
 // withArgument returns the processes of this host, none of a container's, that have an argument.
 func withArgument(is func(argument string) bool) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
+	running, err := confine.Running()
 	if err != nil {
 		return nil, err
 	}
 	var all []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err == nil && slices.ContainsFunc(argumentsOf(pid), is) && confine.OfThisHost(pid) {
+	for _, pid := range running {
+		if slices.ContainsFunc(argumentsOf(pid), is) && confine.OfThisHost(pid) {
 			all = append(all, pid)
 		}
 	}
