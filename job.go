@@ -94,7 +94,8 @@ type Beat struct {
 	Clock       int64        `json:"clock"` // unix milliseconds
 	Epoch       int64        `json:"epoch"` // the highest that the runner has seen
 	Active      []JobKey     `json:"active,omitempty"`
-	Wedged      []Wedged     `json:"wedged,omitempty"` // those among them whose time is over
+	Wedged      []Wedged     `json:"wedged,omitempty"`   // those among them whose time is over
+	Progress    []Progress   `json:"progress,omitempty"` // of those among them whose drivers said something
 	Slots       int          `json:"slots"`
 	Capacity    Capacity     `json:"capacity"`
 	Drivers     []NodeDriver `json:"drivers"`
@@ -110,6 +111,12 @@ type Wedged struct {
 	Project   ProjectID `json:"project"`
 	Name      string    `json:"name,omitempty"` // of the resource
 	Since     time.Time `json:"since"`          // by the node's clock
+}
+
+// Progress is what a driver said last of a job that it works on, a sentence for people.
+type Progress struct {
+	JobKey
+	Text string `json:"text"`
 }
 
 // Told names a report.

@@ -77,7 +77,7 @@ type Call struct {
 	Delivery  int          `json:"delivery"`        // of this try, from 1 once it was sent
 	After     []int        `json:"after,omitempty"` // the calls that it needs
 	Error     *Error       `json:"error,omitempty"`
-	Reason    string       `json:"reason,omitempty"` // why it waits, in a sentence
+	Reason    string       `json:"reason,omitempty"` // why it waits, or how far its node is with it, in a sentence
 	Planned   time.Time    `json:"planned"`
 	Queued    time.Time    `json:"queued,omitzero"`
 	Started   time.Time    `json:"started,omitzero"` // by the node's clock

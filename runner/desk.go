@@ -31,6 +31,7 @@ type work struct {
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn
 
+	said   string    // by its driver, last; guarded by the desk
 	wedged time.Time // since then its driver ignores that its time is over; zero if it does not
 }
 
@@ -124,6 +125,35 @@ func (d *desk) wedge(w *work, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.wedged = now
+}
+
+// What a beat has room for.
+const (
+	maxProgress     = 64  // jobs that drivers said something of; the others are told when these have ended
+	maxProgressText = 256 // bytes
+)
+
+// tell keeps what a driver said of its job.
+func (d *desk) tell(w *work, text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.said = clip(text, maxProgressText)
+}
+
+// progress is what drivers said last of the active jobs.
+func (d *desk) progress() []writ.Progress {
+	var all []writ.Progress
+	for _, key := range d.keys(func(w *work) bool { return w.said != "" }) {
+		if len(all) == maxProgress {
+			break
+		}
+		d.mu.Lock()
+		if w := d.active[key]; w != nil {
+			all = append(all, writ.Progress{JobKey: key, Text: w.said})
+		}
+		d.mu.Unlock()
+	}
+	return all
 }
 
 // wedged returns the jobs whose drivers ignore that their time is over, in order.

@@ -152,6 +152,8 @@ func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
 
 func (n *incarnation) progress(ctx context.Context, w *work) func(text string) {
 	return func(text string) {
-		n.log.DebugContext(ctx, w.mask.text(text), "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+		text = w.mask.text(text)
+		n.desk.tell(w, text)
+		n.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	}
 }

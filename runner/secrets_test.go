@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"filippo.io/age"
 
@@ -75,11 +76,13 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 			r.Drivers[1] = d
 			r.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
-		told := ""
+		told, beat := "", writ.Beat{}
 		for i, say := range []func(text string, r sal.Request) (sal.Outcome, error){
 			func(text string, r sal.Request) (sal.Outcome, error) {
 				told = text
 				r.Progress("typing " + text)
+				time.Sleep(2 * time.Second)
+				beat = n.lastBeat()
 				return sal.Outcome{Change: writ.ChangeUpdated, Values: map[string]any{"stdout": "> " + text, "all": []any{map[string]any{text: strings.TrimSpace(text)}}}}, nil
 			},
 			func(text string, _ sal.Request) (sal.Outcome, error) {
@@ -108,6 +111,13 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 		}
 		if told != canary {
 			t.Errorf("the driver was told %q", told)
+		}
+		if len(beat.Progress) != 1 || beat.Progress[0].Seq != 1 || !strings.HasPrefix(beat.Progress[0].Text, "typing <secret db-password>") {
+			t.Errorf("while it works the beat says %+v", beat.Progress)
+		}
+		time.Sleep(2 * time.Second)
+		if beat := n.lastBeat(); len(beat.Progress) > 0 {
+			t.Errorf("after all jobs the beat says %+v", beat.Progress)
 		}
 		n.stop()
 		if strings.Contains(log.String(), strings.TrimSpace(canary)) || !strings.Contains(log.String(), "typing <secret db-password>") {

@@ -19,7 +19,8 @@ type Request struct {
 	Key string
 	// Origin is where the content comes from that the operation copies, nil if that is on this host.
 	Origin Origin
-	// Progress may be called with a sentence that is shown to whoever watches; it is never nil.
+	// Progress may be called with a sentence about how far the work is, which is shown to whoever watches the run; it is never nil. Of what is
+	// said more often than every ten seconds only the last counts.
 	Progress func(text string)
 }
 

@@ -114,18 +114,21 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 	}
 }
 
-// hearBeat takes a beat: jobs that began, and a node that does not know our epoch or roster yet.
+// hearBeat takes a beat: jobs that began, how far they are, and a node that does not know our epoch or roster yet.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
 		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
 		return
 	}
-	started, fresh := s.fleet.beat(b, s.Now(), time.Now())
+	started, progress, fresh := s.fleet.beat(b, s.Now(), time.Now())
 	if !fresh {
 		return
 	}
 	for _, key := range started {
 		s.turns.post(key.Run, mail{started: []active{{key, node}}})
+	}
+	for _, p := range progress {
+		s.turns.post(p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
 	}
 	if b.Epoch < s.epoch {
 		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})

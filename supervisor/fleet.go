@@ -39,8 +39,9 @@ type member struct {
 	heard  time.Time     // when beat came, by the monotonic clock
 	silent time.Duration // since the last beat, while it could be heard
 	active map[writ.JobKey]bool
-	anew   bool      // the jobs that the next beat names count as new
-	told   writ.Node // as the last event had it
+	said   map[writ.JobKey]saying // what was passed on of the progress of its jobs
+	anew   bool                   // the jobs that the next beat names count as new
+	told   writ.Node              // as the last event had it
 	// reported names the last report that counted.
 	reported writ.Told
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
@@ -48,6 +49,15 @@ type member struct {
 	// served is the project that was sent to it last.
 	served writ.ProjectID
 }
+
+// saying is what a node said of a job, and when that was passed on, by the monotonic clock.
+type saying struct {
+	text string
+	at   time.Time
+}
+
+// progressEvery is how often a run is told at most how far one of its calls is: each time is a write and an event.
+const progressEvery = 10 * time.Second
 
 func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
 	f := &fleet{nodes: make(map[writ.NodeID]*member)}
@@ -202,13 +212,13 @@ func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error
 }
 
 // beat takes a node's beat, that came now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
-// before, or all if it may not know what was given up, and false if the beat is an old one.
-func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, fresh bool) {
+// before, or all if it may not know what was given up, what is new of the progress of jobs, and false if the beat is an old one.
+func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[b.Node]
 	if m == nil || !newer(b, m.beat) {
-		return nil, false
+		return nil, nil, false
 	}
 	b = moderate(b)
 	m.anew = m.anew || b.Incarnation != m.beat.Incarnation // another process, that may not know which of them were given up
@@ -227,7 +237,21 @@ func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, 
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
 		m.Fault = fmt.Sprintf("CLOCK_SKEW: its clock is off by %s", skew.Round(time.Second))
 	}
-	return started, true
+	return started, m.advance(b.Progress, heard), true
+}
+
+// advance takes what a node says of its jobs, and returns what is to be passed on now.
+func (m *member) advance(all []writ.Progress, heard time.Time) (news []writ.Progress) {
+	said := make(map[writ.JobKey]saying, len(all))
+	for _, p := range all {
+		last, known := m.said[p.JobKey]
+		if !known || p.Text != last.text && heard.Sub(last.at) >= progressEvery {
+			last, news = saying{p.Text, heard}, append(news, p)
+		}
+		said[p.JobKey] = last
+	}
+	m.said = said
+	return news
 }
 
 // newer reports whether b was made after a. A boot id tells nothing about order, but incarnations are counted on disk.

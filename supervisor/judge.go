@@ -23,6 +23,8 @@ const (
 	maxActive = 4 * maxSlots
 	// maxWedged bounds the jobs of a node that are shown as wedged.
 	maxWedged = 256
+	// maxProgress bounds the jobs of which a node may say how far they are.
+	maxProgress = 256
 	// maxDrivers bounds the drivers of a node.
 	maxDrivers = 64
 	// maxEngines bounds the engines of a driver.
@@ -93,6 +95,10 @@ func moderate(b writ.Beat) writ.Beat {
 	b.Wedged = b.Wedged[:min(len(b.Wedged), maxWedged)]
 	for i, w := range b.Wedged {
 		b.Wedged[i].Operation, b.Wedged[i].Project, b.Wedged[i].Name = clip(w.Operation, maxWord), writ.ProjectID(clip(string(w.Project), maxWord)), clip(w.Name, maxWord)
+	}
+	b.Progress = b.Progress[:min(len(b.Progress), maxProgress)]
+	for i := range b.Progress {
+		b.Progress[i].Text = clip(b.Progress[i].Text, maxText)
 	}
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {

@@ -41,6 +41,13 @@ func (t *turn) receive(m mail) error {
 			}
 		}
 	}
+	for _, p := range m.progress {
+		c := t.open(p.key)
+		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && c.Reason != waitsForNode {
+			c.Reason = p.text
+			t.touch(c)
+		}
+	}
 	for _, key := range m.overdue {
 		if err := t.overdue(key); err != nil {
 			return err

@@ -18,13 +18,15 @@ const maxTurns = 64
 // mail is what came in for a run since its last turn.
 type mail struct {
 	results []arrival
-	started []active      // their nodes work on them
-	again   []sending     // lost on the way: to be delivered again
-	overdue []writ.JobKey // past their end-by, and nobody reported
-	lost    []writ.NodeID // nodes that did not come back
-	stop    *stop
-	resume  *resumption   // nobody else's mail is with it
-	taken   []writ.JobKey // withdrawn from the queue before a node took them
+	started []active // their nodes work on them
+	// progress is how far calls are, the newest of each last.
+	progress []advance
+	again    []sending     // lost on the way: to be delivered again
+	overdue  []writ.JobKey // past their end-by, and nobody reported
+	lost     []writ.NodeID // nodes that did not come back
+	stop     *stop
+	resume   *resumption   // nobody else's mail is with it
+	taken    []writ.JobKey // withdrawn from the queue before a node took them
 
 	// also is written in the transaction of the turn; done is told when that is on disk.
 	also func(tx *journal.Tx) error
@@ -45,6 +47,13 @@ type active struct {
 	node writ.NodeID
 }
 
+// advance is what a node says of a job that it works on.
+type advance struct {
+	key  writ.JobKey
+	node writ.NodeID
+	text string
+}
+
 // sending names one delivery.
 type sending struct {
 	key      writ.JobKey
@@ -59,6 +68,9 @@ func taskOf(s sending) string { return fmt.Sprintf("%s-%d", s.key, s.delivery) }
 func (m *mail) add(n mail) {
 	m.results = append(m.results, n.results...)
 	m.started = append(m.started, n.started...)
+	for _, p := range n.progress { // only the newest counts
+		m.progress = append(slices.DeleteFunc(m.progress, func(before advance) bool { return before.key == p.key }), p)
+	}
 	m.again = append(m.again, n.again...)
 	m.overdue = append(m.overdue, n.overdue...)
 	m.lost = append(m.lost, n.lost...)

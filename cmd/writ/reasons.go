@@ -226,6 +226,12 @@ func (s *situation) whyCall(c writ.Call) reason {
 	node := c.NodeName
 	away := s.whyAway(c.Node)
 	depth, known := s.queues[c.Node]
+	progress := func(after string) string { // what its node said last of a call that it works on
+		if c.Reason == "" {
+			return ""
+		}
+		return after + c.Reason
+	}
 	switch {
 	case c.State == writ.CallPlanned && away != "": // what was said of it before may be long over: nothing is sent there now
 		why := fmt.Sprintf("%s, where it goes, %s", node, away)
@@ -233,16 +239,16 @@ func (s *situation) whyCall(c writ.Call) reason {
 			why += fmt.Sprintf("; its last try ended with %s: %s", c.Error.Code, c.Error.Message)
 		}
 		return reason{why, "writ node list"}
-	case c.Reason != "":
+	case c.Reason != "" && c.State != writ.CallRunning:
 		return reason{c.Reason, s.nextOf(c.Reason, "")}
 	case c.State == writ.CallRunning && away != "":
-		return reason{fmt.Sprintf("%s, which works on it, %s", node, away), "writ node list"}
+		return reason{fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), "writ node list"}
 	case c.State.Sent() && s.wedged(c) != nil:
 		w := s.wedged(c)
 		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
 			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
 	case c.State == writ.CallRunning:
-		return reason{fmt.Sprintf("%s has worked on it for %s, in try %d", node, shortDuration(s.now.Sub(c.Started)), c.Try), ""}
+		return reason{fmt.Sprintf("%s has worked on it for %s, in try %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Try, progress(": ")), ""}
 	case c.State == writ.CallQueued && away != "":
 		return reason{fmt.Sprintf("it was sent to %s, which %s", node, away), "writ node list"}
 	case c.State == writ.CallQueued && known:

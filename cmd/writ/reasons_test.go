@@ -71,6 +71,12 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1"},
+		{"FarOn", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}
+		}, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1: 64 of 2048 MiB are there"},
+		{"FarOnAtASilentNode", func(s *situation) {
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node list"},
 		{"BehindAWedgedDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Wedged: []writ.Wedged{

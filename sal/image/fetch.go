@@ -99,6 +99,7 @@ type part struct {
 	file *os.File
 	sum  hash.Hash // of what the file has
 	have int64     // bytes of it
+	all  int64     // of the whole content, 0 or have if nobody says
 	told int64     // when something was last said
 	held int64     // when it was last held against what images may occupy
 	sewn bool      // it came in several pieces, which may not belong together
@@ -185,6 +186,14 @@ func (p *part) restart() error {
 	return err
 }
 
+// far is how much there is, and of how much if that is known.
+func (p *part) far() string {
+	if p.all > p.have {
+		return fmt.Sprintf("%d of %d MiB", p.have>>20, p.all>>20)
+	}
+	return fmt.Sprintf("%d MiB", p.have>>20)
+}
+
 // Write adds to the file.
 func (p *part) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
@@ -192,7 +201,7 @@ func (p *part) Write(b []byte) (int, error) {
 	p.have += int64(n)
 	const every = 64 << 20 // bytes between two words about progress
 	if p.have >= p.told+every {
-		p.tell(fmt.Sprintf("%d MiB fetched", p.have>>20))
+		p.tell(p.far() + " fetched")
 		p.told = p.have
 	}
 	const often = 16 << 20 // bytes

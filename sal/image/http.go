@@ -99,7 +99,7 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 	switch code := answer.StatusCode; {
 	case code == http.StatusPartialContent && startsAt(answer, p.have):
 		p.sewn = true
-		return false, p.fits(answer.ContentLength)
+		return false, p.expect(answer.ContentLength)
 	case code == http.StatusOK:
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
@@ -107,7 +107,7 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 		if err := p.note(answer.Header.Get("ETag")); err != nil {
 			return false, hostError{err}
 		}
-		return false, p.fits(answer.ContentLength)
+		return false, p.expect(answer.ContentLength)
 	case code == http.StatusRequestedRangeNotSatisfiable && p.digest() == p.args.SHA256:
 		return true, nil // it was fetched to its end already
 	case code == http.StatusRequestedRangeNotSatisfiable, code == http.StatusPartialContent:
@@ -144,13 +144,14 @@ func (p *part) note(etag string) error {
 	return os.WriteFile(p.tag, []byte(p.args.URL+"\n"+etag), 0o600)
 }
 
-// fits refuses at once what the disk has no room for.
-func (p *part) fits(bytes int64) error {
+// expect is told how many more bytes a server says it has, -1 if it does not. It refuses at once what the disk has no room for.
+func (p *part) expect(bytes int64) error {
+	p.all = p.have + max(bytes, 0)
 	if free, known := room(p.to); known && bytes > free {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has room for %d", p.args.URL, bytes>>20, free>>20).
 			WithHint("free room on the node's disk; the call is tried again")
 	}
-	return p.allowed(p.have + max(bytes, 0))
+	return p.allowed(p.all)
 }
 
 // room is how many bytes the disk has room for that a file is on.

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -258,6 +259,18 @@ func (b *bench) files() (all []string) {
 		all = append(all, filepath.Base(f))
 	}
 	return all
+}
+
+func TestPeopleAreToldHowFarADownloadIs(t *testing.T) {
+	content := make([]byte, 80<<20)
+	s := newSite(t, map[string][]byte{"/a": content})
+	b := newBench(t, s)
+	if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(content)}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(b.said, "64 of 80 MiB fetched") {
+		t.Errorf("it says %q", b.said)
+	}
 }
 
 func TestABrokenDownloadGoesOn(t *testing.T) {

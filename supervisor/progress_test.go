@@ -1,0 +1,50 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal"
+)
+
+// talker is a driver of volumes that says each second how far it is, for a minute.
+type talker struct{ simDriver }
+
+func (d talker) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+	for i := range 60 {
+		r.Progress(fmt.Sprintf("%02d of 60\x1b", i+1))
+		time.Sleep(time.Second)
+	}
+	change, err := d.host.effect(r, keyOf(r.Key))
+	return sal.Outcome{Change: change, Values: answerOf(r)}, err
+}
+
+// How far a call is comes to people while it runs, now and then: each time is a write and an event.
+func TestARunIsToldHowFarItsCallsAre(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{talker{simDriver{newSimHost(1), "volume"}}} })
+		id := s.submit(makes("v", `{}`))
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].Reason != "" {
+			t.Errorf("of a call that has ended it says %q", calls[0].Reason)
+		}
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, e := range events {
+			if e.Call != nil && e.Call.Run == id && e.Call.State == writ.CallRunning && e.Call.Reason != "" {
+				said = append(said, e.Call.Reason)
+			}
+		}
+		if len(said) < 5 || len(said) > 7 || !slices.IsSorted(said) || !strings.Contains(said[0], " of 60") {
+			t.Errorf("people are told %q", said)
+		}
+	})
+}
