@@ -94,6 +94,15 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 			at, text = at+int64(i)+1, text[i+1:]
 		}
 	}
+	clear, err := l.clear(v, at)
+	if err != nil {
+		return catalog.LogText{}, err
+	}
+	if clear != at {
+		if at, text, err = v.read(clear, most+int64(l.longest())+utf8.UTFMax); err != nil {
+			return catalog.LogText{}, err
+		}
+	}
 	ends := at+int64(len(text)) == v.end()
 	n, more := within(text, lines, most, ends)
 	n = l.uncut(text, n)
@@ -118,12 +127,77 @@ func within(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// uncut returns where a text has to end that would end at n within a character or a secret.
+// clear returns the first place at or behind another one that is not within a secret. Anybody can make up a position, and of a log whose
+// beginning is gone the first that is left may be the end of one. What may turn out to be a secret begins before the place, and is not told yet.
+func (l *Log) clear(v *view, from int64) (int64, error) {
+	longest := int64(l.longest())
+	if longest == 0 {
+		return from, nil
+	}
+	least := max(0, from-longest+1)
+	at, text, err := v.read(least, 2*longest)
+	for err == nil && len(text) > 0 && at+int64(len(text)) < from { // a part of it is gone
+		at, text, err = v.read(at+int64(len(text)), 2*longest)
+	}
+	if err != nil || at > from || at+int64(len(text)) < from {
+		return from, err
+	}
+	k := int(from - at)
+	if at > least {
+		k = max(k, l.rest(text))
+	}
+	for i := 0; i < k; i++ {
+		whole, begun := l.secretAt(text[i:])
+		if begun {
+			return at + int64(i), nil
+		}
+		if i+whole > k {
+			k, i = i+whole, -1 // another one may have begun in between
+		}
+	}
+	return at + int64(k), nil
+}
+
+// rest is how many bytes of a text may be the end of a secret whose beginning is gone.
+func (l *Log) rest(text []byte) (n int) {
+	for secret := range l.Secrets {
+		for i := 1; i < len(secret); i++ {
+			if bytes.HasPrefix(text, []byte(secret[i:])) {
+				n = max(n, len(secret)-i)
+				break
+			}
+		}
+	}
+	return n
+}
+
+// secretAt returns how long the longest secret is that a text begins with, and whether the text as a whole may be the beginning of one.
+func (l *Log) secretAt(text []byte) (whole int, begun bool) {
+	for secret := range l.Secrets {
+		switch {
+		case len(text) < len(secret):
+			begun = begun || strings.HasPrefix(secret, string(text))
+		case string(text[:len(secret)]) == secret:
+			whole = max(whole, len(secret))
+		}
+	}
+	return whole, begun
+}
+
+// uncut returns where a text has to end that would end at n within a character or a secret, or with what may turn out to be the beginning of
+// one. A secret that a text begins with is part of it as a whole, however long it is.
 func (l *Log) uncut(text []byte, n int) int {
-	for before := -1; n != before; {
-		before = n
-		for secret := range l.Secrets {
-			n = outside(text, n, secret)
+	for i := 0; i < n; {
+		whole, begun := l.secretAt(text[i:])
+		switch {
+		case begun:
+			n = i
+		case i+whole <= n:
+			i += max(whole, 1)
+		case i == 0:
+			return whole
+		default:
+			n = i
 		}
 	}
 	for back := 1; back < utf8.UTFMax && back <= n; back++ {
@@ -138,31 +212,18 @@ func (l *Log) uncut(text []byte, n int) int {
 	return n
 }
 
-// outside returns where a text has to end that would end at n within a secret, or with what may turn out to be the beginning of one. A secret
-// that a text begins with is part of it as a whole, however long it is.
-func outside(text []byte, n int, secret string) int {
-	for i := max(0, n-len(secret)+1); i < n; i++ {
-		rest := text[i:min(len(text), i+len(secret))]
-		switch {
-		case !strings.HasPrefix(secret, string(rest)):
-		case i == 0 && len(rest) == len(secret):
-			return len(secret)
-		default:
-			return i
-		}
-	}
-	return n
-}
-
 // tail returns where the last lines of a log begin, as far as a part can hold them.
 func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	around := int64(l.longest()) + 1
 	first := max(0, v.end()-most)
 	at, text, err := v.read(max(0, first-around), most+around)
+	for err == nil && len(text) > 0 && at+int64(len(text)) < v.end() { // a part of it is gone: what is behind that counts
+		at, text, err = v.read(at+int64(len(text)), most+around)
+	}
 	if err != nil {
 		return 0, err
 	}
-	from := int(max(0, first-at))
+	from := min(int(max(0, first-at)), len(text))
 	if from == 0 && at > 0 || from > 0 && text[from-1] != '\n' { // in the middle of a line
 		if i := bytes.IndexByte(text[from:], '\n'); i >= 0 && from+i+1 < len(text) {
 			from += i + 1
@@ -172,13 +233,6 @@ func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 		if text[i] == '\n' {
 			if n++; n == lines {
 				from = i + 1
-			}
-		}
-	}
-	for secret := range l.Secrets { // one that began before
-		for i := max(0, from-len(secret)+1); i < from; i++ {
-			if bytes.HasPrefix(text[i:], []byte(secret)) {
-				from = i + len(secret)
 			}
 		}
 	}
@@ -362,16 +416,23 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 	return at, text, nil
 }
 
+// maxBlock is how far the zeros may go, in bytes, that are left of a block of which a part was given back: no file system has larger ones.
+const maxBlock = 64 << 10
+
 // read reads at most so many bytes of a piece behind a place, and says where they begin: what was given back to the disk has no data, and
-// zeros up to the end of a block.
+// zeros up to the end of a block. Other zeros were written.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
+	first := dataFrom(p.file, 0)
 	for at = p.begin + dataFrom(p.file, from-p.begin); at < p.end; {
 		whole := make([]byte, min(most, p.end-at))
 		n, err := p.file.ReadAt(whole, at-p.begin)
 		if err != nil && err != io.EOF {
 			return nil, 0, err
 		}
-		text = bytes.TrimLeft(whole[:n], "\x00")
+		text = whole[:n]
+		if first > 0 && at-p.begin < first+maxBlock {
+			text = bytes.TrimLeft(text, "\x00")
+		}
 		at += int64(n - len(text))
 		if len(text) > 0 || n == 0 {
 			return text, at, nil

@@ -205,6 +205,71 @@ func TestALogIsToldAsItWasWritten(t *testing.T) {
 	})
 }
 
+// Anybody can make up a position, and what is left of a log may begin anywhere. Secrets have capitals and digits here, and nothing else has.
+func TestNoPositionTellsASecret(t *testing.T) {
+	secrets := map[string]string{"HUNTER2": "(a)", "ABXA": "(b)", "K1\nK2\nK3": "(c)", "7": "(d)"}
+	quiet := func(l *sal.Log, after string, lines int64) {
+		t.Helper()
+		p := part(t, l, catalog.LogPart{After: after, Lines: lines, MaxKiB: 1})
+		if strings.ContainsAny(p.Text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
+			t.Errorf("after %q it tells %q", after, p.Text)
+		}
+	}
+	const text = "password is HUNTER2! ABXA\nABXAABXA\nK1\nK2\nK3\nK1\nK2\nK3 7\nend"
+	for n := range len(text) + 1 {
+		l := newLog(t)
+		l.Secrets = secrets
+		say(t, l, text[:n])
+		stream, _, _ := strings.Cut(part(t, l, catalog.LogPart{}).Next, "-")
+		for at := range n + 1 {
+			for lines := range int64(3) {
+				quiet(l, fmt.Sprintf("%s-%d", stream, at), lines+1)
+			}
+		}
+		for lines := range int64(3) {
+			quiet(l, "", lines+1)
+		}
+		putAside(t, l)
+		say(t, l, text[n:]+"\n")
+		putAside(t, l)
+		say(t, l, "more\n")
+		quiet(l, stream+"-0", 1000)
+		quiet(l, "", 1000)
+	}
+}
+
+func TestALogWhoseEndIsASecretEnds(t *testing.T) {
+	l := newLog(t)
+	l.Secrets = map[string]string{"abca": "(one)"}
+	say(t, l, "abca")
+	if p := part(t, l, catalog.LogPart{Lines: 10}); p.Text != "(one)" {
+		t.Errorf("it tells %q", p.Text)
+	}
+}
+
+// A file that was put aside may have lost its end with the power.
+func TestTheEndOfALogIsBehindWhatIsMissing(t *testing.T) {
+	l := newLog(t)
+	l.Secrets = map[string]string{strings.Repeat("s", 100): "(one)"}
+	if err := os.WriteFile(l.Path+".0-2000", []byte(strings.Repeat("before\n", 268)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	say(t, l, strings.Repeat("since\n", 166))
+	if p := part(t, l, catalog.LogPart{Lines: 3, MaxKiB: 1}); p.Text != "since\nsince\nsince\n" {
+		t.Errorf("it tells %q", p.Text)
+	}
+}
+
+func TestZerosThatWereWrittenLoseNothing(t *testing.T) {
+	l := newLog(t)
+	say(t, l, "one\n")
+	after := part(t, l, catalog.LogPart{}).Next
+	say(t, l, "\x00two\nthree\n")
+	if p := part(t, l, catalog.LogPart{After: after}); p.Text != "two\nthree\n" || p.Lost {
+		t.Errorf("it tells %q, lost %t", p.Text, p.Lost)
+	}
+}
+
 // Whoever reads while others put aside finds each line once, or hears that some are gone.
 func TestALogIsReadWhileItIsPutAside(t *testing.T) {
 	l := newLog(t)
