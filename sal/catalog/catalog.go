@@ -45,7 +45,8 @@ type Operation struct {
 	Effect      Effect
 	Destructive bool // deletes or overwrites data; needs `destructive: yes` in the payload
 	Repeat      Repeat
-	// Aside says that it reads what may grow meanwhile: no run waits for another one's call of it, nor does such a call wait for them.
+	// Aside says that it reads what may grow meanwhile: no run waits for another one's call of it, nor does such a call wait for them before it
+	// is sent. Its node lets it read between two other operations on the resource.
 	Aside   bool
 	Timeout time.Duration // from start to end, if the script gives none
 	Args    Schema        // of the spec map
