@@ -19,7 +19,7 @@ type Pace struct {
 
 // Keep sets the collector of this process after each of its cycles, from now on.
 func (p Pace) Keep() {
-	k := &keeper{pace: p, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	k := &keeper{pace: p, found: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}}
 	k.set()
 	k.afterCycle()
 }
@@ -27,7 +27,7 @@ func (p Pace) Keep() {
 type keeper struct {
 	pace    Pace
 	percent int
-	live    []metrics.Sample
+	found   []metrics.Sample // by the last cycle
 }
 
 // afterCycle has set called after the next cycle, and so on: that is when what nobody refers to is finalized.
@@ -38,12 +38,12 @@ func (k *keeper) afterCycle() {
 	})
 }
 
-// leastLive is what is taken to live in a process that has not been collected yet.
-const leastLive = 1 << 20
+// goLeast is what Go lets a heap have at 100 percent, however little lives; at another percentage it is as much more or less.
+const goLeast = 4 << 20
 
 func (k *keeper) set() {
-	metrics.Read(k.live)
-	percent := k.pace.percent(max(k.live[0].Value.Uint64(), leastLive))
+	metrics.Read(k.found)
+	percent := k.pace.percent(k.found[0].Value.Uint64(), k.found[1].Value.Uint64()+k.found[2].Value.Uint64())
 	if diff := percent - k.percent; diff < k.percent/8 && -diff < k.percent/8 { // setting it stops everything for a moment
 		return
 	}
@@ -51,10 +51,12 @@ func (k *keeper) set() {
 	debug.SetGCPercent(percent)
 }
 
-// percent is how much garbage may gather beside what lives.
-func (p Pace) percent(live uint64) int {
+// percent is how much garbage may gather beside what lives, of which Go takes so much for each percent, and as much of the roots from which it
+// looks for that.
+func (p Pace) percent(live, roots uint64) int {
 	if p.Least <= live {
 		return p.Early
 	}
-	return max(int((p.Least-live)*100/live), p.Early)
+	most := p.Least * 100 / goLeast
+	return max(int(min((p.Least-live)*100/max(live+roots, 1), most)), p.Early)
 }

@@ -8,34 +8,38 @@ import (
 	"writ/internal/pace"
 )
 
-// percent is how much garbage may gather now.
-func percent() uint64 {
-	all := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+// goal is how big the heap may grow now, in MiB.
+func goal() uint64 {
+	all := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 	metrics.Read(all)
-	return all[0].Value.Uint64()
+	return all[0].Value.Uint64() >> 20
 }
 
 // TestABigHeapIsCollectedEarlier lets a heap grow and shrink, and waits each time until the collector goes at the pace for it.
 func TestABigHeapIsCollectedEarlier(t *testing.T) {
+	runtime.GC()
 	pace.Pace{Least: 64 << 20, Early: 77}.Keep()
+	if g := goal(); g < 60 || 64 < g {
+		t.Errorf("before the first cycle the heap may grow to %d MiB, want 64", g)
+	}
 	reaches := func(least, most uint64) {
 		t.Helper()
 		for range 1000 {
-			if p := percent(); least <= p && p <= most {
+			if g := goal(); least <= g && g <= most {
 				return
 			}
 			runtime.GC()
 			runtime.Gosched()
 		}
-		t.Errorf("the collector goes at %d percent, want %d to %d", percent(), least, most)
+		t.Errorf("the heap may grow to %d MiB, want %d to %d", goal(), least, most)
 	}
-	reaches(1000, 6300) // some MiB live
+	reaches(57, 71) // as far as setting it anew pays
 	big := make([]byte, 32<<20)
-	reaches(77, 120)
+	reaches(57, 71)
 	bigger := make([]byte, 64<<20)
-	reaches(77, 77)
+	reaches(170, 180) // 96 MiB and more live
 	runtime.KeepAlive(bigger)
-	reaches(77, 120)
+	reaches(57, 71)
 	runtime.KeepAlive(big)
-	reaches(1000, 6300)
+	reaches(57, 71)
 }
