@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -252,6 +253,17 @@ func clip(text string, most int) string {
 		text = text[:most] + " …"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// fit makes what a driver says of itself fit to travel: it has it from programs, too.
+func fit(about writ.NodeDriver) writ.NodeDriver {
+	about.Name, about.Detail, about.Lacks = clip(about.Name, maxSentence), clip(about.Detail, maxMessage), clip(about.Lacks, maxMessage)
+	about.Engines = slices.Clone(about.Engines)
+	for i := range about.Engines {
+		e := &about.Engines[i]
+		e.Name, e.Version, e.Refused = clip(e.Name, maxSentence), clip(e.Version, maxSentence), clip(e.Refused, maxMessage)
+	}
+	return about
 }
 
 // because explains an error by what ended the job's context, and keeps what the driver said to people.

@@ -119,8 +119,8 @@ func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Pa
 	return n.act(w) // it was recorded that it began, and it did not
 }
 
-// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, record. It returns what there was
-// before if that speaks against acting.
+// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, record. It returns
+// what there was before if that speaks against acting.
 func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
 	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)

@@ -77,9 +77,11 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n.opener = &seal.Opener{Keys: n.supervisorKey}
 	n.outbox = newOutbox(n.sendResults)
 	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
-	n.about = slices.Clone(r.Lacking)
+	for _, lacking := range r.Lacking {
+		n.about = append(n.about, fit(lacking))
+	}
 	for _, d := range drivers {
-		about := d.Describe()
+		about := fit(d.Describe())
 		if i := slices.IndexFunc(n.about, func(l writ.NodeDriver) bool { return l.Module == about.Module }); i >= 0 {
 			about.Lacks = n.about[i].Lacks
 			n.about[i] = about

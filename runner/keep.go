@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"writ"
 	"writ/identity/seal"
@@ -381,7 +383,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
-			if len(o.Remedy) <= maxRemedy { // half a command may do anything
+			if isCommand(o.Remedy) { // half a command may do anything, and so may one that does not travel as it is
 				orphan.Remedy = o.Remedy
 			}
 			all = append(all, orphan)
@@ -391,6 +393,11 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), maxFound)]
+}
+
+// isCommand reports whether a line can be sent and shown as it is.
+func isCommand(line string) bool {
+	return len(line) <= maxRemedy && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl)
 }
 
 // rank is the order in which orphans are best taken away: processes hold on to the rest.

@@ -154,6 +154,25 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 	})
 }
 
+// A file of the host may be called anything, and what takes it away may not be sendable. The rest of the report comes through.
+func TestAnOrphanIsToldWhateverItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}
+		for _, name := range []string{"a", "b\xff", "c\x1b", "d\n", strings.Repeat("e", 5000)} {
+			w.orphans = append(w.orphans, sal.Orphan{Kind: "file", Name: name[:1], Remedy: sal.Command("rm", name)})
+		}
+		n := watched(t, w)
+		quiet(31 * time.Second)
+		got := map[string]string{}
+		for _, o := range n.lastReport().Orphans {
+			got[o.Name] = o.Remedy
+		}
+		if diff := cmp.Diff(map[string]string{"a": "rm a", "b": "", "c": "", "d": "", "e": ""}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestWhatIsKnownOfNetworksStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}

@@ -477,6 +477,31 @@ func TestWhatANodeLacksIsToldOnceForEachModule(t *testing.T) {
 	})
 }
 
+// serving is a driver that says of its programs what they printed.
+type serving struct{ sal.Driver }
+
+func (serving) Describe() writ.NodeDriver {
+	return writ.NodeDriver{
+		Module: "container", Name: "c", Detail: "v\xff",
+		Engines: []writ.Engine{{Name: "redis-server", Version: "7\xff", Refused: "it does not work: \xff" + strings.Repeat("x", 9000)}},
+	}
+}
+
+func TestWhatAProgramPrintedKeepsNoBeatBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newSite(t).fresh(func(r *runner.Runner) {
+			r.Drivers = slices.DeleteFunc(r.Drivers, func(d sal.Driver) bool { return d.Describe().Module == "container" })
+			r.Drivers = append(r.Drivers, serving{})
+			r.Lacking = []writ.NodeDriver{{Module: "machine", Name: "none", Lacks: "\xff"}}
+		})
+		quiet(3*time.Second + 500*time.Millisecond)
+		told := n.lastBeat().Drivers
+		if len(told) < 2 || told[0].Detail != "v\uFFFD" || told[0].Engines[0].Version != "7\uFFFD" || len(told[0].Engines[0].Refused) > 5000 || told[1].Lacks != "\uFFFD" {
+			t.Errorf("the node tells of its drivers %+v", told)
+		}
+	})
+}
+
 func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSite(t).fresh(nil)
