@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,6 +154,47 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
 		n.setSilent(true) // past the call's end-by
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(1)
+	})
+}
+
+// A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
+func TestACallWaitsNoLongerForANodeThatIsBack(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(10*time.Hour))
+		id := s.submit(`
+volume := import("volume")
+volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
+`)
+		s.awaitCall(id, 1, writ.CallRunning)
+		reason := func() string { _, calls := s.look(id); return calls[0].Reason }
+		n.setSilent(true)
+		time.Sleep(20 * time.Minute)
+		if !strings.Contains(reason(), "its node is lost") {
+			t.Errorf("of a call on a lost node it says %q", reason())
+		}
+		n.setSilent(false)
+		time.Sleep(5 * time.Second)
+		if reason() != "" {
+			t.Errorf("of a call whose node is back it says %q", reason())
+		}
+		run, calls := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeDeadlineExceeded || calls[0].Ended.Sub(calls[0].Started) < 25*time.Minute {
+			t.Errorf("the call ends after %s with %+v", calls[0].Ended.Sub(calls[0].Started), run.Failure)
+		}
+	})
+}
+
+// What a node says of its progress does not give it more time.
+func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = "its node is lost; the script said that it waits" })
+		id := s.submit(`
+volume := import("volume")
+volume.create("v", {size_gib: 1}, {timeout: "1m"})
+`)
+		if run, _ := s.wantState(id, writ.RunFailed); run.Failure.Code != writ.CodeDeadlineExceeded {
+			t.Errorf("failure = %+v", run.Failure)
+		}
 	})
 }
 

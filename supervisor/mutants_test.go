@@ -59,7 +59,7 @@ var mutants = []struct {
 	},
 	{
 		name: "CallsHaveNoEnd", file: "supervisor/watch.go",
-		was: "rest < -endGrace &&", is: "rest < -1000*watchEvery*3600 &&",
+		was: "rest < -endGrace {", is: "rest < -1000*watchEvery*3600 {",
 		unnoticed: "nodes end calls themselves, and a lost node loses its own",
 	},
 	{

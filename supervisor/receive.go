@@ -34,7 +34,15 @@ func (t *turn) receive(m mail) error {
 	}
 	for _, a := range m.started {
 		t.stopGivenUp(a)
-		if c := t.open(a.key); c != nil && c.Node == a.node && c.State == writ.CallQueued {
+		c := t.open(a.key)
+		if c == nil || c.Node != a.node {
+			continue
+		}
+		if c.Reason == waitsForNode { // it is back, and still at it
+			c.Reason = ""
+			t.touch(c)
+		}
+		if c.State == writ.CallQueued {
 			c.Started = t.now
 			if err := t.move(c, writ.CallRunning); err != nil {
 				return err
@@ -43,7 +51,7 @@ func (t *turn) receive(m mail) error {
 	}
 	for _, p := range m.progress {
 		c := t.open(p.key)
-		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && c.Reason != waitsForNode {
+		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && c.Reason != waitsForNode && p.text != waitsForNode {
 			c.Reason = p.text
 			t.touch(c)
 		}
@@ -203,7 +211,7 @@ func (t *turn) overdue(key writ.JobKey) error {
 	return t.fail(c, writ.CallExpired, err)
 }
 
-// waitsForNode is the reason of calls that are out at a lost node and may wait for it.
+// waitsForNode is the reason of calls that are out at a lost node and may wait for it, longer than until their end-by; no node can give it.
 const waitsForNode = "its node is lost; the script said that it waits"
 
 // lose gives up what a lost node had: jobs that were sent to it end, unless the script said that it waits; what was never sent may

@@ -351,6 +351,7 @@ type testNode struct {
 	transfers string
 	engines   []writ.Engine // of databases, likewise
 	claims    []writ.JobKey // said to be active besides what is
+	says      string        // said of the progress of what is
 	act       func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
@@ -513,6 +514,9 @@ func (n *testNode) beat(ctx context.Context) {
 		}
 		for key := range n.active {
 			b.Active = append(b.Active, key)
+			if n.says != "" {
+				b.Progress = append(b.Progress, writ.Progress{JobKey: key, Text: n.says})
+			}
 		}
 		slices.SortFunc(b.Active, func(a, b writ.JobKey) int { return strings.Compare(a.String(), b.String()) })
 		silent := n.silent

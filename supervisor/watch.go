@@ -267,7 +267,10 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		if rest -= listened; !known {
 			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
 		}
-		if left[job] = rest; rest < -endGrace && c.Reason != waitsForNode {
+		if c.Reason == waitsForNode { // a node that stood still has measured nothing, and when it is back it has its time
+			rest = c.EndBy.Sub(c.Queued)
+		}
+		if left[job] = rest; rest < -endGrace {
 			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
 		}
 	}
