@@ -129,21 +129,21 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 }
 
 // upToDate reports whether there is nothing to prepare, and the number of the schema then. It takes no lock: a process that stops while it has
-// that would keep all others from starting.
+// that would keep all others from starting. So it changes nothing of a database in which there is something to prepare.
 func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
 	var claimed bool
 	if err := pool.QueryRowContext(ctx, `SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err != nil || !claimed {
 		return 0, false, err
 	}
-	conn, err := pool.Conn(ctx)
+	mine, err := kindOf(migrations)
 	if err != nil {
 		return 0, false, err
 	}
-	defer conn.Close()
-	if err := claim(ctx, conn, migrations); err != nil {
-		return 0, false, err
+	err = checkKind(ctx, pool, mine)
+	if errors.Is(err, sql.ErrNoRows) { // nobody has claimed it yet
+		return 0, false, nil
 	}
-	if _, err := conn.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept))); err != nil {
+	if err != nil {
 		return 0, false, err
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations)
@@ -151,7 +151,11 @@ func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64
 		return 0, false, err
 	}
 	have, newest, err := provider.GetVersions(ctx)
-	return newest, err == nil && have == newest, err
+	if err != nil || have != newest {
+		return 0, false, err
+	}
+	_, err = pool.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept)))
+	return newest, err == nil, err
 }
 
 // checkOrder refuses a database that would order texts by the customs of a language: lists would differ between engines, and an update of
@@ -174,14 +178,32 @@ func checkOrder(ctx context.Context, conn *sql.Conn) error {
 
 // claim makes sure that a database holds one kind of store: the one that its first migration is named after.
 func claim(ctx context.Context, conn *sql.Conn, migrations fs.FS) error {
-	names, err := fs.Glob(migrations, "0001_*.sql")
-	if err != nil || len(names) != 1 {
-		return fmt.Errorf("find the first migration: %q, %w", names, err)
+	mine, err := kindOf(migrations)
+	if err != nil {
+		return err
 	}
-	mine := strings.TrimSuffix(strings.TrimPrefix(names[0], "0001_"), ".sql")
 	if _, err := conn.ExecContext(ctx, `INSERT INTO writ_store (kind) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM writ_store)`, mine); err != nil {
 		return err
 	}
+	return checkKind(ctx, conn, mine)
+}
+
+// kindOf is the kind of store that migrations make.
+func kindOf(migrations fs.FS) (string, error) {
+	names, err := fs.Glob(migrations, "0001_*.sql")
+	if err != nil || len(names) != 1 {
+		return "", fmt.Errorf("find the first migration: %q, %w", names, err)
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(names[0], "0001_"), ".sql"), nil
+}
+
+// asker is a pool or one of its connections.
+type asker interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// checkKind refuses a database that holds another kind of store. It is sql.ErrNoRows if none has been claimed.
+func checkKind(ctx context.Context, conn asker, mine string) error {
 	var kind string
 	if err := conn.QueryRowContext(ctx, `SELECT kind FROM writ_store`).Scan(&kind); err != nil {
 		return err

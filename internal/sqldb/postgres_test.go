@@ -3,6 +3,7 @@ package sqldb
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"net"
@@ -214,6 +215,48 @@ func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, path)
+}
+
+// A database in which there is something to prepare is only read until the one who prepares it has the lock.
+func TestADatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
+	path := server.Store(t)
+	open(t, path)
+	pool, err := sql.Open("pgx", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(`INSERT INTO writ_commits (writer, number, at) VALUES ('long ago', 1, 0)`); err != nil {
+		t.Fatal(err)
+	}
+	left := func(table string) (n int) {
+		t.Helper()
+		if err := pool.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	longer := fstest.MapFS{"0001_things.sql": schema["0001_things.sql"], "0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (name TEXT)")}}
+	if _, is, err := upToDate(t.Context(), pool, longer); is || err != nil || left("writ_commits") != 1 {
+		t.Errorf("before an upgrade: up to date %v, %v; %d commits are left", is, err, left("writ_commits"))
+	}
+	other := fstest.MapFS{"0001_others.sql": schema["0001_things.sql"]}
+	if _, is, err := upToDate(t.Context(), pool, other); is || writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("of another kind: up to date %v, %v", is, err)
+	}
+	if newest, is, err := upToDate(t.Context(), pool, schema); newest != 1 || !is || err != nil || left("writ_commits") != 0 {
+		t.Errorf("with nothing to prepare: schema %d, up to date %v, %v; %d commits are left", newest, is, err, left("writ_commits"))
+	}
+	if _, err := pool.Exec("DELETE FROM writ_store"); err != nil {
+		t.Fatal(err)
+	}
+	if _, is, err := upToDate(t.Context(), pool, schema); is || err != nil || left("writ_store") != 0 {
+		t.Errorf("of no kind: up to date %v, %v; %d kinds", is, err, left("writ_store"))
+	}
+	open(t, path)
+	if left("writ_store") != 1 {
+		t.Error("who prepares it does not claim it")
+	}
 }
 
 func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
