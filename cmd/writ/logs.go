@@ -311,6 +311,7 @@ func (r *logReader) print(values map[string]any) error {
 	if r.follow && p.State != before && (before != "" || p.State == "stopped") {
 		if r.middle {
 			fmt.Fprintln(r.Err)
+			r.middle = false
 		}
 		r.Note("… %s is %s", r.what, p.State)
 	}

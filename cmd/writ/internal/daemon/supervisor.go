@@ -138,7 +138,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
-	group.Go(func() error { return s.standBy(ctx, where.path, config, signed, door, sync.OnceFunc(ready)) })
+	serve := func(ready func()) error { return s.serve(ctx, where.path, config, signed, door, ready) }
+	group.Go(func() error { return s.standBy(ctx, log, door, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
 
@@ -146,28 +147,29 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 const lookForLease = time.Second
 
 // standBy serves the datacenter whenever no other supervisor does, until ctx ends. A journal that others may share is waited for: it is on
-// PostgreSQL, which comes back by itself.
-func (s *Supervisor) standBy(ctx context.Context, place string, config supervisor.Config, signed [][]byte, door *door, ready func()) error {
+// PostgreSQL, which comes back by itself. serve calls ready once it does serve, and leaves another answer at the door when it has.
+func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, door *door, ready func(), serve func(ready func()) error) error {
 	last := ""
 	for {
-		err := s.serve(ctx, place, config, signed, door, ready)
+		served := false
+		err := serve(func() { served = true; ready() })
 		said := fmt.Sprint(err)
-		news := said != last
+		news := served || said != last
 		last = said
 		switch {
 		case errors.Is(err, journal.ErrFenced):
-			config.Log.WarnContext(ctx, "another supervisor has taken over; this one stands by")
+			log.WarnContext(ctx, "another supervisor has taken over; this one stands by")
 			ready()
 		case errors.Is(err, journal.ErrHeld):
 			if news {
-				config.Log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
-				door.open(nodes.Standby(err, config.Log))
+				log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
+				door.open(nodes.Standby(err, log))
 			}
 			ready()
 		case s.Journal != "" && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable:
 			if news {
-				config.Log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
-				door.open(nodes.Standby(err, config.Log))
+				log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
+				door.open(nodes.Standby(err, log))
 			}
 		default:
 			return err

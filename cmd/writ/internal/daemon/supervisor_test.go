@@ -1,15 +1,22 @@
 package daemon
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
 )
 
 // TestASupervisorThatIsTakenInWhileItRegistersLooksAgain lets the roster name its key between its look at the roster and its registration.
@@ -33,4 +40,38 @@ func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 	if d != nil || err != nil {
 		t.Errorf("it found %v and gave up: %v", d, err)
 	}
+}
+
+// TestAStandbyWarnsAnewAfterItHasServed lets the journal go away in the same way before the supervisor serves and after.
+func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&said, nil))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		at := &door{}
+		answer := func() string {
+			w := httptest.NewRecorder()
+			at.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			return w.Body.String()
+		}
+		away := writ.Errorf(writ.CodeStoreUnavailable, "the journal is away")
+		round := 0
+		err := (&Supervisor{Journal: "postgres://host/journal"}).standBy(ctx, log, at, func() {}, func(ready func()) error {
+			switch round++; round {
+			case 3:
+				ready()
+				at.open(nodes.Standby(journal.ErrHeld, log)) // as one that served leaves it
+			case 5:
+				if !strings.Contains(answer(), away.Message) {
+					t.Errorf("at the door it says %s", answer())
+				}
+				return nil
+			}
+			return away
+		})
+		if got := strings.Count(said.String(), "the journal does not answer"); err != nil || got != 2 {
+			t.Errorf("it warns %d times, and ends with %v:\n%s", got, err, &said)
+		}
+	})
 }

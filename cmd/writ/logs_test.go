@@ -1,0 +1,25 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"writ/cmd/writ/internal/terminal"
+)
+
+// TestALineThatABreakEndedIsEndedOnce lets a container stop in the middle of a line, and change again without a word.
+func TestALineThatABreakEndedIsEndedOnce(t *testing.T) {
+	var out, err bytes.Buffer
+	a := &app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}
+	a.Out, a.Err = &out, &err
+	r := &logReader{app: a, what: "web", follow: true}
+	for _, part := range []map[string]any{{"text": "half a li", "state": "running"}, {"state": "stopped"}, {"state": "running"}} {
+		if err := r.print(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := err.String(), "\n… web is stopped\n… web is running\n"; got != want || out.String() != "half a li" {
+		t.Errorf("it shows %q and %q, want %q", out.String(), got, want)
+	}
+}
