@@ -179,6 +179,10 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 		if err := checkCapacity(r.Capacity); err != nil {
 			return err
 		}
+		if r.Slots < 0 {
+			return writ.Errorf(writ.CodeUsage, "a node cannot run --slots %d jobs at a time", r.Slots).
+				WithHint("1 or more; 0 is as usual, which is %d", runner.DefaultSlots)
+		}
 		if r.Supervisor == "" {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
 		}
@@ -205,7 +209,7 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &r.Redis)
-	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time")
+	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time; as usual if 0")
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes; without it they get none")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach that, if it is another one")
