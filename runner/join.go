@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"writ"
@@ -74,6 +76,12 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// Joined reports whether the host with this data directory is a member already, pending or not: then Join needs no token.
+func Joined(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, memberFile))
+	return err == nil
 }
 
 // pin returns the cluster to believe in, "" if neither a token nor a cluster is given.

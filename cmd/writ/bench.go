@@ -226,7 +226,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
 	var join string
 	c := a.benchDaemon(bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
-		token, err := joinToken(join)
+		token, err := joinToken(join, false)
 		if err != nil {
 			return nil, err
 		}

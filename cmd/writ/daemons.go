@@ -134,11 +134,10 @@ It keeps a link to the coordinators; while they are away the work that is here g
 		if err := needRedis(s.Redis.URL); err != nil {
 			return err
 		}
-		token, err := joinToken(join)
-		if err != nil {
+		var err error
+		if s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data)); err != nil {
 			return err
 		}
-		s.Token = token
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return err
 		}
@@ -148,7 +147,7 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	dataFlag(c, &s.Data)
 	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
-	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file")
+	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &s.Redis)
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
@@ -189,7 +188,7 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 		if err := needRedis(r.Redis.URL); err != nil {
 			return err
 		}
-		token, err := joinToken(join)
+		token, err := joinToken(join, runner.Joined(r.Data))
 		if err != nil {
 			return err
 		}
@@ -206,7 +205,7 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	dataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", hostName(), "what the node wants to be called")
 	f.StringVar(&r.Supervisor, "supervisor", "", "address of the supervisor's door for nodes")
-	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file")
+	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time; as usual if 0")
@@ -300,16 +299,21 @@ func needRedis(url string) error {
 	return nil
 }
 
-// joinToken reads a token that may be given as @FILE, nil for none.
-func joinToken(join string) (*identity.Token, error) {
-	if join == "" {
+// joinToken reads a token that may be given as @FILE, so that it never stands in a list of processes; nil for none. Who has joined has spent
+// it, and must start without it too: it is not looked at then.
+func joinToken(join string, joined bool) (*identity.Token, error) {
+	if join == "" || joined {
 		return nil, nil
 	}
-	text, err := secretFrom(join)
-	if err != nil {
-		return nil, err
+	if path, isFile := strings.CutPrefix(join, "@"); isFile {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the token: %v", err).
+				WithHint("who has joined needs none: see that --data is its directory")
+		}
+		join = strings.TrimSpace(string(text))
 	}
-	token, err := identity.ParseToken(text)
+	token, err := identity.ParseToken(join)
 	if err != nil {
 		return nil, err
 	}

@@ -137,16 +137,3 @@ func (m *moduleFlags) add(c *cobra.Command) {
 }
 
 func (m *moduleFlags) modules() (client.Modules, error) { return client.ParseModules(m.words) }
-
-// secretFrom reads a secret that may be given as @FILE, so that it never stands in a list of processes.
-func secretFrom(value string) (string, error) {
-	path, isFile := strings.CutPrefix(value, "@")
-	if !isFile {
-		return value, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err)
-	}
-	return strings.TrimSpace(string(text)), nil
-}

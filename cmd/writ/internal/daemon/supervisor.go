@@ -76,6 +76,24 @@ func SupervisorKey(data string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
+// SupervisorJoined reports whether the rosters that are kept in a data directory name the supervisor there: then it needs no token.
+func SupervisorJoined(data string) bool {
+	path := filepath.Join(data, supervisorKeyFile)
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	key, err := identity.LoadOrCreateKey(path)
+	if err != nil {
+		return false
+	}
+	rosters, err := config.FindRosters(data)
+	if err != nil {
+		return false
+	}
+	latest, err := rosters.Latest()
+	return err == nil && latest != nil && latest.DatacenterOf(PublicKey(key)) != nil
+}
+
 // PublicKey returns the public half of a key.
 func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
