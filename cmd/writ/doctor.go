@@ -75,7 +75,7 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(a.examine(cmd.Context()), examineHost(cmd.Context(), data, host)...)
+			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
 				found = append(found, examineRedis(cmd.Context(), redis)...)
@@ -134,7 +134,7 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	return found
 }
 
-func (a *app) examine(ctx context.Context) []finding {
+func (a *app) examine(ctx context.Context, data string) []finding {
 	var found []finding
 	c, f := a.examineConfig()
 	found = append(found, f)
@@ -145,7 +145,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		roster, f = examineRoster(ctx, c)
 		found = append(append(found, f), examineDatacenters(ctx, c)...)
 	}
-	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData())
+	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
@@ -345,9 +345,8 @@ func examineEvaluator(ctx context.Context) finding {
 	return f
 }
 
-// examineData looks whether daemons could keep their state in the usual place.
-func examineData() finding {
-	dir := config.DefaultData()
+// examineData looks whether a daemon could keep its state in a directory, or make it.
+func examineData(dir string) finding {
 	f := finding{Check: "data directory", State: healthy, Detail: dir}
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
