@@ -47,8 +47,15 @@ script's output. Interrupting it leaves the run alone and says how to see it aga
 	return c
 }
 
+// watchFlags are those of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
+	c.PreRunE = func(*cobra.Command, []string) error { // before anything is handed in
+		if s.timeout < 0 {
+			return writ.Errorf(writ.CodeUsage, "--timeout %s is less than no time", s.timeout).WithHint("leave it out to watch until the run has ended")
+		}
+		return nil
+	}
 }
 
 func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
