@@ -35,7 +35,7 @@ func (n *incarnation) state(sequence int64) *writ.Beat {
 	}
 	return &writ.Beat{
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
-		Active: n.desk.keys(func(*work) bool { return true }), Wedged: n.desk.wedged(), Progress: n.desk.progress(),
+		Active: n.desk.keys(), Wedged: n.desk.wedged(), Progress: n.desk.progress(),
 		Slots: n.slots, Capacity: n.capacity, Drivers: n.about, Version: n.version, Transfers: transfers, Fault: n.faultText(now),
 	}
 }

@@ -140,50 +140,42 @@ func (d *desk) tell(w *work, text string) {
 	w.said = clip(text, maxProgressText)
 }
 
-// progress is what drivers said last of the active jobs.
+// progress is what drivers said last of the active jobs, in order.
 func (d *desk) progress() []writ.Progress {
-	var all []writ.Progress
-	for _, key := range d.keys(func(w *work) bool { return w.said != "" }) {
-		if len(all) == maxProgress {
-			break
-		}
-		d.mu.Lock()
-		if w := d.active[key]; w != nil {
-			all = append(all, writ.Progress{JobKey: key, Text: w.said})
-		}
-		d.mu.Unlock()
-	}
-	return all
+	all := listed(d, func(w *work) bool { return w.said != "" }, func(w *work) writ.Progress { return writ.Progress{JobKey: w.job.JobKey, Text: w.said} })
+	return all[:min(len(all), maxProgress)]
 }
 
 // wedged returns the jobs whose drivers ignore that their time is over, in order.
 func (d *desk) wedged() []writ.Wedged {
-	keys := d.keys(func(w *work) bool { return !w.wedged.IsZero() })
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var all []writ.Wedged
-	for _, key := range keys {
-		if w := d.active[key]; w != nil {
-			all = append(all, writ.Wedged{
-				JobKey: key, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.wedged.UTC().Truncate(time.Millisecond),
-			})
+	return listed(d, func(w *work) bool { return !w.wedged.IsZero() }, func(w *work) writ.Wedged {
+		return writ.Wedged{
+			JobKey: w.job.JobKey, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.wedged.UTC().Truncate(time.Millisecond),
 		}
-	}
-	return all
+	})
 }
 
-// keys returns the keys of the active jobs that are wanted, in order.
-func (d *desk) keys(want func(*work) bool) []writ.JobKey {
+// keys returns the keys of the active jobs, in order.
+func (d *desk) keys() []writ.JobKey {
+	return listed(d, func(*work) bool { return true }, func(w *work) writ.JobKey { return w.job.JobKey })
+}
+
+// listed tells something of each of the active jobs that are wanted, in the order of their keys.
+func listed[T any](d *desk, want func(*work) bool, tell func(*work) T) []T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var keys []writ.JobKey
-	for key, w := range d.active {
+	var wanted []*work
+	for _, w := range d.active {
 		if want(w) {
-			keys = append(keys, key)
+			wanted = append(wanted, w)
 		}
 	}
-	slices.SortFunc(keys, func(a, b writ.JobKey) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Try, b.Try))
+	slices.SortFunc(wanted, func(a, b *work) int {
+		return cmp.Or(cmp.Compare(a.job.Run, b.job.Run), cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.Try, b.job.Try))
 	})
-	return keys
+	var all []T
+	for _, w := range wanted {
+		all = append(all, tell(w))
+	}
+	return all
 }
