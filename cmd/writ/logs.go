@@ -158,11 +158,10 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named})
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, err := listResources(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID), Limit: client.PageSize})
+	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID), Limit: client.PageSize}, name)
 	if err != nil {
 		return "", err
 	}
-	all = slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name })
 	switch len(all) {
 	case 0:
 		return "", writ.Errorf(writ.CodeNotFound, "project %s has no %s", project.Name, what).WithHint("`writ resource list` shows what there is")

@@ -72,6 +72,12 @@ func listResources(ctx context.Context, c *client.Client, params api.ListResourc
 	})
 }
 
+// resourcesNamed returns the resources that params select and that have a name: of several projects or datacenters, there may be several.
+func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) ([]writ.Resource, error) {
+	all, err := listResources(ctx, c, params)
+	return slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name }), err
+}
+
 // places are where resources are.
 type places struct {
 	datacenters map[writ.DatacenterID]string // their names
@@ -122,11 +128,10 @@ func (a *app) resourceShowCommand() *cobra.Command {
 				return err
 			}
 			params.Kind, params.Project, params.Limit = writ.ResourceKind(kind), a.flags.project, client.PageSize
-			all, err := listResources(cmd.Context(), c, params)
+			all, err := resourcesNamed(cmd.Context(), c, params, name)
 			if err != nil {
 				return err
 			}
-			all = slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name })
 			where, err := lookAround(cmd.Context(), c, params.Datacenter)
 			if err != nil {
 				return err
