@@ -1,19 +1,26 @@
 package redisqueue
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// burst puts the tasks of one Push into a queue with one script, in order, although asynq's client knows single tasks only: what the script
+// maxBurst bounds the bytes of the tasks that one script puts into a queue, but for the last of them. Redis reads a request in pieces of
+// 16 KiB between others; one that fills the buffers of its connection can stand still until TCP asks again, after 200 ms (read off on
+// loopback, with Linux 6.18 and requests of 150 KB). A node begins with the first ones meanwhile.
+const maxBurst = 32 << 10
+
+// burst puts tasks of one Push into a queue with one script, in order, although asynq's client knows single tasks only: what the script
 // of each says joins the burst instead of being sent, and asynq is told that it put the task there. What Redis says of all of them comes
 // later. Whether a task was there already makes no difference to Push, and of errors it hears itself.
 type burst struct {
 	prefix, pending string // keys
 	since           any    // when the first was put there, as asynq says it
 	tasks           []any  // ids and messages in turns
+	size            int    // of the messages, in bytes
 }
 
 type burstKey struct{}
@@ -71,24 +78,32 @@ func (b *burst) join(cmd redis.Cmder) bool {
 	}
 	script.SetVal(int64(1)) // that the task is new
 	b.tasks = append(b.tasks, id, args[keys+3])
+	if message, ok := args[keys+3].([]byte); ok {
+		b.size += len(message)
+	}
 	return true
 }
 
-// together runs do for 0 to n-1 so that what the one script that each of them calls with the given context would do is done by one. It
+// put sends what has joined, and begins anew.
+func (b *burst) put(ctx context.Context, client *redis.Client) error {
+	if len(b.tasks) == 0 {
+		return nil
+	}
+	defer func() { *b = burst{} }()
+	return pushScript.Run(ctx, client, []string{b.pending}, append([]any{b.prefix, b.since}, b.tasks...)...).Err()
+}
+
+// together runs do for 0 to n-1 so that what the one script that each of them calls with the given context would do is done by few. It
 // returns the first error.
 func together(ctx context.Context, client *redis.Client, n int, do func(ctx context.Context, i int) error) (first error) {
-	b := &burst{tasks: make([]any, 0, 2*n)}
+	b := &burst{}
 	joint := context.WithValue(ctx, burstKey{}, b)
 	for i := range n {
-		if err := do(joint, i); err != nil && first == nil { // it did not get as far as its script
-			first = err
+		err := do(joint, i) // fails if it did not get as far as its script
+		if b.size >= maxBurst || i == n-1 {
+			err = cmp.Or(err, b.put(ctx, client))
 		}
-	}
-	if len(b.tasks) == 0 {
-		return first
-	}
-	if err := pushScript.Run(ctx, client, []string{b.pending}, append([]any{b.prefix, b.since}, b.tasks...)...).Err(); err != nil && first == nil {
-		first = err
+		first = cmp.Or(first, err)
 	}
 	return first
 }

@@ -50,6 +50,27 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	if stats := redis.Info(t.Context(), "commandstats").Val(); !strings.Contains(stats, "cmdstat_evalsha:calls=1,") {
 		t.Errorf("four tasks took more than one script:\n%s", stats)
 	}
+	// No request is so long that it fills the buffers of a connection.
+	var ids []string
+	for i := range 30 {
+		ids = append(ids, strings.Repeat(string(rune('A'+i)), maxBurst/20)) // once as a name and once as the body
+	}
+	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := push(ids...); err != nil {
+		t.Fatal(err)
+	}
+	if stats := redis.Info(t.Context(), "commandstats").Val(); !strings.Contains(stats, "cmdstat_evalsha:calls=3,") {
+		t.Errorf("30 tasks of which ten fill a script did not take three:\n%s", stats)
+	}
+	if pending, err = redis.LRange(t.Context(), key(testNode, "pending"), 0, int64(len(ids)-1)).Result(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(pending)
+	if diff := cmp.Diff(ids, pending); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	// What is to be a list is none: the script fails, and asynq hears nothing of it.
 	if err := redis.Set(t.Context(), key(testNode, "pending"), "no list", 0).Err(); err != nil {
 		t.Fatal(err)

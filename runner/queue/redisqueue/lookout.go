@@ -17,8 +17,8 @@ import (
 // lookouts let asynq wait for tasks, and take several at once. asynq knows only to look into a queue for one task, to sleep if there is
 // none, and to look again: whoever looks often burns CPU while nothing is to be done, and whoever does not makes every task wait; and a
 // look costs here and in Redis as much for one task as for many. Here one look takes as many as there are slots for, from which asynq's
-// next looks are answered; and one that comes after a look in vain is held back until Redis says that there is something to find. asynq
-// does not notice; its own pause is short, and only there so that tasks which come one after the other are taken together.
+// next looks are answered; and when there were fewer, the next one is held back until Redis says that there is something to find. asynq
+// does not notice, and makes its own pause only where Redis woke it for nothing.
 type lookouts struct {
 	client *redis.Client
 	reader *redis.Client // for commands that block
@@ -34,7 +34,7 @@ type lookout struct {
 	given *atomic.Int64   // how many it has
 	over  <-chan struct{} // closed when nobody is to wait any more
 
-	last look // what the last look into the queue found; of the one who asks alone
+	more bool // the last look found as many tasks as were wanted: there may be more; of the one who asks alone
 
 	mu    sync.Mutex
 	taken []takenTask // taken out of the queue, and not given to asynq yet
@@ -42,15 +42,6 @@ type lookout struct {
 
 // takenTask is a task that Redis counts as active.
 type takenTask struct{ id, message string }
-
-// look is what came of a look into a queue.
-type look int
-
-const (
-	foundMore look = iota // as many tasks as were wanted
-	foundLast             // fewer; there was nothing left
-	foundNone             // nothing, and asynq knows it; or Redis did not answer
-)
 
 // begin lets a queue be waited for until over is closed and end is called, which returns the tasks that were taken for nobody.
 func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int, given *atomic.Int64) (end func() (left []string)) {
@@ -138,25 +129,17 @@ func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenT
 	if t, ok := o.handOut(); ok {
 		return t, nil
 	}
-	switch {
-	case o.last == foundLast:
-		o.last = foundNone
-		return takenTask{}, redis.Nil // asynq makes its pause; what comes meanwhile is taken together
-	case o.last == foundNone && !o.wait(ctx, l.reader):
+	if !o.more && !o.wait(ctx, l.reader) {
 		return takenTask{}, redis.Nil
 	}
-	o.last = foundNone
+	o.more = false
 	wanted := max(o.slots-int(o.given.Load()), 1)
 	lease := ask.Args()[len(ask.Args())-2:]
 	tasks, err := take(ctx, l.client, o.keys, append(slices.Clone(lease), wanted)...)
 	if err != nil {
 		return takenTask{}, err
 	}
-	if len(tasks) == wanted {
-		o.last = foundMore
-	} else if len(tasks) > 0 {
-		o.last = foundLast
-	}
+	o.more = len(tasks) == wanted
 	o.mu.Lock()
 	o.taken = tasks
 	o.mu.Unlock()
