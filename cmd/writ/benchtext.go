@@ -14,7 +14,11 @@ import (
 
 // seconds writes a time for people who compare it with others.
 func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(100 * time.Microsecond).String()
+	d, to := time.Duration(s*float64(time.Second)), 100*time.Microsecond
+	if d < time.Millisecond {
+		to = time.Microsecond
+	}
+	return d.Round(to).String()
 }
 
 // machineText says in a line where something was measured.
