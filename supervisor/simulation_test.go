@@ -32,6 +32,7 @@ import (
 var (
 	simSeed  = flag.Uint64("seed", 0, "simulate this seed only, and log what happens")
 	simSeeds = flag.Int("seeds", 0, "how many seeds to simulate")
+	simFrom  = flag.Uint64("from", 1, "the first of them: who has not the time for all goes on from there")
 	simFor   = flag.Duration("virtual", 0, "how long faults happen, in virtual time")
 	simNodes = flag.Int("nodes", 0, "how many nodes the datacenter has")
 )
@@ -59,20 +60,24 @@ func TestSimulation(t *testing.T) {
 		size = *simNodes
 	}
 	t.Cleanup(func() { t.Logf("%d seeds: %s", total.seeds, &total) })
-	var list []uint64
+	var lives []life
 	if *simSeed != 0 {
-		list = []uint64{*simSeed}
+		lives = []life{{*simSeed, faulty, size}}
 	} else {
+		lives = keptLives(t, keptSeeds, life{virtual: faulty, nodes: size}.size())
 		for i := range seeds {
-			list = append(list, uint64(i+1))
+			lives = append(lives, life{*simFrom + uint64(i), faulty, size})
 		}
 	}
-	for _, seed := range list {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for _, l := range lives {
+		t.Run(fmt.Sprint(l.seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { simulate(t, seed, faulty, size) })
+			synctest.Test(t, func(t *testing.T) { simulate(t, l) })
 			if t.Failed() {
-				t.Logf("again: go test ./supervisor -run 'TestSimulation$' -seed %d -virtual %s -nodes %d", seed, faulty, size)
+				t.Logf("again: go test ./supervisor -run 'TestSimulation$' -seed %d -virtual %s -nodes %d", l.seed, l.virtual, l.nodes)
+				if *simSeed == 0 {
+					l.keep(t, keptSeeds)
+				}
 			}
 		})
 	}
@@ -186,9 +191,9 @@ type simNode struct {
 	journal *runnerjournal.Journal
 }
 
-func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
+func simulate(t *testing.T, l life) {
 	s := &simulation{
-		site: found(t), t: t, seed: seed, luck: fate(seed, "plan"), crashed: make(chan *process, 1000),
+		site: found(t), t: t, seed: l.seed, luck: fate(l.seed, "plan"), crashed: make(chan *process, 1000),
 		log: slog.New(slog.DiscardHandler), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
 	s.said = time.Now()
@@ -203,21 +208,21 @@ func simulate(t *testing.T, seed uint64, faulty time.Duration, size int) {
 	s.watch = newObserver(s)
 	t.Cleanup(s.end)
 	s.site.Supervisor, _, _ = s.door.get() // who signs looks there for the cluster
-	for i := range size {
-		n := &simNode{name: fmt.Sprint("n", i+1), dir: memoryDir(t), token: s.token().String(), host: newSimHost(seed)}
+	for i := range l.nodes {
+		n := &simNode{name: fmt.Sprint("n", i+1), dir: memoryDir(t), token: s.token().String(), host: newSimHost(l.seed)}
 		n.host.calm = s.calm.Load
 		n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
 		n.clock.set(rightTime + n.drift)
 		s.hosts = append(s.hosts, n)
 		s.startNode(n)
 	}
-	end := time.Now().Add(faulty)
+	end := time.Now().Add(l.virtual)
 	s.schedule(end)
 	s.calm.Store(false)
 	s.until(end)
 	s.heal()
 	s.finish()
-	s.tally(faulty)
+	s.tally(l.virtual)
 }
 
 // rightTime is what clocks that are right are ahead of virtual time, so that they can be set back: nothing is signed before the year 2000.
