@@ -33,12 +33,20 @@ func (s *Supervisor) forget(ctx context.Context) error {
 	}
 }
 
-// forgetOld takes one small step after the other until nothing is left that is old.
+// forgetOld takes one small step after the other until nothing is left that is old. What time it is, it takes from the newest run: a clock
+// that was set far ahead by mistake must not make everything old, or what was done could be handed in again once the clock is right.
 func (s *Supervisor) forgetOld(ctx context.Context) error {
+	now := s.Now()
+	newest, err := s.Journal.Accepted(ctx)
+	if err != nil {
+		return err
+	}
+	if !newest.IsZero() {
+		now = earlier(now, newest)
+	}
 	for more := true; more && ctx.Err() == nil; {
-		var err error
 		begun := time.Now()
-		if more, err = s.Journal.Forget(ctx, begun.Add(-s.KeepRuns), s.Coordinators); err != nil {
+		if more, err = s.Journal.Forget(ctx, now, now.Add(-s.KeepRuns), s.Coordinators); err != nil {
 			return err
 		}
 		if more {

@@ -46,6 +46,8 @@ func forgetsAndKeeps(t *testing.T, s *site) {
 		t.Errorf("within its validity, long after its end: %+v, %v", again, err)
 	}
 	later(49 * time.Hour)
+	s.wantState(s.submit(webScript), writ.RunSucceeded) // so much time has passed, as its signature shows
+	later(0)
 	if _, err := s.Submit(t.Context(), signed); writ.CodeOf(err) != writ.CodeExpired {
 		t.Errorf("two days later: %v", err)
 	}
@@ -66,5 +68,29 @@ func forgetsAndKeeps(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	s.wantState(second.ID, writ.RunSucceeded)
-	s.wantEffects(2) // each asked for the volume once
+	s.wantEffects(2 + 2) // each asked for the volume once, and the one in between for two things
+}
+
+func TestAClockThatIsFarAheadForgetsNothing(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		p := s.payload(oneVolume)
+		p.Expires = p.Created.Add(identity.MaxValidity)
+		signed := s.signPayload(p)
+		run, err := s.Submit(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(run.ID, writ.RunSucceeded)
+		s.halt()
+		s.clock.set(200 * 24 * time.Hour)
+		s.start()
+		time.Sleep(2 * time.Hour)
+		s.clock.set(0)
+		time.Sleep(time.Second)
+		if again, err := s.Submit(t.Context(), signed); err != nil || again.State != writ.RunSucceeded {
+			t.Errorf("the same submission, when the clock is right again: %+v, %v", again, err)
+		}
+		s.wantEffects(1)
+	})
 }

@@ -123,7 +123,7 @@ func (t *turn) answer(a arrival, left *leftover) error {
 		return err
 	}
 	c.Ready = false
-	if r.Error.Code == writ.CodeNodeStore { // nothing was tried
+	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindWedged(c) { // nothing was tried
 		c.Spared++
 	}
 	if t.run.Stop == nil && left != nil && c.UID != left.uid {
@@ -133,6 +133,16 @@ func (t *turn) answer(a arrival, left *leftover) error {
 		return t.tryAgain(c)
 	}
 	return nil
+}
+
+// behindWedged reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
+// resource, or as many as the node has slots.
+func (t *turn) behindWedged(c *journal.Call) bool {
+	n, _ := t.s.fleet.get(c.Node)
+	return len(n.Wedged) >= max(n.Slots, 1) || slices.ContainsFunc(n.Wedged, func(w writ.Wedged) bool {
+		op, ok := catalog.Lookup(w.Operation)
+		return ok && writ.ResourceID{Project: w.Project, Kind: op.Kind, Name: w.Name} == c.Resource()
+	})
 }
 
 // told notes that the failure of the open try is known. That says nothing of earlier tries which nobody reported on, unless the node looked

@@ -358,6 +358,25 @@ func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
 	})
 }
 
+func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.clock.set(24 * time.Hour) // so that there is a way back
+		s.join("n1", slowly(20*time.Hour))
+		id := s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {timeout: \"20h\"})\n")
+		s.awaitCall(id, 1, writ.CallRunning)
+		if _, err := s.Decide(t.Context(), s.sign(s.statement("run/"+string(id), "cancel"))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		s.clock.set(18 * time.Hour)
+		began := time.Now()
+		s.wantState(id, writ.RunCancelled)
+		if took := time.Since(began); took > 35*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) { // no node at all
 		p := s.payload(webScript)

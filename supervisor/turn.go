@@ -207,8 +207,12 @@ func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	}
 }
 
-// rebase lets no call wait longer than one ever does: the clock was set back since it began to wait.
+// rebase lets no call wait longer than one ever does, and no end of a run take longer: the clock was set back since it began. A run whose
+// script failed has until its deadline.
 func (t *turn) rebase() {
+	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(stopWithin)) {
+		run.StopBy, t.runDirty = t.now.Add(stopWithin), true
+	}
 	for _, c := range t.calls {
 		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(backoffMost)) {
 			c.RetryAt = t.now

@@ -137,6 +137,9 @@ func (w *watcher) read(tx *journal.Tx, now time.Time, setBack bool) (seen sight,
 		if seen.ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
 			return seen, err
 		}
+		for _, c := range seen.sent { // what is being ended waits for them
+			seen.ahead = append(seen.ahead, c.Run)
+		}
 	}
 	for _, node := range w.s.fleet.draining() {
 		if seen.loads[node].Open() == 0 {

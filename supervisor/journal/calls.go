@@ -32,7 +32,8 @@ type Call struct {
 	EndBy   time.Time        `json:"end_by,omitzero"`
 	Before  int              `json:"before,omitempty"` // tries before the last resume; those after it are counted anew
 	Told    int              `json:"told,omitempty"`   // up to this try it is known how each failed
-	// Spared is how many tries since the last resume their node refused because it could not write its own journal. They do not count.
+	// Spared is how many tries since the last resume their node refused because it could not write its own journal, or because a driver that
+	// ignores its end was in the way. They do not count.
 	Spared int `json:"spared,omitempty"`
 	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`

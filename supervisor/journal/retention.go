@@ -30,17 +30,29 @@ const (
 	forgetEvents = 50 // rows, each with the events of a commit
 )
 
+// Accepted returns when the newest run was accepted, the zero time if there is none. Its signer's clock said about the same: a clock that
+// runs far ahead accepts nothing, because all that comes has expired.
+func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
+	err = j.Read(ctx, func(tx *Tx) error {
+		var micros int64
+		err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(accepted), 0) FROM runs`).Scan(&micros)
+		at = sqldb.Time(micros)
+		return err
+	})
+	return at, err
+}
+
 // Forget takes one small step of forgetting what is old and reports whether there is more to do. Gone are, with all that belongs to them,
-// runs that ended before a time, unless their submission or a resume could still come; statements that expired; and events that each of
-// these coordinators acknowledged long ago. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
+// runs that ended before a time, unless their submission or a resume could still come by now; statements that expired; and events that each
+// of these coordinators acknowledged long ago. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
 // between any two steps.
-func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []string) (more bool, err error) {
+func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators []string) (more bool, err error) {
 	err = j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
 		for _, step := range []func() (int64, error){
 			tx.clearForgotten,
-			func() (int64, error) { return tx.forgetRuns(ended) },
+			func() (int64, error) { return tx.forgetRuns(now, ended) },
 			func() (int64, error) { return tx.forgetEvents(coordinators) },
-			tx.forgetStatements,
+			func() (int64, error) { return tx.forgetStatements(now) },
 		} {
 			gone, err := step()
 			if more = gone > 0; err != nil || more {
@@ -56,8 +68,8 @@ func (j *Journal) Forget(ctx context.Context, ended time.Time, coordinators []st
 }
 
 // forgetRuns lets go the runs that ended first. From then on they do not exist for anybody; their calls are cleared away afterwards.
-func (tx *Tx) forgetRuns(ended time.Time) (int64, error) {
-	old, err := list[Run](tx, oldRuns, sqldb.Micros(ended), sqldb.Micros(tx.Now), forgetRuns)
+func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
+	old, err := list[Run](tx, oldRuns, sqldb.Micros(ended), sqldb.Micros(now), forgetRuns)
 	for _, r := range old {
 		for _, step := range []struct{ query, key string }{
 			{`INSERT INTO forgotten (run, number) SELECT id, number FROM runs WHERE id = $1 ON CONFLICT (run) DO NOTHING`, string(r.ID)},
@@ -204,9 +216,9 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetEvents)
 }
 
-func (tx *Tx) forgetStatements() (int64, error) {
+func (tx *Tx) forgetStatements(now time.Time) (int64, error) {
 	return tx.deleted(`DELETE FROM statements WHERE digest IN (SELECT digest FROM statements WHERE expires < $1 LIMIT $2)`,
-		sqldb.Micros(tx.Now.Add(-ReplayKept)), forgetRows)
+		sqldb.Micros(now.Add(-ReplayKept)), forgetRows)
 }
 
 // deleted runs a statement that deletes and returns how many rows are gone.

@@ -101,7 +101,7 @@ func forgetAll(t *testing.T, j *journal.Journal, ended time.Time, coordinators .
 	t.Helper()
 	for more := true; more; steps++ {
 		var err error
-		if more, err = j.Forget(t.Context(), ended, coordinators); err != nil {
+		if more, err = j.Forget(t.Context(), time.Now(), ended, coordinators); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 		rows := 0
 		for more, first := true, true; more; first = false {
 			was := total(counts(t, j))
-			if more, err = j.Forget(t.Context(), before, nil); err != nil {
+			if more, err = j.Forget(t.Context(), time.Now(), before, nil); err != nil {
 				t.Fatal(err)
 			}
 			now := total(counts(t, j))

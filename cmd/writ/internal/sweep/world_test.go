@@ -77,15 +77,26 @@ params := {name: {type: "string"}}
 herodb.create("fail-" + run.params.name, {memory_mib: 16})
 `
 
+// priced makes something that is charged for.
+const priced = `
+run := import("run")
+volume := import("volume")
+params := {name: {type: "string"}}
+data := volume.create(run.params.name, {size_gib: 1})
+volume.delete(data)
+`
+
 // world is a site at work.
 type world struct {
 	*testsite.Site
 	t     *testing.T
 	redis *testenv.RedisServer
-	count int
-	nodes []string
-	runs  []order // that were handed in and are not checked yet
-	ids   map[string]writ.NodeID
+	// server is nil until it is needed.
+	server *testenv.PostgresServer
+	count  int
+	nodes  []string
+	runs   []order // that were handed in and are not checked yet
+	ids    map[string]writ.NodeID
 
 	stores []string // to be looked at in the end, besides those of what runs all the time
 
@@ -111,6 +122,7 @@ func newWorld(t *testing.T) *world {
 	w.Script("work.tengo", work)
 	w.Script("slow.tengo", slow)
 	w.Script("failing.tengo", failing)
+	w.Script("charged.tengo", priced)
 	return w
 }
 
@@ -197,7 +209,7 @@ func (w *world) begin(name string) {
 	w.t.Helper()
 	p := w.Launch(name)
 	says := "is listening"
-	if slices.Contains(w.nodes, name) {
+	if slices.Contains(w.nodes, name) || name == meteredNode {
 		says = "has joined"
 	}
 	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(p.Said(), says) })
@@ -206,8 +218,14 @@ func (w *world) begin(name string) {
 // submit signs a script once and hands that in until it is taken.
 func (w *world) submit(script string, most, least int, states ...writ.RunState) writ.RunID {
 	w.t.Helper()
+	return w.submitTo(supervisor, script, most, least, states...)
+}
+
+// submitTo does so for another datacenter.
+func (w *world) submitTo(datacenter, script string, most, least int, states ...writ.RunState) writ.RunID {
+	w.t.Helper()
 	name := w.next()
-	w.insist("sign", script, "--dc", supervisor, "-p", "name="+name, "--destructive", "--output", name+".writ")
+	w.insist("sign", script, "--dc", datacenter, "-p", "name="+name, "--destructive", "--output", name+".writ")
 	id := writ.RunID(w.insist("submit", "--detach", name+".writ"))
 	w.runs = append(w.runs, order{id, states, most, least})
 	return id
@@ -310,12 +328,12 @@ func (w *world) newNode() string {
 }
 
 // newDatacenter prepares a supervisor that has never been started, while somebody waits to take it into the roster.
-func (w *world) newDatacenter() string {
+func (w *world) newDatacenter(more ...string) string {
 	w.t.Helper()
 	name := w.next()
 	w.Start("add "+name, "Start the supervisor", "dc", "add", name, "--region", "here", "--token-file", name+".token")
-	w.Prepare(name, "is listening", "supervisor", "--data", name, "--dc", name, "--coordinator", w.URL, "--redis", strings.TrimSuffix(w.redis.URL, "0")+"1",
-		"--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(w.t)), "--join", "@"+name+".token")
+	w.Prepare(name, "is listening", append([]string{"supervisor", "--data", name, "--dc", name, "--coordinator", w.URL, "--redis", w.database(1),
+		"--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(w.t)), "--join", "@" + name + ".token"}, more...)...)
 	return name
 }
 
@@ -329,7 +347,61 @@ func (w *world) founded(name string) {
 	}
 	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(w.Procs[name].Said(), "is listening") })
 	w.Kill(name)
-	w.stores = append(w.stores, name+"/journal.db")
+	if _, err := os.Stat(filepath.Join(w.Dir, name, "journal.db")); err == nil { // or it is on PostgreSQL
+		w.stores = append(w.stores, name+"/journal.db")
+	}
+}
+
+// database returns the URL of another database of the site's Redis.
+func (w *world) database(n int) string {
+	return fmt.Sprint(strings.TrimSuffix(w.redis.URL, "0"), n)
+}
+
+// postgres returns the URL of a new database of a server that is started when it is needed.
+func (w *world) postgres() string {
+	if w.server == nil {
+		w.server = testenv.Postgres(w.t)
+	}
+	return w.server.Store()
+}
+
+// addMetered adds the datacenter whose node has real volumes, for which people are charged, unless it is there.
+func (w *world) addMetered() {
+	w.t.Helper()
+	if w.Procs[metered] == nil {
+		w.Add(testsite.Datacenter{Name: metered, Redis: w.database(2), Nodes: 1, Speed: "0", Node: []string{"--drivers", "auto"}})
+		w.stores = append(w.stores, metered+"/journal.db", meteredNode+"/journal.db")
+	}
+}
+
+// losing takes the supervisor's journal back to what it was before something happened. The supervisor does not run then.
+func (w *world) losing(what func()) {
+	w.t.Helper()
+	copied := w.next()
+	w.insist("backup", "--data", supervisor, copied+".tar")
+	what()
+	w.Kill(supervisor)
+	data := filepath.Join(w.Dir, supervisor)
+	if err := os.Rename(data, data+"-before-"+copied); err != nil {
+		w.t.Fatal(err)
+	}
+	w.insist("restore", "--data", supervisor, copied+".tar")
+}
+
+// evaluators returns the children of the supervisor in which scripts are evaluated.
+func (w *world) evaluators() (all []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, _ := os.ReadFile(file) // empty if it has just ended
+		var pid, parent int
+		var state string
+		_, behindName, _ := strings.Cut(string(text), ") ")
+		if n, _ := fmt.Sscan(behindName, &state, &parent); n == 2 && parent == w.Procs[supervisor].Cmd.Process.Pid {
+			_, _ = fmt.Sscan(string(text), &pid)
+			all = append(all, pid)
+		}
+	}
+	return all
 }
 
 // door returns the address of the supervisor's door, as it was told.
