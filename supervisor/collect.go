@@ -120,7 +120,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
 		return
 	}
-	started, progress, fresh := s.fleet.beat(b, s.Now(), time.Now())
+	started, progress, fresh := s.fleet.beat(b, s.epoch, s.Now(), time.Now())
 	if !fresh {
 		return
 	}

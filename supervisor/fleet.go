@@ -41,7 +41,9 @@ type member struct {
 	active map[writ.JobKey]bool
 	said   map[writ.JobKey]saying // what was passed on of the progress of its jobs
 	anew   bool                   // the jobs that the next beat names count as new
-	told   writ.Node              // as the last event had it
+	// outranked says that it obeys a later epoch than that of this supervisor, and so refuses whatever this one sends.
+	outranked bool
+	told      writ.Node // as the last event had it
 	// reported names the last report that counted.
 	reported writ.Told
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
@@ -211,9 +213,9 @@ func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error
 	}
 }
 
-// beat takes a node's beat, that came now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
+// beat takes a node's beat, that came to the supervisor of an epoch now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
 // before, or all if it may not know what was given up, what is new of the progress of jobs, and false if the beat is an old one.
-func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
+func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[b.Node]
@@ -236,6 +238,10 @@ func (f *fleet) beat(b writ.Beat, now, heard time.Time) (started []writ.JobKey, 
 	m.Transfers = b.Transfers
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
 		m.Fault = fmt.Sprintf("CLOCK_SKEW: its clock is off by %s", skew.Round(time.Second))
+	}
+	if m.outranked = b.Epoch > epoch; m.outranked {
+		m.Fault = fmt.Sprintf("EPOCH_AHEAD: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
+			" start this one again after %s, or remove the node and let it join anew", time.UnixMilli(b.Epoch).UTC().Format(time.DateTime))
 	}
 	return started, m.advance(b.Progress, heard), true
 }
@@ -297,7 +303,8 @@ func (f *fleet) busy(id writ.NodeID) bool {
 	return m != nil && len(m.active) >= max(m.Slots, 1)
 }
 
-// works reports what a node said last about a job: whether it works on it, and how many beats it has sent.
+// works reports what a node said last about a job: whether it works on it, whether the node is there and obeys, and how many beats it has
+// sent.
 func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -305,7 +312,7 @@ func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, be
 	if m == nil {
 		return false, false, 0
 	}
-	return m.active[key], m.Liveness == writ.LivenessReady, m.beats
+	return m.active[key], m.Liveness == writ.LivenessReady && !m.outranked, m.beats
 }
 
 // setBacklog records whether calls wait for room on a node.

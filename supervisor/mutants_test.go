@@ -42,7 +42,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain", file: "supervisor/watch.go",
-		was: "if flushed || looks >= missedLooks {", is: "if looks < 0 {",
+		was: "if w.flushed || looks >= missedLooks {", is: "if looks < 0 {",
 	},
 	{
 		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged", file: "supervisor/dispatch.go",
@@ -78,7 +78,7 @@ var mutants = []struct {
 	},
 	{
 		name: "JobsThatWaitAreDeliveredAgain", directed: "TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce", file: "supervisor/watch.go",
-		was: "if !flushed && len(gone) > 0 {", is: "if !flushed && len(gone) > 1e9 {",
+		was: "if !w.flushed && len(gone) > 0 {", is: "if !w.flushed && len(gone) > 1e9 {",
 		unnoticed: "a job that is delivered twice is done once",
 	},
 	{

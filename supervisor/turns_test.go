@@ -61,7 +61,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	now := time.Now()
 	s := &Supervisor{}
 	w := &watcher{s: s, heard: now}
-	f.beat(writ.Beat{Node: "n", Sequence: 1}, now, now)
+	f.beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
 	look := func(after time.Duration, rounds int64, queueWorks bool) {
 		t.Helper()
 		now = now.Add(after)
@@ -80,7 +80,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	if got, want := f.nodes["n"].silent, 5*time.Second; got != want {
 		t.Errorf("%s of silence are counted, want %s", got, want)
 	}
-	f.beat(writ.Beat{Node: "n", Sequence: 2}, now, now)
+	f.beat(writ.Beat{Node: "n", Sequence: 2}, 1, now, now)
 	for range int(lostAfter/time.Second) - 1 {
 		look(time.Second, 1, true)
 	}

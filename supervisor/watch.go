@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -38,6 +39,8 @@ type watcher struct {
 	wall    time.Time     // and by the wall clock
 	rounds  int64         // of the collector, when it was last seen to have heard everybody
 	heard   time.Time     // that was then, by the monotonic clock
+	setBack bool          // the wall clock was, and nobody has looked for what that made far away
+	flushed bool          // the queue was, and not everything is delivered again
 	lost    []writ.NodeID // whose runs were not told yet
 	missing map[sending]int
 	left    map[sending]time.Duration // until the end-by of what is out
@@ -69,10 +72,11 @@ func (w *watcher) look(ctx context.Context) error {
 	s := w.s
 	at, now := time.Now(), s.Now()
 	passed := at.Sub(w.last)
-	setBack := now.Round(0).Sub(w.wall.Round(0)) < passed-clockStep
+	w.setBack = w.setBack || now.Round(0).Sub(w.wall.Round(0)) < passed-clockStep
 	w.last, w.wall = at, now
 
 	flushed, queueErr := w.generation(ctx)
+	w.flushed = w.flushed || flushed
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.turns.retry()
 	listened := w.listened(at, queueErr == nil)
@@ -80,7 +84,7 @@ func (w *watcher) look(ctx context.Context) error {
 	changed := w.changedNodes()
 	var seen sight
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		seen, err = w.read(tx, now, setBack)
+		seen, err = w.read(tx, now)
 		return err
 	})
 	if err != nil {
@@ -94,9 +98,7 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	if queueErr == nil {
-		if err := w.findMissing(ctx, seen.sent, flushed); err != nil {
-			return err
-		}
+		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
 	for _, call := range seen.due {
 		s.turns.post(call.Run, mail{})
@@ -104,8 +106,9 @@ func (w *watcher) look(ctx context.Context) error {
 	for _, id := range seen.ahead {
 		s.turns.post(id, mail{})
 	}
+	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
-	return w.announce(ctx, seen.loads)
+	return errors.Join(err, w.announce(ctx, seen.loads))
 }
 
 // sight is what a look finds in the journal.
@@ -119,7 +122,7 @@ type sight struct {
 }
 
 // read looks into the journal. A clock that was set back makes the watch begin anew with what it has looked at before.
-func (w *watcher) read(tx *journal.Tx, now time.Time, setBack bool) (seen sight, err error) {
+func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 	if seen.sent, err = tx.SentCalls(); err != nil {
 		return seen, err
 	}
@@ -132,7 +135,7 @@ func (w *watcher) read(tx *journal.Tx, now time.Time, setBack bool) (seen sight,
 	if seen.loads, err = tx.Loads(); err != nil {
 		return seen, err
 	}
-	if setBack {
+	if w.setBack {
 		w.due, w.again, w.held = journal.Due{}, journal.Due{}, journal.Due{}
 		if seen.ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
 			return seen, err
@@ -301,8 +304,9 @@ func (w *watcher) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// findMissing delivers again what is neither worked on nor in the queue.
-func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed bool) error {
+// findMissing delivers again what is neither worked on nor in the queue. Of a node whose part of the queue cannot be looked at it leaves
+// that, and returns why.
+func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed error) {
 	s := w.s
 	missing := make(map[sending]int)
 	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
@@ -320,33 +324,34 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call, flushed
 		gone := make([]string, 0, len(calls))
 		for id, c := range calls {
 			if c.State == writ.CallRunning || c.StartBy.Before(w.wall) {
-				w.miss(missing, c, flushed) // it began and is not worked on any more, or waited too long to be begun
+				w.miss(missing, c) // it began and is not worked on any more, or waited too long to be begun
 			} else {
 				gone = append(gone, id)
 			}
 		}
-		if !flushed && len(gone) > 0 {
+		if !w.flushed && len(gone) > 0 {
 			var err error
 			if gone, err = s.Queue.Missing(ctx, node, gone...); err != nil {
-				return err
+				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.name(node), err))
 			}
 		}
 		for _, id := range gone {
-			w.miss(missing, calls[id], flushed)
+			w.miss(missing, calls[id])
 		}
 	}
 	w.missing = missing
-	if flushed { // with what was told to nodes, too
+	if w.flushed { // with what was told to nodes, too
 		s.fleet.tellAgain()
 	}
-	return nil
+	w.flushed = false
+	return failed
 }
 
 // miss counts that nobody has a job, and has it delivered again when that was so often enough, or the queue is known to be empty.
-func (w *watcher) miss(missing map[sending]int, c *journal.Call, flushed bool) {
+func (w *watcher) miss(missing map[sending]int, c *journal.Call) {
 	job := sendingOf(c)
 	looks := w.missing[job] + 1
-	if flushed || looks >= missedLooks {
+	if w.flushed || looks >= missedLooks {
 		w.s.turns.post(c.Run, mail{again: []sending{job}})
 		return
 	}

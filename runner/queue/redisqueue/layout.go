@@ -38,14 +38,14 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if !isReply(err) {
 		return nil, away(ctx, err)
 	}
 	var missing []string
 	for i, id := range ids {
 		state, err := states[i].Result()
 		switch {
-		case errors.Is(err, redis.Nil), state == "archived", state == "completed":
+		case errors.Is(err, redis.Nil), state == "archived", state == "completed", redis.HasErrorPrefix(err, "WRONGTYPE"): // no task has that
 			missing = append(missing, id)
 		case err != nil:
 			return nil, away(ctx, err)

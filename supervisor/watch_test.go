@@ -1,0 +1,84 @@
+package supervisor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+// blind is a queue that cannot tell of one node what it holds.
+type blind struct {
+	queue.Queue
+	node writ.NodeID
+}
+
+func (q *blind) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	if node == q.node {
+		return nil, writ.Errorf(writ.CodeQueueUnavailable, "this part of the queue is not what it should be")
+	}
+	return q.Queue.Missing(ctx, node, ids...)
+}
+
+func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := found(t)
+		q := &blind{Queue: s.queue}
+		s.way = q
+		s.start()
+		bad := s.join("bad", slowly(20*time.Minute), func(n *testNode) { n.slots = 1 })
+		failed := false
+		s.join("good", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if !failed {
+					failed = true
+					return writ.Result{Error: writ.Errorf(writ.CodeInjected, "once")}
+				}
+				return succeed(ctx, job)
+			}
+		})
+		q.node = bad.id
+		const ping = "node := import(\"node\")\n"
+		s.submit(ping + "for i := 0; i < 2; i++ { node.ping({}, {node: \"bad\", timeout: \"10m\"}) }\n")
+		time.Sleep(3 * time.Second) // one of them waits in the queue
+		began := time.Now()
+		s.wantState(s.submit(ping+"node.ping({}, {node: \"good\"})\n"), writ.RunSucceeded)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the second try on the other node came after %s", took)
+		}
+	})
+}
+
+// A supervisor that the backup does not know began while the clock was two hours ahead. It is right again.
+func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		const ping = "node := import(\"node\")\nnode.ping()\n"
+		s.realNode("n1")
+		time.Sleep(2 * time.Second)
+		restore := s.backup()
+		s.halt()
+		s.clock.set(2 * time.Hour)
+		s.start()
+		s.wantState(s.submit(ping), writ.RunSucceeded)
+		s.halt()
+		s.clock.set(0)
+		restore()
+		s.start()
+
+		id := s.submit(ping)
+		time.Sleep(10 * time.Minute)
+		if fault := s.lastNode().Fault; !strings.Contains(fault, "EPOCH_AHEAD") {
+			t.Errorf("the node says %q", fault)
+		}
+		if run, calls := s.look(id); run.State.Ended() || calls[0].Delivery > 3 || !strings.Contains(calls[0].Reason, "EPOCH_AHEAD") {
+			t.Errorf("the run is %s, its call was delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Reason)
+		}
+		s.halt()
+		time.Sleep(3 * time.Hour)
+		s.start()
+		s.wantState(s.submit(ping), writ.RunSucceeded)
+	})
+}
