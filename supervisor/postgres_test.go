@@ -35,7 +35,9 @@ func inSiteOnPostgreSQL(t *testing.T, test func(t *testing.T, s *site)) {
 }
 
 // The journal has its own tests on both engines; this is the supervisor's way of using it.
-func TestADatacenterWorksOnPostgreSQL(t *testing.T) { inSiteOnPostgreSQL(t, comesBackAndGoesOn) }
+func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
+	inSiteOnPostgreSQL(t, func(t *testing.T, s *site) { comesBackAndGoesOn(t, s) })
+}
 
 // The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
 // serves, and goes on; the new one has taken over meanwhile.

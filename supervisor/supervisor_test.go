@@ -198,10 +198,20 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 	})
 }
 
-func TestASupervisorThatComesBackGoesOn(t *testing.T) { inSite(t, comesBackAndGoesOn) }
+func TestASupervisorThatComesBackGoesOn(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		if took := comesBackAndGoesOn(t, s); took > goesOnWithin+3*time.Second {
+			t.Errorf("a run whose last call takes 3 s ended %s after the return of its supervisor", took)
+		}
+	})
+}
 
-// comesBackAndGoesOn ends the supervisor in the middle of a run and starts it again on its journal.
-func comesBackAndGoesOn(t *testing.T, s *site) {
+// goesOnWithin is how long after the return of a runner or supervisor what it did goes on at the latest, as is promised.
+const goesOnWithin = 5 * time.Second
+
+// comesBackAndGoesOn ends the supervisor in the middle of a run and starts it again on its journal. It returns how long after that the run
+// has ended.
+func comesBackAndGoesOn(t *testing.T, s *site) time.Duration {
 	s.join("n1", slowly(3*time.Second))
 	id := s.submit(webScript)
 	s.awaitCall(id, 1, writ.CallQueued)
@@ -209,11 +219,13 @@ func comesBackAndGoesOn(t *testing.T, s *site) {
 	s.halt()
 	time.Sleep(10 * time.Second) // the node finishes meanwhile
 	s.start()
+	began := time.Now()
 	if s.Epoch() <= epoch {
 		t.Errorf("epoch %d after %d", s.Epoch(), epoch)
 	}
 	s.wantState(id, writ.RunSucceeded)
 	s.wantEffects(2)
+	return time.Since(began)
 }
 
 func TestRetryableFailuresAreTriedAgainAndOthersAreNot(t *testing.T) {

@@ -75,3 +75,13 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 		}
 	})
 }
+
+// What is promised for a standby is its lease and a look, with a second for the rest; a lease outlives two renewals that fail.
+func TestALeaseEndsSoonEnoughForAStandby(t *testing.T) {
+	if most := journal.LeaseTime + lookForLease + time.Second; most > 12*time.Second {
+		t.Errorf("a standby may serve %s after the last sign of life", most)
+	}
+	if journal.LeaseTime < 3*journal.RenewEvery {
+		t.Errorf("a lease of %s is renewed every %s", journal.LeaseTime, journal.RenewEvery)
+	}
+}
