@@ -112,6 +112,36 @@ var mutants = []struct {
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
+		name: "ANewSupervisorDoesNotSaySo", directed: "TestANodeHearsOfASupervisorBeforeItsFirstJob", file: "supervisor/supervisor.go",
+		was: "\ts.announce(ctx)\n", is: "\n",
+		unnoticed: "nodes learn the epoch from jobs and beats, too",
+	},
+	{
+		name: "LookingTakesItsTime", directed: "TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn", file: "supervisor/watch.go",
+		was: "missedLooks = 2", is: "missedLooks = 7",
+		unnoticed: "a simulation asks whether, and not how soon",
+	},
+	{
+		name: "NodesGetAllAtOnce", directed: "TestNoMoreThanTwoDeliveriesPerSlotAreOut", file: "supervisor/send.go",
+		was: "windowPerSlot = 2", is: "windowPerSlot = 2000",
+		unnoticed: "order is all that it costs",
+	},
+	{
+		name: "WhoWaitsBehindAWedgedDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "supervisor/receive.go",
+		was: "return len(n.Wedged) >= max(n.Slots, 1) ||", is: "return len(n.Wedged) > 1<<30 &&",
+		unnoticed: "a simulated run may fail because of that",
+	},
+	{
+		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack", file: "supervisor/turn.go",
+		was: "run.StopBy.After(t.now.Add(stopWithin))", is: "run.StopBy.IsZero()",
+		unnoticed: "clocks of simulated supervisors go back by minutes",
+	},
+	{
+		name: "AnyClockMakesOld", directed: "TestAClockThatIsFarAheadForgetsNothing", file: "supervisor/forget.go",
+		was: "now = earlier(now, newest)", is: "_ = earlier(now, newest)",
+		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
+	},
+	{
 		name: "ReservationsAreNotGivenBack", file: "supervisor/journal/loads.go",
 		was: "default:\n\t\treturn Load{}", is: "default:\n\t\treturn Load{Reserved: k.need}",
 	},
