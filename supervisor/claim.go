@@ -54,33 +54,92 @@ func (t *turn) claimCalls(g ground) error {
 	return nil
 }
 
-// heldCalls returns the calls that other runs hold up: with the one whose resource another run works on, all that must be on a node with
-// it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
+// heldCalls returns the calls that other runs hold up: those whose resource another run works on, and all that need them, each with those that
+// must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
+// What a held call needs itself is not held for its sake, as it ends without it.
 func (t *turn) heldCalls(g ground) (map[int]bool, error) {
 	held := make(map[int]bool)
-	for _, group := range t.connected() {
-		free := true
-		for _, c := range group {
-			if c.Claimed || c.Kind == "" {
-				continue
-			}
-			itsFree, err := t.isFree(g, c)
-			if err != nil {
-				return nil, err
-			}
-			free = free && itsFree
+	groups := t.connected()
+	for _, group := range groups {
+		free, err := t.areFree(g, group)
+		if err != nil {
+			return nil, err
 		}
-		if free {
-			continue
+		if !free {
+			t.holdUp(group, held)
 		}
-		for _, c := range group {
-			held[c.Seq] = true
-			if c.Claimed && neverSent(c) {
-				t.release(c)
+	}
+	if len(held) == 0 {
+		return held, nil
+	}
+	needs := t.needs()
+	needsHeld := func(c *journal.Call) bool {
+		return slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return held[seq] })
+	}
+	for again := true; again; {
+		again = false
+		for _, group := range groups {
+			if !held[group[0].Seq] && slices.ContainsFunc(group, needsHeld) {
+				t.holdUp(group, held)
+				again = true
 			}
 		}
 	}
 	return held, nil
+}
+
+// areFree reports whether no other run works on what a group of calls is about, and says of each call on whose resource one does that it waits.
+func (t *turn) areFree(g ground, group []*journal.Call) (bool, error) {
+	free := true
+	for _, c := range group {
+		if c.Claimed || c.Kind == "" {
+			continue
+		}
+		itsFree, err := t.isFree(g, c)
+		if err != nil {
+			return false, err
+		}
+		free = free && itsFree
+	}
+	return free, nil
+}
+
+// holdUp marks the calls of a group as held, and takes back what they have claimed.
+func (t *turn) holdUp(group []*journal.Call, held map[int]bool) {
+	for _, c := range group {
+		held[c.Seq] = true
+		if c.Claimed && neverSent(c) {
+			t.release(c)
+		}
+	}
+}
+
+// needs returns for each call that has not ended, by seq, which others of the run must end before it, wherever they go: those whose handles it
+// has, the one before it on its resource, and the last one on each resource that it names. What comes before these they need themselves. The
+// dependencies of a call do not tell all of that before it is claimed.
+func (t *turn) needs() map[int][]int {
+	needs := make(map[int][]int)
+	last := make(map[writ.ResourceID]int)
+	for _, c := range t.calls {
+		if c.State.Ended() {
+			continue
+		}
+		op, _ := catalog.Lookup(c.Operation)
+		needs[c.Seq] = slices.Clone(c.After)
+		for _, ref := range op.Args.Named(c.Args) {
+			if seq, open := last[writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}]; open {
+				needs[c.Seq] = append(needs[c.Seq], seq)
+			}
+		}
+		if !op.Named() {
+			continue
+		}
+		if seq, open := last[c.Resource()]; open {
+			needs[c.Seq] = append(needs[c.Seq], seq)
+		}
+		last[c.Resource()] = c.Seq
+	}
+	return needs
 }
 
 func neverSent(c *journal.Call) bool { return c.Try == 1 && c.Delivery == 0 }
