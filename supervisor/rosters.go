@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
@@ -86,7 +87,7 @@ func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
 	return known
 }
 
-// adopt puts a verified roster into force. Open runs whose signer lost the right are cancelled.
+// adopt puts a verified roster into force. What is on disk with it says which open runs it has not judged; Run judges them.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
 	if err != nil {
@@ -94,78 +95,124 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	}
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
+	s.wakeJudge()
 	if s.fleet == nil {
 		return nil // Run does the rest
 	}
 	for _, node := range s.fleet.serving() {
 		s.control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
 	}
-	s.cancelRevoked(ctx)
 	return nil
 }
 
-// judgeAtOnce is how many runs are judged by a new roster between two notes of how far it got.
-const judgeAtOnce = 256
+const (
+	// judgeAtOnce is how many runs are judged by a new roster between two notes of how far it got.
+	judgeAtOnce = 256
+	// judgeAgain is how long runs that could not be judged wait for the next try.
+	judgeAgain = time.Second
+)
 
-// cancelRevoked cancels the open runs whose signer may not have them run any more. The journal knows by which roster each run was found good
-// last, so that a crash after the adoption of a roster saves no run, and a start without a new one asks nothing.
-func (s *Supervisor) cancelRevoked(ctx context.Context) {
-	verifier := s.verifier()
-	var last journal.Judged
-	for more := true; more && ctx.Err() == nil; {
-		var err error
-		if last, more, err = s.judgeSome(ctx, verifier, last); err != nil && ctx.Err() == nil {
-			s.Log.Error("not all open runs are judged by the roster; the rest is at the next start", "version", verifier.Roster.Version, "err", err)
-			return
+// wakeJudge lets the open runs be judged that the newest roster has not judged.
+func (s *Supervisor) wakeJudge() {
+	select {
+	case s.unjudged <- struct{}{}:
+	default:
+	}
+}
+
+// judgeRuns judges the open runs when it begins, and whenever a roster comes into force, until ctx ends. Who brings a roster may go away as soon
+// as it is on disk: what could not be judged is tried again until nothing is left.
+func (s *Supervisor) judgeRuns(ctx context.Context) error {
+	said := ""
+	for {
+		var again <-chan time.Time
+		err := s.cancelRevoked(ctx)
+		switch {
+		case err == nil:
+			said = ""
+		case ctx.Err() == nil:
+			again = time.After(judgeAgain)
+			if said != err.Error() && s.Journal.Fault() == nil {
+				said = err.Error()
+				s.Log.Warn("not all open runs are judged by the roster; the rest is tried again", "version", s.roster.Load().Version, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.unjudged:
+		case <-again:
 		}
 	}
 }
 
-// judgeSome judges the next runs after last, and reports the last of them and whether there may be more.
-func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier, last journal.Judged) (journal.Judged, bool, error) {
-	var unjudged []journal.Judged
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+// cancelRevoked cancels the open runs whose signer may not have them run any more. The journal knows by which roster each run was found good
+// last, so that neither a crash nor an error after the adoption of a roster saves a run, and a start without a new one asks nothing. A run that
+// cannot be read keeps no other from being judged; the error is that of the last one.
+func (s *Supervisor) cancelRevoked(ctx context.Context) error {
+	verifier := s.verifier()
+	var last journal.Judged
+	var unread error
+	for {
+		unjudged, err := s.unjudgedRuns(ctx, verifier, last)
+		if err != nil || len(unjudged) == 0 {
+			return cmp.Or(err, unread)
+		}
+		if err := s.judgeSome(ctx, verifier, unjudged); err != nil {
+			unread = err
+		}
+		last = unjudged[len(unjudged)-1]
+	}
+}
+
+// unjudgedRuns returns the next runs after last that were not found good by the roster of a verifier.
+func (s *Supervisor) unjudgedRuns(ctx context.Context, verifier *identity.Verifier, last journal.Judged) (unjudged []journal.Judged, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		unjudged, err = tx.UnjudgedRuns(verifier.Roster.Version, last, judgeAtOnce)
 		return err
 	})
-	if err != nil || len(unjudged) == 0 {
-		return last, false, err
+	if err != nil {
+		return nil, fmt.Errorf("list unjudged runs: %w", err)
 	}
+	return unjudged, nil
+}
+
+// judgeSome judges runs, and notes which of them are good.
+func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier, unjudged []journal.Judged) error {
 	var good []writ.RunID
+	var unread error
 	for _, j := range unjudged {
-		if s.mayGoOn(ctx, verifier, j.Run) {
+		switch goesOn, err := s.mayGoOn(ctx, verifier, j.Run); {
+		case err != nil:
+			unread = fmt.Errorf("judge run %s: %w", j.Run, err)
+		case goesOn:
 			good = append(good, j.Run)
 		}
 	}
-	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunsJudged), func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
-	return unjudged[len(unjudged)-1], true, err
+	if len(good) == 0 {
+		return unread
+	}
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsJudged), func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
+	if err != nil {
+		return fmt.Errorf("note judged runs: %w", err)
+	}
+	return unread
 }
 
 // mayGoOn reports whether a roster leaves a run alone; if it does not, the run is told to end.
-func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, id writ.RunID) bool {
-	var run *journal.Run
-	var signed []byte
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		if run, err = tx.Run(id); err != nil || run == nil {
-			return err
-		}
-		signed, err = tx.Payload(run.Payload)
-		return err
-	})
+func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, id writ.RunID) (bool, error) {
+	run, signed, err := s.submission(ctx, id)
 	if err != nil || run == nil {
-		if ctx.Err() == nil {
-			s.Log.Error("whether a run may go on cannot be read", "run", id, "err", err)
-		}
-		return false
+		return false, err
 	}
 	_, err = verifier.SubmissionAt(signed, run.Accepted)
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
 		s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)}})
-		return false
+		return false, nil
 	}
-	return true
+	return true, nil
 }
 
 // inRoster reports whether the roster gives this datacenter to this supervisor's key.

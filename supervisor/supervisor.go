@@ -60,7 +60,8 @@ type Supervisor struct {
 	Config
 	epoch    int64
 	roster   atomic.Pointer[identity.Roster]
-	adopting sync.Mutex // one roster at a time comes into force
+	adopting sync.Mutex    // one roster at a time comes into force
+	unjudged chan struct{} // holds one if a roster came into force since the last look for runs to judge
 	fleet    *fleet
 	turns    *turns
 	recent   *recent
@@ -84,6 +85,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), checks: newChecks(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
 		faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews),
+		unjudged: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
@@ -135,6 +137,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.dispatch.run(working) })
 	group.Go(func() error { return s.dispatch.runAcks(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
+	group.Go(func() error { return s.judgeRuns(working) })
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
@@ -182,6 +185,5 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 	if len(pending)+len(sent) > 0 {
 		s.Log.Info("open runs go on", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)
 	}
-	s.cancelRevoked(ctx)
 	return nil
 }

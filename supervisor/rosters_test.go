@@ -1,0 +1,86 @@
+package supervisor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/runner/queue"
+	"writ/supervisor/journal"
+)
+
+// cutKey is where a context has what cuts its link.
+type cutKey struct{}
+
+// cutting is a queue where whoever tells a node something loses the link that he came by.
+type cutting struct{ queue.Queue }
+
+func (q cutting) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+	if cut, linked := ctx.Value(cutKey{}).(context.CancelFunc); linked {
+		cut()
+	}
+	return q.Queue.Send(ctx, stream, body)
+}
+
+// The link on which a roster comes is cut as soon as the roster is on disk. When it comes again, it is known.
+func TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := found(t)
+		s.way = cutting{s.queue}
+		s.start()
+		s.join("n1", slowly(2*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.revoke()
+		link, cut := context.WithCancel(t.Context())
+		if version, err := s.AdoptRosters(context.WithValue(link, cutKey{}, cut), s.rosters); err != nil || version != 2 || link.Err() == nil {
+			t.Fatalf("AdoptRosters = %d, %v, and the link: %v", version, err, link.Err())
+		}
+		if version, err := s.AdoptRosters(t.Context(), s.rosters); err != nil || version != 2 {
+			t.Fatalf("AdoptRosters again = %d, %v", version, err)
+		}
+		began := time.Now()
+		s.wantState(id, writ.RunCancelled)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it was cancelled after %s", took)
+		}
+	})
+}
+
+// setBody replaces what the journal has of a run, and returns what it had.
+func (s *site) setBody(id writ.RunID, body []byte) (before []byte) {
+	s.t.Helper()
+	err := s.journal.Write(s.t.Context(), func(tx *journal.Tx) error {
+		if err := tx.QueryRowContext(s.t.Context(), `SELECT body FROM runs WHERE id = $1`, string(id)).Scan(&before); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(s.t.Context(), `UPDATE runs SET body = $2 WHERE id = $1`, string(id), body)
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return before
+}
+
+func TestARunThatCannotBeReadIsJudgedOnceItCanAndKeepsNoOtherBack(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(2*time.Minute))
+		unread, other := s.submit(oneVolume), s.submit(webScript)
+		s.awaitCall(unread, 1, writ.CallRunning)
+		s.awaitCall(other, 1, writ.CallRunning)
+		body := s.setBody(unread, []byte("\xff"))
+		s.revoke()
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(other, writ.RunCancelled)
+		s.setBody(unread, body)
+		began := time.Now()
+		s.wantState(unread, writ.RunCancelled)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it was cancelled after %s", took)
+		}
+	})
+}
