@@ -47,7 +47,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	cursors map[queue.Stream]*cursor
-	held    []queue.Message // received and not handed out yet
+	held    map[queue.Stream][]queue.Message // received and not handed out yet
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -72,7 +72,7 @@ func (q *Queue) init(client *redis.Client) {
 	options.MaxRetries = -1
 	q.client, q.reader = client, redis.NewClient(&options)
 	q.closed = make(chan struct{})
-	q.cursors = map[queue.Stream]*cursor{}
+	q.cursors, q.held = map[queue.Stream]*cursor{}, map[queue.Stream][]queue.Message{}
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})

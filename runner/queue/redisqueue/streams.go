@@ -3,7 +3,6 @@ package redisqueue
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -186,7 +185,7 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 			dropped = append(dropped, m.ID)
 			continue
 		}
-		q.held = append(q.held, queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
+		q.held[stream] = append(q.held[stream], queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
 	}
 	moved(q.cursors[stream], last)
 	q.mu.Unlock()
@@ -196,18 +195,24 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 	}
 }
 
-// takeHeld hands out messages that were read.
+// takeHeld hands out messages that were read. It passes over each stream once: a datacenter has as many as nodes.
 func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var taken []queue.Message
-	q.held = slices.DeleteFunc(q.held, func(m queue.Message) bool {
-		take := len(taken) < maxReceived && slices.Contains(streams, m.Stream)
-		if take {
-			taken = append(taken, m)
+	for _, s := range streams {
+		held, room := q.held[s], maxReceived-len(taken)
+		switch {
+		case len(q.held) == 0, room == 0:
+			return taken
+		case len(held) > room:
+			q.held[s] = held[room:]
+			return append(taken, held[:room]...)
+		case len(held) > 0:
+			delete(q.held, s)
+			taken = append(taken, held...)
 		}
-		return take
-	})
+	}
 	return taken
 }
 
@@ -217,8 +222,8 @@ func (q *Queue) lose(streams []queue.Stream) {
 	defer q.mu.Unlock()
 	for _, s := range streams {
 		delete(q.cursors, s)
+		delete(q.held, s)
 	}
-	q.held = slices.DeleteFunc(q.held, func(m queue.Message) bool { return slices.Contains(streams, m.Stream) })
 }
 
 // makeGroups makes the groups of streams that have none, and the streams with them. They begin at 0: what was sent before counts.

@@ -1,0 +1,67 @@
+package redisqueue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+// holding is a queue that has read a number of messages from each of so many streams.
+func holding(streams, messages int) (*Queue, []queue.Stream) {
+	q := &Queue{held: map[queue.Stream][]queue.Message{}}
+	var all []queue.Stream
+	for i := range streams {
+		s := queue.Stream{Node: writ.NodeID(fmt.Sprintf("0192f6c2-0000-7000-8000-%012d", i)), Direction: queue.Out}
+		all = append(all, s)
+		for m := range messages {
+			q.held[s] = append(q.held[s], queue.Message{Stream: s, ID: fmt.Sprint(i, "-", m)})
+		}
+	}
+	return q, all
+}
+
+func TestWhatWasReadIsHandedOutOnceAndInOrderToWhoAsksForItsStream(t *testing.T) {
+	q, streams := holding(4, 60)
+	var got []string
+	for _, asked := range [][]queue.Stream{streams[:2], streams[:2], streams[:2], streams[1:3]} {
+		taken := q.takeHeld(asked)
+		if len(taken) > maxReceived {
+			t.Errorf("%d messages at once", len(taken))
+		}
+		for _, m := range taken {
+			got = append(got, m.ID)
+		}
+	}
+	var want []string
+	for i := range 3 {
+		for m := range 60 {
+			want = append(want, fmt.Sprint(i, "-", m))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if left := len(q.held); left != 1 {
+		t.Errorf("messages of %d streams are left, want those of the one that nobody asked for", left)
+	}
+}
+
+// BenchmarkManyStreams hands out what came from each of so many nodes.
+func BenchmarkManyStreams(b *testing.B) {
+	for _, nodes := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				q, streams := holding(nodes, 1)
+				b.StartTimer()
+				for len(q.takeHeld(streams)) > 0 {
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes), "ns/message")
+		})
+	}
+}
