@@ -181,6 +181,9 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		}
 		return a, cmp.Or(err, unseen)
 	})
+	if errors.Is(err, errNotAsked) {
+		turn.leave() // nobody else does
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -190,6 +193,9 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 // errLooking is that of a driver which ignores that its time is over.
 var errLooking = errors.New("the driver is still looking after it")
 
+// errNotAsked is errLooking where the driver was not asked, because it has not answered the last time yet.
+var errNotAsked = fmt.Errorf("%w", errLooking)
+
 // asked lets a driver answer, and goes on without it when it takes too long; until it has answered it is not asked the same again. A panic of
 // it is an error.
 func asked[T any](ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error)) (T, error) {
@@ -198,7 +204,7 @@ func asked[T any](ctx context.Context, k *keeper, what string, most time.Duratio
 		err    error
 	}
 	if _, busy := k.asking.LoadOrStore(what, true); busy {
-		return said{}.answer, errLooking
+		return said{}.answer, errNotAsked
 	}
 	limited, stop := context.WithTimeout(ctx, most)
 	done := make(chan said, 1)
