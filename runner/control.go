@@ -51,12 +51,14 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	var acks, givenUp []writ.JobKey
 	cancels := map[writ.RunID]journal.Cancel{}
 	var epoch int64
+	heard := false
 	for _, m := range messages {
 		controls, err := n.openControl(m.Body)
 		if err != nil {
 			n.drop(ctx, "control message", m.ID, err)
 			continue
 		}
+		heard = true
 		for _, c := range controls {
 			epoch = max(epoch, c.Epoch)
 			acks = append(acks, c.Acks...)
@@ -73,6 +75,9 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 		}
 	}
 	n.outbox.acknowledge(acks)
+	if heard {
+		n.outbox.hasten(time.Now())
+	}
 	n.acks.add(acks)
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +14,10 @@ import (
 )
 
 const (
-	// resendAfter is when a result that was not acknowledged is sent again.
-	resendAfter = 2 * time.Second
+	// resendAfter is when a result that was not acknowledged is sent again. Each time after that it takes twice as long, up to resendAtLast,
+	// until the supervisor is heard: what nobody takes out of the queue fills its memory.
+	resendAfter  = 2 * time.Second
+	resendAtLast = time.Minute
 	// retryAfter is the pause after the transport refused something.
 	retryAfter = time.Second
 )
@@ -27,6 +31,7 @@ type outbox struct {
 	letters map[writ.JobKey]*letter // not acknowledged
 	fresh   []*letter               // to be sent at once
 	later   []resend                // sent, in the order in which they are due again
+	patient bool                    // something waits, or waited, for longer than resendAfter
 	wake    chan struct{}           // holds one token
 }
 
@@ -34,6 +39,7 @@ type letter struct {
 	result *writ.Result
 	until  time.Time     // after this nobody wants it
 	due    time.Time     // when it is sent again, if it is not fresh
+	pause  time.Duration // from the next time that it is sent to the one after that
 	fresh  bool          // is in outbox.fresh
 	gone   bool          // acknowledged, or too old
 	sent   chan struct{} // closed once the transport has it
@@ -53,7 +59,7 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 }
 
 // post hands a result over, of a job that can be delivered until a time. The channel is closed once the transport has it. A result that is
-// already here is sent again at once.
+// already here is sent again at once, and waits then as if it were new.
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,6 +69,7 @@ func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 		o.letters[result.JobKey] = l
 	}
 	l.result = result // the same, but maybe as the answer to another delivery
+	l.pause = resendAfter
 	if !l.fresh {
 		l.fresh = true
 		o.fresh = append(o.fresh, l)
@@ -82,6 +89,26 @@ func (o *outbox) acknowledge(keys []writ.JobKey) {
 			delete(o.letters, key)
 		}
 	}
+}
+
+// hasten begins again with the first pause, because the supervisor was heard: it may have come back.
+func (o *outbox) hasten(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.patient {
+		return
+	}
+	o.patient = false
+	for _, l := range o.letters {
+		l.pause = resendAfter
+	}
+	o.later = slices.DeleteFunc(o.later, resend.stale)
+	for i := range o.later {
+		r := &o.later[i]
+		r.due = earlier(r.due, now.Add(resendAfter))
+		r.letter.due = r.due
+	}
+	o.rouse()
 }
 
 // size returns how many results are not acknowledged.
@@ -156,7 +183,7 @@ func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 	}
 	o.mu.Unlock()
 	err := o.send(ctx, results)
-	due := time.Now().Add(resendAfter)
+	now := time.Now()
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,14 +194,24 @@ func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 			l.fresh = true
 			o.fresh = append(o.fresh, l)
 		default:
-			l.due = due
-			o.later = append(o.later, resend{l, due})
+			o.shelve(l, now)
 		}
 		if err == nil {
 			l.markSent()
 		}
 	}
 	return err == nil
+}
+
+// shelve lets a letter that was sent wait until it is due again. The caller holds mu.
+func (o *outbox) shelve(l *letter, now time.Time) {
+	l.due = now.Add(l.pause)
+	o.patient = o.patient || l.pause > resendAfter
+	l.pause = min(2*l.pause, resendAtLast)
+	place, _ := slices.BinarySearchFunc(o.later, l.due, func(r resend, due time.Time) int {
+		return cmp.Or(r.due.Compare(due), -1) // behind those that are due at the same time
+	})
+	o.later = slices.Insert(o.later, place, resend{l, l.due})
 }
 
 // rouse wakes run. The caller holds mu.

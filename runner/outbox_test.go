@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 	"writ/runner/journal"
 )
@@ -16,6 +18,7 @@ type mailed struct {
 	*outbox
 	batches [][]*writ.Result
 	refuse  bool
+	note    func(results []*writ.Result) // nil does nothing
 }
 
 func mailing(t *testing.T) *mailed {
@@ -25,6 +28,9 @@ func mailing(t *testing.T) *mailed {
 			return errors.New("away")
 		}
 		m.batches = append(m.batches, results)
+		if m.note != nil {
+			m.note(results)
+		}
 		return nil
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -47,7 +53,7 @@ func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {
 		if m.size() != 1 {
 			t.Error("the result was given up before its time")
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(resendAtLast)
 		synctest.Wait()
 		sent := len(m.batches)
 		time.Sleep(time.Minute)
@@ -58,7 +64,7 @@ func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {
 	})
 }
 
-func TestAResultThatIsPostedAgainIsStillSentEveryTwoSeconds(t *testing.T) {
+func TestAResultThatIsPostedAgainWaitsAsIfItWereNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
 		for range 5 {
@@ -68,8 +74,8 @@ func TestAResultThatIsPostedAgainIsStillSentEveryTwoSeconds(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := len(m.batches); got != 5+10 {
-			t.Errorf("sent %d times, want 5 times as posted and 10 times in 20 seconds", got)
+		if got := len(m.batches); got != 5+3 {
+			t.Errorf("sent %d times, want 5 times as posted, and then after 2, 4 and 8 seconds", got)
 		}
 		if len(m.later) != 1 {
 			t.Errorf("%d places in the line for one result", len(m.later))
@@ -95,6 +101,71 @@ func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 		synctest.Wait()
 		if len(m.batches) != 0 || m.size() != 0 {
 			t.Error("a result that was acknowledged is sent")
+		}
+	})
+}
+
+func TestResultsThatNobodyAcknowledgesAreSentEverMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mailing(t)
+		began := time.Now()
+		var sent []time.Duration // of the first result
+		m.note = func(results []*writ.Result) {
+			if results[0].Seq == 1 {
+				sent = append(sent, time.Since(began))
+			}
+		}
+		m.post(resultOf(1), began)
+		time.Sleep(200 * time.Second)
+		m.post(resultOf(2), began) // has its own pauses
+		before := len(m.batches)
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		var want []time.Duration
+		for _, seconds := range []time.Duration{0, 2, 6, 14, 30, 62, 122, 182} {
+			want = append(want, seconds*time.Second)
+		}
+		if diff := cmp.Diff(want, sent); diff != "" {
+			t.Errorf("sent (-want +got):\n%s", diff)
+		}
+		if got := len(m.batches) - before; got != 3 {
+			t.Errorf("a new result was sent %d times in 7 seconds, want 3", got)
+		}
+		before = len(m.batches)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := len(m.batches) - before; got > 2*62 {
+			t.Errorf("two results were sent %d times in an hour", got)
+		}
+	})
+}
+
+func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mailing(t)
+		for seq := range 3 {
+			m.post(resultOf(seq), time.Now())
+			time.Sleep(time.Second)
+		}
+		for range 10 { // wherever in a pause it happens
+			time.Sleep(10*time.Minute + 7*time.Second)
+			synctest.Wait()
+			before := len(m.batches)
+			m.hasten(time.Now())
+			time.Sleep(resendAfter)
+			synctest.Wait()
+			got := map[int]bool{}
+			for _, batch := range m.batches[before:] {
+				for _, r := range batch {
+					got[r.Seq] = true
+				}
+			}
+			if len(got) != 3 {
+				t.Errorf("%d of 3 results were sent in the first pause after the supervisor was heard", len(got))
+			}
+			if len(m.later) != 3 {
+				t.Errorf("%d places in the line for 3 results", len(m.later))
+			}
 		}
 	})
 }
