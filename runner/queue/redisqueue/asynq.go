@@ -32,8 +32,8 @@ const (
 // any case, so it is more than any handler takes.
 const handlersMayTake = 24 * time.Hour
 
-// lookAgain is the mean pause after a look into the queue that found nothing although Redis said that something is there, as in one that
-// is paused (see lookouts). Nobody waits for it otherwise.
+// lookAgain is asynq's own mean pause after it got nothing. It comes between two waits for tasks, and between two looks of a node whose account
+// may not wait (see lookouts).
 const lookAgain = 2 * time.Millisecond
 
 // errStopping is the outcome of a task that was taken when Serve was told to end, before its handler ran.

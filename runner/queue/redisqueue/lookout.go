@@ -18,7 +18,7 @@ import (
 // none, and to look again: whoever looks often burns CPU while nothing is to be done, and whoever does not makes every task wait; and a
 // look costs here and in Redis as much for one task as for many. Here one look takes as many as there are slots for, from which asynq's
 // next looks are answered; and when there were fewer, the next one is held back until Redis says that there is something to find. asynq
-// does not notice, and makes its own pause only where Redis woke it for nothing.
+// does not notice, and makes its own pause only after a wait in vain.
 type lookouts struct {
 	client *redis.Client
 	reader *redis.Client // for commands that block
@@ -119,7 +119,7 @@ func (l *lookouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// next returns the task that asynq gets, redis.Nil if there is none.
+// next returns the task that asynq gets, redis.Nil if there is none. asynq asks again at once after an error, and soon after it got none.
 func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenTask, error) {
 	select {
 	case <-o.over:
@@ -129,24 +129,49 @@ func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenT
 	if t, ok := o.handOut(); ok {
 		return t, nil
 	}
-	if !o.more && !o.wait(ctx, l.reader) {
-		return takenTask{}, redis.Nil
+	waited := false
+	if !o.more {
+		err := o.wait(ctx, l.reader)
+		if errors.Is(err, redis.Nil) {
+			return takenTask{}, err
+		}
+		// An account that may not wait was made by a supervisor that is older than this node: then asynq's way has to do.
+		waited = !redis.HasErrorPrefix(err, "NOPERM")
 	}
-	o.more = false
-	wanted := max(o.slots-int(o.given.Load()), 1)
-	lease := ask.Args()[len(ask.Args())-2:]
-	tasks, err := take(ctx, l.client, o.keys, append(slices.Clone(lease), wanted)...)
+	found, err := o.look(ctx, l.client, ask)
+	if err != nil || waited && found == 0 { // Redis cannot do it now, or the queue is paused
+		o.rest()
+	}
 	if err != nil {
 		return takenTask{}, err
 	}
-	o.more = len(tasks) == wanted
-	o.mu.Lock()
-	o.taken = tasks
-	o.mu.Unlock()
 	if t, ok := o.handOut(); ok {
 		return t, nil
 	}
 	return takenTask{}, redis.Nil
+}
+
+// wait returns nil as soon as the queue has a task, and redis.Nil when it was empty for a while. It takes nothing out: a task that moves from
+// the end of a list to its end stays where it was, and Redis waits for one to come.
+func (o *lookout) wait(ctx context.Context, reader *redis.Client) error {
+	// Written out, because go-redis has whole seconds for this command.
+	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
+}
+
+// look takes as many tasks as there are slots for, at least one, and returns how many there were.
+func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
+	o.more = false
+	wanted := max(o.slots-int(o.given.Load()), 1)
+	lease := ask.Args()[len(ask.Args())-2:]
+	tasks, err := take(ctx, client, o.keys, append(slices.Clone(lease), wanted)...)
+	if err != nil {
+		return 0, err
+	}
+	o.more = len(tasks) == wanted
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.taken = tasks
+	return len(tasks), nil
 }
 
 // handOut returns the task that was taken first.
@@ -162,22 +187,12 @@ func (o *lookout) handOut() (t takenTask, ok bool) {
 	return t, true
 }
 
-// wait returns true as soon as the queue has a task, and false when it was empty for a while. It takes nothing out: a task that moves from
-// the end of a list to its end stays where it was, and Redis waits for one to come.
-func (o *lookout) wait(ctx context.Context, reader *redis.Client) bool {
-	// Written out, because go-redis has whole seconds for this command.
-	err := reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
-	switch {
-	case err == nil:
-		return true
-	case errors.Is(err, redis.Nil):
-		return false
-	case redis.HasErrorPrefix(err, "NOPERM"):
-		return true // its supervisor is older than this node, and made the account without this: then asynq's way has to do
-	}
-	select { // Redis is away; asynq itself makes no pause then
+// rest waits a while.
+func (o *lookout) rest() {
+	timer := time.NewTimer(blockFor)
+	defer timer.Stop()
+	select {
 	case <-o.over:
-	case <-time.After(blockFor):
+	case <-timer.C:
 	}
-	return true
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -30,16 +32,18 @@ func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	w.next("second")
 }
 
-// A supervisor that does not know of waiting made the account.
+// older are the allowances of an account that was made by a supervisor which does not know of waiting.
+func older() []allowance {
+	all := slices.Clone(allowances)
+	all[0].commands = slices.DeleteFunc(slices.Clone(all[0].commands), func(c string) bool { return c == "blmove" })
+	return all
+}
+
 func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	older := slices.Clone(allowances)
-	older[0].commands = slices.DeleteFunc(slices.Clone(older[0].commands), func(c string) bool { return c == "blmove" })
-	release := make(chan struct{})
-	close(release)
-	w := startWorker(t, account(t, admin, server.URL, testNode, older), release)
+	w := startWorker(t, account(t, admin, server.URL, testNode, older()), released())
 	for _, id := range []string{"a", "b", "c"} {
 		if err := supervisor.Push(t.Context(), testNode, queue.Task{ID: id, EndBy: time.Now().Add(time.Minute)}); err != nil {
 			t.Fatal(err)
@@ -49,6 +53,84 @@ func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
 	if all := refusals(t, admin, testNode); len(all) == 0 {
 		t.Error("it may wait after all")
 	}
+}
+
+func TestANodeDoesNotHurryARedisThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	for name, login := range map[string]func(t *testing.T, admin *redis.Client, redisURL string) string{
+		"and waits": func(_ *testing.T, _ *redis.Client, redisURL string) string { return redisURL },
+		"and may not wait": func(t *testing.T, admin *redis.Client, redisURL string) string {
+			return account(t, admin, redisURL, testNode, older())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.Redis(t)
+			admin, supervisor := client(t, server.URL), open(t, server.URL)
+			w := startWorker(t, login(t, admin, server.URL), released())
+			w.redis = admin
+			push := func(id string) {
+				t.Helper()
+				if err := supervisor.Push(t.Context(), testNode, queue.Task{ID: id, EndBy: time.Now().Add(time.Minute)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			push("a")
+			w.next("a")
+			w.gone("a")
+			full := func(bytes string) {
+				t.Helper()
+				if err := admin.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.paused(true) // so that it cannot take the task before Redis is full
+			push("b")
+			full("1")
+			w.paused(false)
+			if looks, waits := w.whileTended(3); looks+waits > 60 { // about 24
+				t.Errorf("%d looks and %d waits in three seconds in which Redis could do nothing", looks, waits)
+			}
+			full("0")
+			w.next("b")
+		})
+	}
+}
+
+func TestANodeDoesNotHurryAQueueThatIsPaused(t *testing.T) {
+	t.Parallel()
+	w := startWorker(t, testenv.Redis(t).URL, released())
+	w.push("a")
+	w.next("a")
+	w.gone("a")
+	w.paused(true)
+	w.push("b")
+	if looks, waits := w.whileTended(3); looks+waits > 60 { // about 24
+		t.Errorf("%d looks and %d waits in three seconds in which the queue was paused", looks, waits)
+	}
+	w.paused(false)
+	w.next("b")
+}
+
+// paused pauses the queue, or lets it go on.
+func (w *worker) paused(yes bool) {
+	w.t.Helper()
+	err := w.redis.Del(w.t.Context(), key(testNode, "paused")).Err()
+	if yes {
+		err = w.redis.Set(w.t.Context(), key(testNode, "paused"), 1, 0).Err()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// whileTended returns how often the queue was looked into and waited for while it was tended so many times, which is once a second.
+func (w *worker) whileTended(times int) (looks, waits int) {
+	w.t.Helper()
+	w.untilCalled("lrange", w.called("lrange")+1)
+	looks, waits = w.called("evalsha"), w.called("blmove")
+	w.untilCalled("lrange", w.called("lrange")+times)
+	return w.called("evalsha") - looks, w.called("blmove") - waits
 }
 
 // called returns how often Redis carried out a command.
