@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -89,14 +88,14 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
-	end := q.lookouts.begin(node, ctx.Done(), cap(s.free), &s.given)
+	s.lookout = q.lookouts.begin(node, ctx.Done(), cap(s.free))
 	err := s.start(ctx)
 	if err == nil {
 		q.tend(ctx, node)
 	}
 	cancel()
 	s.wait()
-	if left := end(); len(left) > 0 {
+	if left := q.lookouts.end(s.lookout); len(left) > 0 {
 		slices.Reverse(left)
 		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // else the next Serve puts them back
 	}
@@ -124,7 +123,7 @@ type service struct {
 	node     writ.NodeID
 	handle   queue.Handler
 	free     chan struct{} // one place per slot
-	given    atomic.Int64  // tasks that asynq got and that are not over
+	lookout  *lookout
 	handlers sync.WaitGroup
 	stopping sync.WaitGroup
 }
@@ -149,9 +148,9 @@ func (s *service) start(ctx context.Context) error {
 // take unpacks a task. ctx is that of Serve; asynq's own ends when asynq loses patience with the task, which is none of the handler's
 // business.
 func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
-	defer s.given.Add(-1)
-	growStack(0)
 	id, _ := asynq.GetTaskID(asynqCtx)
+	defer s.lookout.done(id)
+	growStack(0)
 	endBy, _ := strconv.ParseInt(t.Headers()[endHeader], 10, 64)
 	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})
 }

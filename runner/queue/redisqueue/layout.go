@@ -158,7 +158,8 @@ func (q *Queue) tend(ctx context.Context, node writ.NodeID) {
 
 // repair compares what Redis believes to be worked on with what this process works on. A task whose handler returned a while ago is
 // taken off. One that nobody knows is put back: at once if before is nil, else if it was a stranger the time before, because it
-// may be on its way from Redis to its handler. repair returns the strangers.
+// may be on its way from Redis to its handler. One that asynq got and that no handler has after the same time is refused. repair returns the
+// strangers.
 func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -169,11 +170,17 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	if err != nil {
 		return nil, away(ctx, err)
 	}
-	var back, settled []string
+	var back, settled, refused []string
 	strangers = []string{}
-	for _, id := range append(failed.Val(), active.Val()...) {
+	looking := q.lookouts.at(node)
+	given := looking.gave()
+	all := append(failed.Val(), active.Val()...)
+	nowhere := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return slices.Contains(all, id) })
+	for _, id := range append(all, nowhere...) {
 		switch d := q.deliveries.get(node, id); {
-		case d == nil && q.lookouts.holds(node, id): // asynq gets it next
+		case d == nil && looking.holds(id): // asynq gets it next
+		case d == nil && slices.Contains(before, id) && slices.Contains(given, id):
+			refused = append(refused, id)
 		case d == nil && (before == nil || slices.Contains(before, id)):
 			back = append(back, id)
 		case d == nil:
@@ -190,7 +197,24 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	if err := q.move(ctx, node, settleScript, settled); err != nil {
 		return nil, err
 	}
+	if err := q.refuse(ctx, node, looking, refused); err != nil {
+		return nil, err
+	}
 	return strangers, q.forget(ctx, node)
+}
+
+// refuse takes tasks off that asynq got and gave to no handler: it cannot decode them, or they are over before they begin. It would get them
+// again and again. Whoever waits for one misses it, and sends another.
+func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := q.move(ctx, node, settleScript, ids); err != nil {
+		return err
+	}
+	by.done(ids...)
+	q.log().WarnContext(ctx, "tasks that cannot be read were taken off the queue", "node", node, "tasks", ids)
+	return nil
 }
 
 // move runs one of the scripts on tasks.

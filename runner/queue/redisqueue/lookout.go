@@ -3,10 +3,10 @@ package redisqueue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,21 +31,21 @@ type lookouts struct {
 type lookout struct {
 	keys  []string        // of asynq's script that takes a task: pending, paused, active, lease
 	slots int             // how many tasks asynq has at a time
-	given *atomic.Int64   // how many it has
 	over  <-chan struct{} // closed when nobody is to wait any more
 
 	more bool // the last look found as many tasks as were wanted: there may be more; of the one who asks alone
 
 	mu    sync.Mutex
-	taken []takenTask // taken out of the queue, and not given to asynq yet
+	taken []takenTask     // taken out of the queue, and not given to asynq yet
+	given map[string]bool // the ids of those that asynq has
 }
 
 // takenTask is a task that Redis counts as active.
 type takenTask struct{ id, message string }
 
-// begin lets a queue be waited for until over is closed and end is called, which returns the tasks that were taken for nobody.
-func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int, given *atomic.Int64) (end func() (left []string)) {
-	o := &lookout{slots: slots, given: given, over: over}
+// begin lets a queue be waited for until over is closed and end is called.
+func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int) *lookout {
+	o := &lookout{slots: slots, over: over, given: map[string]bool{}}
 	for _, name := range []string{"pending", "paused", "active", "lease"} {
 		o.keys = append(o.keys, key(node, name))
 	}
@@ -55,28 +55,56 @@ func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int, give
 		l.of = map[string]*lookout{}
 	}
 	l.of[o.keys[0]] = o
-	return func() (left []string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.of, o.keys[0])
-		for _, t := range o.taken {
-			left = append(left, t.id)
-		}
-		return left
-	}
+	return o
 }
 
-// holds reports whether a task was taken out of a node's queue and not given to asynq yet.
-func (l *lookouts) holds(node writ.NodeID, id string) bool {
+// end returns the tasks that were taken for nobody.
+func (l *lookouts) end(o *lookout) (left []string) {
 	l.mu.Lock()
-	o := l.of[key(node, "pending")]
+	delete(l.of, o.keys[0])
 	l.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, t := range o.taken {
+		left = append(left, t.id)
+	}
+	return left
+}
+
+// at returns the lookout of a node's queue, nil if it is not being served.
+func (l *lookouts) at(node writ.NodeID) *lookout {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[key(node, "pending")]
+}
+
+// holds reports whether a task was taken out of the queue and not given to asynq yet.
+func (o *lookout) holds(id string) bool {
 	if o == nil {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.ContainsFunc(o.taken, func(t takenTask) bool { return t.id == id })
+}
+
+// gave returns the tasks that asynq got and that are not over.
+func (o *lookout) gave() []string {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.given))
+}
+
+// done is called when asynq has done with tasks.
+func (o *lookout) done(ids ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range ids {
+		delete(o.given, id)
+	}
 }
 
 // find returns the lookout of the queue that a command takes a task from, nil if it does something else.
@@ -161,7 +189,9 @@ func (o *lookout) wait(ctx context.Context, reader *redis.Client) error {
 // look takes as many tasks as there are slots for, at least one, and returns how many there were.
 func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
-	wanted := max(o.slots-int(o.given.Load()), 1)
+	o.mu.Lock()
+	wanted := max(o.slots-len(o.given), 1)
+	o.mu.Unlock()
 	lease := ask.Args()[len(ask.Args())-2:]
 	tasks, err := take(ctx, client, o.keys, append(slices.Clone(lease), wanted)...)
 	if err != nil {
@@ -183,7 +213,7 @@ func (o *lookout) handOut() (t takenTask, ok bool) {
 	}
 	t = o.taken[0]
 	o.taken = o.taken[1:]
-	o.given.Add(1)
+	o.given[t.id] = true
 	return t, true
 }
 

@@ -2,6 +2,8 @@ package redisqueue
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,6 +112,37 @@ func TestANodeDoesNotHurryAQueueThatIsPaused(t *testing.T) {
 	}
 	w.paused(false)
 	w.next("b")
+}
+
+// There are more of them than slots, and what asynq gets wrong must not count as what it works on.
+func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
+	t.Parallel()
+	redisURL := testenv.Redis(t).URL
+	w := startWorker(t, redisURL, released())
+	w.push("a")
+	w.next("a")
+	bad := map[string]string{"of another name": message(t, redisURL, "a"), "empty": ""}
+	for i := range 6 {
+		bad[fmt.Sprint("broken ", i)] = "\xff\xff"
+	}
+	for id, text := range bad {
+		if err := w.redis.HSet(t.Context(), key(testNode, taskKey+id), "msg", text, "state", "pending", "pending_since", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.redis.LPush(t.Context(), key(testNode, "pending"), id).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.push("b")
+	w.gone(append(slices.Collect(maps.Keys(bad)), "b")...)
+	for _, list := range []string{"pending", "active"} {
+		if left := w.redis.LRange(t.Context(), key(testNode, list), 0, -1).Val(); len(left) > 0 {
+			t.Errorf("%s has %q", list, left)
+		}
+	}
+	if given := w.queue.lookouts.at(testNode).gave(); len(given) > 0 {
+		t.Errorf("asynq is believed to work on %q", given)
+	}
 }
 
 // paused pauses the queue, or lets it go on.
