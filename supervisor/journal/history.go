@@ -19,9 +19,9 @@ import (
 
 // Agree implements link.EventSource.
 func (j *Journal) Agree(ctx context.Context, id string, seq int64, at time.Time) error {
-	agrees := false
+	var stands standing
 	err := j.Read(ctx, func(tx *Tx) (err error) {
-		agrees, err = tx.agrees(seq, at)
+		stands, err = tx.compare(seq, at)
 		return err
 	})
 	switch {
@@ -29,42 +29,59 @@ func (j *Journal) Agree(ctx context.Context, id string, seq int64, at time.Time)
 		return fmt.Errorf("compare histories: %w", err)
 	case id != j.ID():
 		return errors.New("the journal began a new history since the hello")
-	case agrees:
+	case stands == agrees:
 		return nil
 	}
-	if err := j.beginHistory(ctx, id); err != nil {
+	if err := j.beginHistory(ctx, id, stands == older); err != nil {
 		return fmt.Errorf("begin a new history: %w", err)
 	}
 	return fmt.Errorf("the coordinator has event %d of journal %s, and this journal does not go on from there: one of them came from a backup; all that stands is told again, as journal %s",
 		seq, id, j.ID())
 }
 
-// agrees reports whether whoever has the events up to seq, the last of which took place at a time, can be told the rest. Time zero is not
+// standing is how a journal stands to the events that a coordinator has of it.
+type standing int
+
+const (
+	agrees  standing = iota // the coordinator can be told the rest
+	forgets                 // what comes next is not kept any more
+	older                   // the coordinator has what did not happen here: the journal came from a backup
+)
+
+// compare says how the journal stands to whoever has the events up to seq, the last of which took place at a time. Time zero is not
 // compared.
-func (tx *Tx) agrees(seq int64, at time.Time) (bool, error) {
+func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	var last int64
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&last); err != nil {
-		return false, err
+		return agrees, err
 	}
 	oldest := last + 1
 	if first, err := tx.eventsFrom(0); err != nil {
-		return false, err
+		return agrees, err
 	} else if len(first) > 0 {
 		oldest = first[0].Seq
 	}
-	if seq == 0 { // of all that is not told any more, what stands was told again
+	switch {
+	case seq == 0: // of all that is not told any more, what stands was told again
 		restated, err := tx.number("history")
-		return oldest == 1 || restated >= oldest, err
-	}
-	if seq > last || seq+1 < oldest {
-		return false, nil
+		if oldest == 1 || restated >= oldest {
+			return agrees, err
+		}
+		return forgets, err
+	case seq > last:
+		return older, nil
+	case seq+1 < oldest:
+		return forgets, nil
 	}
 	events, err := tx.eventsFrom(seq)
 	if err != nil {
-		return false, err
+		return agrees, err
 	}
 	i := slices.IndexFunc(events, func(e writ.Event) bool { return e.Seq == seq })
-	return i < 0 || at.IsZero() || events[i].Time.Equal(at), nil // without it, it is forgotten, as the one before the oldest
+	if i < 0 || at.IsZero() || events[i].Time.Equal(at) { // without it, it is forgotten, as the one before the oldest
+		return agrees, nil
+	}
+	return older, nil
 }
 
 // eventsFrom returns the events of the row that has one with this number, or else of the first row after it; none if there is none.
@@ -85,9 +102,10 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	return decodeEvents(encoded)
 }
 
-// beginHistory gives the journal another id than the given one, and tells what stands.
-func (j *Journal) beginHistory(ctx context.Context, old string) error {
+// beginHistory gives the journal another id than the given one, and tells what stands. One that came from a backup has its doubt from now on.
+func (j *Journal) beginHistory(ctx context.Context, old string, fromBackup bool) error {
 	var id string
+	var until int64
 	err := j.Write(failpoint.At(ctx, failpoint.HistoryBegun), func(tx *Tx) (err error) {
 		if id, err = tx.meta("journal"); err != nil || id != old {
 			return err
@@ -99,10 +117,19 @@ func (j *Journal) beginHistory(ctx context.Context, old string) error {
 		if err := tx.exec(`DELETE FROM acknowledgements`); err != nil {
 			return err
 		}
+		if fromBackup {
+			if err := tx.beginDoubt(tx.Now); err != nil {
+				return err
+			}
+		}
+		if until, err = tx.number(doubt); err != nil {
+			return err
+		}
 		return tx.restate()
 	})
 	if err == nil {
 		j.id.Store(&id)
+		j.doubt.Store(max(until, j.doubt.Load())) // until is 0 if another link was first
 		j.tail.forget()
 	}
 	return err

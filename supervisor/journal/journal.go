@@ -30,6 +30,7 @@ type Journal struct {
 	id    atomic.Pointer[string] // changes when a new history begins
 	db    *sqldb.DB
 	epoch atomic.Int64 // of BeginEpoch, 0 before
+	doubt atomic.Int64 // see Doubt, unix microseconds
 	tail  *tail
 	known *newest // frames that are on disk
 
@@ -57,6 +58,11 @@ type batch struct {
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
 func Open(ctx context.Context, path string) (*Journal, error) {
+	return open(ctx, path, func(*Tx) error { return nil })
+}
+
+// open opens a journal and changes it with what gives it its id, if it has none yet.
+func open(ctx context.Context, path string, change func(tx *Tx) error) (*Journal, error) {
 	sub, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
@@ -73,7 +79,10 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 			err = tx.setMeta("journal", id)
 		}
 		j.id.Store(&id)
-		return err
+		if err != nil {
+			return err
+		}
+		return change(tx)
 	})
 	if err != nil {
 		db.Close()

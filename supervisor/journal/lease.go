@@ -30,7 +30,7 @@ var (
 // journal restored from a backup fences whatever was sent after the backup. It is ErrHeld while another process has the lease; a journal
 // in a file has one process only, which needs to wait for nobody.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
-	var epoch int64
+	var epoch, doubt int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
 		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), batch: new(batch)}
 		id, err := tx.meta("journal") // another process may have begun a new history
@@ -60,11 +60,15 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
 			return err
 		}
+		if doubt, err = tx.readDoubt(now); err != nil {
+			return err
+		}
 		*j.known = newest{} // another process may have forgotten some meanwhile
 		return tx.lease(clock.Add(LeaseTime))
 	})
 	if err == nil {
 		j.epoch.Store(epoch)
+		j.doubt.Store(doubt)
 		j.tail.forget() // another process may have told something meanwhile
 	}
 	return epoch, err

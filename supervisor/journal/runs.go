@@ -37,6 +37,7 @@ type Run struct {
 	Engine      string    `json:"engine,omitempty"` // that its script needs
 	Destructive bool      `json:"destructive,omitempty"`
 	Allow       []string  `json:"allow"`
+	Signed      time.Time `json:"signed,omitzero"`  // by the clock of whoever signed it
 	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
 
 	number        int64         // counts the runs of the journal

@@ -48,15 +48,16 @@ const (
 
 // role is how a directory is recognised, and its store copied.
 type role struct {
-	name   Role
-	sign   string // the file that only this role has
-	store  string
-	copied func(ctx context.Context, from, to string) error
+	name     Role
+	sign     string // the file that only this role has
+	store    string
+	copied   func(ctx context.Context, from, to string) error
+	restored func(ctx context.Context, path string) error // tells the store that it came from a backup; nil if it need not know
 }
 
 var roles = []role{
-	{Supervisor, "supervisor.key", "journal.db", journal.Copy},
-	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy},
+	{Supervisor, "supervisor.key", "journal.db", journal.Copy, journal.Restored},
+	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy, nil},
 }
 
 // roleOf recognises a data directory.
@@ -210,7 +211,11 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 		return m, err
 	}
 	defer root.Close()
-	if err := restoreFiles(ctx, root, r); err != nil {
+	err = restoreFiles(ctx, root, r)
+	if err == nil {
+		err = tellStore(ctx, m.Role, dir)
+	}
+	if err != nil {
 		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).WithHint("nothing is left of it in %s; take another backup", dir)
 		return m, errors.Join(damaged, empty(root))
 	}
@@ -237,6 +242,20 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 			return err
 		}
 	}
+}
+
+// tellStore lets the store of a directory know that it came from a backup. One that is in PostgreSQL has no file here.
+func tellStore(ctx context.Context, name Role, dir string) error {
+	for _, r := range roles {
+		path := filepath.Join(dir, r.store)
+		if r.name != name || r.restored == nil {
+			continue
+		}
+		if _, err := os.Stat(path); err == nil {
+			return r.restored(ctx, path)
+		}
+	}
+	return nil
 }
 
 // empty removes what is in a directory that was empty before, so that no daemon takes a part for the whole.

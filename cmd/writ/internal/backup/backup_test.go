@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/supervisor/journal"
 )
 
 // directory is a data directory of a supervisor whose store is elsewhere.
@@ -69,6 +71,39 @@ func TestABackupIsRestoredAsItWas(t *testing.T) {
 	}
 	if diff := cmp.Diff(files, contents(t, dir)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
+	dir, _ := directory(t)
+	begin := func(dir string) time.Time {
+		t.Helper()
+		j, err := journal.Open(t.Context(), filepath.Join(dir, "journal.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return j.Doubt()
+	}
+	if got := begin(dir); !got.IsZero() {
+		t.Errorf("a new journal is in doubt until %s", got)
+	}
+	file := filepath.Join(t.TempDir(), "dc1.tar")
+	if _, err := Save(t.Context(), dir, file, "v1"); err != nil {
+		t.Fatal(err)
+	}
+	restored := filepath.Join(t.TempDir(), "dc1")
+	if _, err := Restore(t.Context(), file, restored); err != nil {
+		t.Fatal(err)
+	}
+	if begin(restored).IsZero() {
+		t.Error("the journal does not know that it came from a backup")
+	}
+	if got := begin(dir); !got.IsZero() {
+		t.Errorf("the journal that was copied is in doubt until %s", got)
 	}
 }
 

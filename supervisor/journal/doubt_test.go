@@ -1,0 +1,107 @@
+package journal_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j := open(t, path)
+	begun := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	begin := func(j *journal.Journal, at time.Time) {
+		t.Helper()
+		if _, err := j.BeginEpoch(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(j, begun)
+	if got := j.Doubt(); !got.IsZero() {
+		t.Errorf("a new journal is in doubt until %s", got)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.Restored(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	first := begun.Add(time.Hour)
+	for _, at := range []time.Time{first, first.Add(time.Hour)} { // a later start changes nothing
+		j := open(t, path)
+		begin(j, at)
+		if got := j.Doubt(); !got.Equal(first) {
+			t.Errorf("it is in doubt until %s, want %s", got, first)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who has less of a journal than it keeps is a new coordinator, or its ledger came from a backup: that says nothing about the journal.
+func TestAJournalIsInDoubtOnceACoordinatorKnowsMore(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		seq     int64
+		late    time.Duration // of the coordinator's last event
+		forgets int64
+		want    bool
+	}{
+		{name: "all", seq: 3},
+		{name: "less than is kept", seq: 0, forgets: 2},
+		{name: "more than there was", seq: 4, want: true},
+		{name: "something else", seq: 2, late: time.Second, want: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stores(t, func(t *testing.T, path string) {
+				j := open(t, path)
+				for range 3 {
+					write(t, j, func(tx *journal.Tx) error { tx.AddEvents(writ.Event{}); return nil })
+				}
+				told, err := j.Events(t.Context(), 0, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := time.Time{}
+				if tt.seq > 0 {
+					at = told[min(tt.seq, 3)-1].Time.Add(tt.late)
+				}
+				write(t, j, func(tx *journal.Tx) error {
+					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.forgets)
+					return err
+				})
+				_ = j.Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new history begins
+				if got := !j.Doubt().IsZero(); got != tt.want {
+					t.Errorf("it is in doubt: %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRunsFromBeforeARestoreAreInDoubt(t *testing.T) {
+	until := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name             string
+		signed, accepted time.Duration // after until
+		want             bool
+	}{
+		{"open in the backup", -2 * time.Hour, -time.Hour, true},
+		{"handed in again", -time.Hour, time.Hour, true},
+		{"signed by a clock that is fast", time.Minute, time.Hour, true},
+		{"signed since", 2 * time.Minute, time.Hour, false},
+	} {
+		run := &journal.Run{Signed: until.Add(tt.signed)}
+		run.Accepted = until.Add(tt.accepted)
+		if got := run.InDoubt(until, time.Minute); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+		if run.InDoubt(time.Time{}, time.Minute) {
+			t.Errorf("%s: in doubt with a journal that never came from a backup", tt.name)
+		}
+	}
+}
