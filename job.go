@@ -102,6 +102,14 @@ type Beat struct {
 	Version     string       `json:"version"`
 	Transfers   string       `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
 	Fault       string       `json:"fault,omitempty"`     // why the node refuses work at the moment, "" if it does not
+	Recalls     []Recall     `json:"recalls,omitempty"`   // of runs that the supervisor asked for since the last beat
+}
+
+// Recall is what a node has of a run that its supervisor asked for: every call that it has begun, or has the result of.
+type Recall struct {
+	Run   RunID `json:"run"`
+	Epoch int64 `json:"epoch"` // that the node knew when it looked: it begins nothing of an earlier one after that
+	Calls []int `json:"calls,omitempty"`
 }
 
 // Wedged is a job whose driver ignores that its time is over. Until the driver is done, other jobs wait for the resource.
@@ -176,6 +184,8 @@ type Control struct {
 	// GivenUp ends running jobs that nobody waits for any more, though their runs go on.
 	GivenUp []JobKey `json:"given_up,omitempty"`
 	Roster  int      `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
+	// Asked are runs of which the next beat is to say what the node has: the supervisor's journal came from a backup.
+	Asked []RunID `json:"asked,omitempty"`
 	// Told acknowledges the usage, the mendings and the states in a report: its incarnation and round.
 	Told *Told `json:"told,omitempty"`
 }

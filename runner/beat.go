@@ -18,7 +18,7 @@ func (n *incarnation) beat(ctx context.Context) {
 	defer tick.Stop()
 	for sequence := int64(1); ; sequence++ {
 		n.probeStore(ctx)
-		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), seal.Beat, n.state(sequence)) // noted
+		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), seal.Beat, n.state(ctx, sequence)) // noted
 		select {
 		case <-ctx.Done():
 			return
@@ -28,7 +28,7 @@ func (n *incarnation) beat(ctx context.Context) {
 }
 
 // state is what the node says of itself.
-func (n *incarnation) state(sequence int64) *writ.Beat {
+func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	now, transfers := n.now(), ""
 	if n.transfers != nil {
 		transfers = n.transfers.Address
@@ -37,5 +37,6 @@ func (n *incarnation) state(sequence int64) *writ.Beat {
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
 		Active: n.desk.keys(), Wedged: n.desk.wedged(), Progress: n.desk.progress(),
 		Slots: n.slots, Capacity: n.capacity, Drivers: n.about, Version: n.version, Transfers: transfers, Fault: n.faultText(now),
+		Recalls: n.recall(ctx),
 	}
 }

@@ -49,6 +49,7 @@ func (n *incarnation) listen(ctx context.Context) {
 // acknowledgements until keepAcks has them.
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
 	var acks, givenUp []writ.JobKey
+	var asked []writ.RunID
 	cancels := map[writ.RunID]journal.Cancel{}
 	var epoch int64
 	heard := false
@@ -63,6 +64,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			epoch = max(epoch, c.Epoch)
 			acks = append(acks, c.Acks...)
 			givenUp = append(givenUp, c.GivenUp...)
+			asked = append(asked, c.Asked...)
 			for run, until := range c.Cancels {
 				cancels[run] = later(cancels[run], journal.Cancel{Until: time.UnixMilli(until), Resumes: c.Resumes[run]})
 			}
@@ -84,6 +86,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	if err := n.raiseEpoch(ctx, epoch); err != nil {
 		return err
 	}
+	n.questions.add(asked) // the answer says that nothing of an earlier epoch is begun any more
 	ctx = context.WithoutCancel(ctx)
 	if len(cancels) > 0 {
 		if err := n.noteStore(ctx, n.journal.Cancel(ctx, cancels)); err != nil {

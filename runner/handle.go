@@ -42,6 +42,10 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 			n.desk.leave(w)
 		}
 	}()
+	if epoch := n.epoch.Load(); job.Epoch < epoch { // looked at from the desk: whoever is told what there is, is told of this or it is not done
+		n.drop(taking, "delivery", task.ID, fmt.Errorf("its epoch is %d, the node has seen %d", job.Epoch, epoch))
+		return
+	}
 	if result := n.carryOut(taking, w); result != nil {
 		if result.Job != digest { // an answer of earlier: a supervisor whose journal was restored knows only what it sent since
 			again := *result
@@ -56,17 +60,15 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 }
 
 // open opens the seal of a job and checks everything that can be checked before its entry is looked up: who sealed it, for whom, and
-// when. A job that comes too late is left to the supervisor, who knows whether another delivery is on its way.
+// when. Its epoch is none of that. A job that comes too late is left to the supervisor, who knows whether another delivery is on its way.
 func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
 	job, digest, err := seal.OpenWith[writ.Job](n.opener, seal.Job, body)
 	if err != nil {
 		return nil, digest, err
 	}
-	switch epoch := n.epoch.Load(); {
+	switch {
 	case job.Node != n.node || job.Datacenter != n.member.Datacenter() || job.Cluster != n.member.Roster().Cluster:
 		err = fmt.Errorf("it is for node %s of datacenter %s", job.Node, job.Datacenter)
-	case job.Epoch < epoch:
-		err = fmt.Errorf("its epoch is %d, the node has seen %d", job.Epoch, epoch)
 	case !job.Run.Valid() || job.Seq < 1 || job.Try < 1 || job.Delivery < 1:
 		err = fmt.Errorf("%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):

@@ -45,19 +45,20 @@ type incarnation struct {
 
 	transfers *Transfers // nil if it gives nothing to other nodes
 
-	opener   *seal.Opener // of jobs
-	epoch    atomic.Int64 // the highest that was seen
-	desk     desk
-	turns    turns
-	waiting  atomic.Int32 // jobs that wait for more of a log
-	outbox   *outbox
-	acks     acks
-	permits  *permits
-	rosters  *rosterWatch
-	keeper   *keeper
-	store    fault // of the journal
-	transit  fault // of the queue
-	stopping atomic.Bool
+	opener    *seal.Opener // of jobs
+	epoch     atomic.Int64 // the highest that was seen
+	desk      desk
+	turns     turns
+	waiting   atomic.Int32 // jobs that wait for more of a log
+	outbox    *outbox
+	acks      acks
+	questions questions
+	permits   *permits
+	rosters   *rosterWatch
+	keeper    *keeper
+	store     fault // of the journal
+	transit   fault // of the queue
+	stopping  atomic.Bool
 
 	working  context.Context // of all jobs
 	stopWork context.CancelCauseFunc

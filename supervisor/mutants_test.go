@@ -24,7 +24,7 @@ var mutants = []struct {
 }{
 	{
 		name: "NodesObeyEarlierEpochs", directed: "TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone", file: "runner/handle.go",
-		was: "case job.Epoch < epoch:", is: "case job.Epoch < 0:",
+		was: "; job.Epoch < epoch {", is: "; job.Epoch < min(epoch, 0) {",
 		unnoticed: "the key of a job keeps it from being done twice, whoever sends it",
 	},
 	{

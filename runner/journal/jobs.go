@@ -74,7 +74,7 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 
 // look is Start for a job that may be done again.
 func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
-	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.callsOf(ctx, job.Run) })
+	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.CallsOf(ctx, job.Run) })
 	if err != nil || !there {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incar
 	return against, err
 }
 
-// callsOf returns the calls of a run of which there is something.
-func (j *Journal) callsOf(ctx context.Context, run writ.RunID) ([]int, error) {
+// CallsOf returns the calls of a run of which there is something.
+func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
 	rows, err := j.db.Query(ctx, "SELECT DISTINCT seq FROM jobs WHERE run = $1", run)
 	if err != nil {
 		return nil, err
