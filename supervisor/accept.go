@@ -136,7 +136,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
 		Engine:         p.Engine,
-		Destructive:    p.Destructive, Allow: p.Allow, Expires: p.Expires,
+		Destructive:    p.Destructive, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 	}
 }
 

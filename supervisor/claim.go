@@ -26,6 +26,9 @@ func (t *turn) arrange(g ground) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
+	if t.waitsForRecalls() {
+		return nil
+	}
 	if err := t.claimCalls(g); err != nil {
 		return err
 	}

@@ -114,7 +114,8 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 	}
 }
 
-// hearBeat takes a beat: jobs that began, how far they are, and a node that does not know our epoch or roster yet.
+// hearBeat takes a beat: jobs that began, how far they are, what the node has of runs in doubt, and that it does not know our epoch or
+// roster yet.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
 		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
@@ -129,6 +130,10 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 	}
 	for _, p := range progress {
 		s.turns.post(p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
+	}
+	s.hearRecalls(node, b.Recalls)
+	if asked := s.doubts.unanswered(node); len(asked) > 0 {
+		s.control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
 	}
 	if b.Epoch < s.epoch {
 		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})

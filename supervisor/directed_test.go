@@ -500,7 +500,7 @@ func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 	})
 }
 
-// backup copies the journal as it is on disk now; restore puts that copy in its place.
+// backup copies the journal as it is on disk now; restore puts that copy in its place, as `writ restore` does.
 func (s *site) backup() (restore func()) {
 	s.t.Helper()
 	path := s.place
@@ -518,6 +518,9 @@ func (s *site) backup() (restore func()) {
 			_ = os.Remove(path + end)
 		}
 		if err := os.Rename(path+".backup", path); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := journal.Restored(s.t.Context(), path); err != nil {
 			s.t.Fatal(err)
 		}
 	}

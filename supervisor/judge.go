@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"slices"
+
 	"writ"
 	"writ/internal/cbor"
 	"writ/sal/catalog"
@@ -100,6 +102,7 @@ func moderate(b writ.Beat) writ.Beat {
 	for i := range b.Progress {
 		b.Progress[i].Text = clip(b.Progress[i].Text, maxText)
 	}
+	b.Recalls = nil // heard already
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
 		d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module, maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
@@ -110,6 +113,13 @@ func moderate(b writ.Beat) writ.Beat {
 		b.Drivers[i] = d
 	}
 	return b
+}
+
+// recalled cuts what a node says of a run down to the calls that a run can have.
+func recalled(calls []int) []int {
+	calls = slices.DeleteFunc(calls[:min(len(calls), scripts.MaxCalls)], func(seq int) bool { return seq < 1 || seq > scripts.MaxCalls })
+	slices.Sort(calls)
+	return slices.Clone(slices.Compact(calls))
 }
 
 func amountOf(n int64) int64 { return min(max(n, 0), maxAmount) }

@@ -142,6 +142,16 @@ var mutants = []struct {
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
+		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt", file: "supervisor/doubt.go",
+		was: "if len(silent) == 0 {", is: "if len(silent) >= 0 {",
+		unnoticed: "no journal is restored from a backup",
+	},
+	{
+		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt", file: "supervisor/doubt.go",
+		was: "if !t.inDoubt() || c.Node", is: "if t.inDoubt() || c.Node",
+		unnoticed: "no journal is restored from a backup",
+	},
+	{
 		name: "ReservationsAreNotGivenBack", file: "supervisor/journal/loads.go",
 		was: "default:\n\t\treturn Load{}", is: "default:\n\t\treturn Load{Reserved: k.need}",
 	},

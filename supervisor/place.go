@@ -348,8 +348,7 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {
 			if pinned != "" && pinned != node {
-				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s",
-					describe(c), t.s.fleet.name(pinned), t.s.fleet.name(node)))
+				return t.fail(c, writ.CallFailed, t.torn(c, pinned, node))
 			}
 			pinned = node
 		}
@@ -432,12 +431,23 @@ func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 	return nil
 }
 
-// homes returns the nodes that a call is bound to: its own and those of the node-local things that it needs.
+// torn is the error of a call that is bound to two nodes.
+func (t *turn) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
+	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.s.fleet.name(a), t.s.fleet.name(b))
+	if len(t.recalledBy(c)) > 0 {
+		err = err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
+	}
+	return err
+}
+
+// homes returns the nodes that a call is bound to: its own, those that have it from before the journal came from a backup, and those of the
+// node-local things that it needs.
 func (t *turn) homes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
+	nodes = append(nodes, t.recalledBy(c)...)
 	for _, seq := range t.near(c) {
 		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)

@@ -201,12 +201,17 @@ func (t *turn) reopen(c *journal.Call) error {
 // movable reports whether a call that was sent to a node may be done by another one: nothing of it is left there, or the node is not one of
 // the datacenter any more.
 func (t *turn) movable(c *journal.Call) bool {
-	op, ok := catalog.Lookup(c.Operation)
-	if ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent) {
+	if leavesNothing(c) {
 		return true
 	}
 	n, known := t.s.fleet.get(c.Node)
 	return !known || n.Admission == writ.AdmissionRemoved
+}
+
+// leavesNothing reports whether a call may be done again anywhere, wherever it was done before.
+func leavesNothing(c *journal.Call) bool {
+	op, ok := catalog.Lookup(c.Operation)
+	return ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent)
 }
 
 // belated takes the result of a try before the last resume. A success is what the call wanted: if its new try was not sent yet, it needs

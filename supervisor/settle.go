@@ -462,6 +462,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
+		s.doubts.forget(t.run.ID)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}

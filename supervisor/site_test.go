@@ -352,6 +352,7 @@ type testNode struct {
 	engines   []writ.Engine // of databases, likewise
 	claims    []writ.JobKey // said to be active besides what is
 	says      string        // said of the progress of what is
+	recalls   []int         // calls that it says it has of whatever run it is asked for
 	act       func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
@@ -363,6 +364,7 @@ type testNode struct {
 	effects  map[writ.JobKey]int
 	acked    map[writ.JobKey]bool
 	told     *writ.Told    // the last
+	asked    []writ.Recall // for the next beat
 	stopped  chan struct{} // closed when the supervisor cancelled something
 }
 
@@ -519,6 +521,7 @@ func (n *testNode) beat(ctx context.Context) {
 			}
 		}
 		slices.SortFunc(b.Active, func(a, b writ.JobKey) int { return strings.Compare(a.String(), b.String()) })
+		b.Recalls, n.asked = n.asked, nil
 		silent := n.silent
 		n.mu.Unlock()
 		if !silent {
@@ -556,6 +559,9 @@ func (n *testNode) listen(ctx context.Context) {
 				if c.Told != nil {
 					n.told = c.Told
 				}
+				for _, run := range c.Asked {
+					n.asked = append(n.asked, writ.Recall{Run: run, Epoch: c.Epoch, Calls: n.recall(run)})
+				}
 				if len(c.Cancels) > 0 {
 					select {
 					case <-n.stopped:
@@ -568,6 +574,22 @@ func (n *testNode) listen(ctx context.Context) {
 		}
 		n.site.queue.Acknowledge(ctx, messages...)
 	}
+}
+
+// recall is what the node says it has of a run. The caller holds mu.
+func (n *testNode) recall(run writ.RunID) []int {
+	calls := slices.Clone(n.recalls)
+	for key := range n.done {
+		if key.Run == run {
+			calls = append(calls, key.Seq)
+		}
+	}
+	for key := range n.active {
+		if key.Run == run {
+			calls = append(calls, key.Seq)
+		}
+	}
+	return calls
 }
 
 // toldReport is the last report that the supervisor acknowledged.

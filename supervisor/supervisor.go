@@ -72,6 +72,7 @@ type Supervisor struct {
 	greeted  *greetings
 	secrets  *keyring
 	accounts *accounts
+	doubts   *doubts
 	faults   *faults
 	previews chan struct{} // holds one for each preview under way
 	rounds   atomic.Int64  // of the collector: so often it has heard all that had come
@@ -84,8 +85,7 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), checks: newChecks(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
-		faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews),
-		unjudged: make(chan struct{}, 1),
+		doubts: newDoubts(), faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews), unjudged: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff

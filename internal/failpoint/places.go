@@ -66,6 +66,7 @@ const (
 	RosterSent      Point = "queue/roster"
 	AcksSent        Point = "queue/acks"
 	CancelSent      Point = "queue/cancel"
+	RunsAsked       Point = "queue/asked"
 	ResultsDone     Point = "queue/results-done"
 	BeatsDone       Point = "queue/beats-done"
 	AccountsSettled Point = "queue/accounts"
@@ -156,6 +157,7 @@ var Places = []Place{
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
 	{Point: AcksSent, Kind: Send, Where: "supervisor.acknowledge", Says: "A node is told that its results are on disk."},
 	{Point: CancelSent, Kind: Send, Where: "supervisor.stopsWork", Says: "A node is told that a run is cancelled."},
+	{Point: RunsAsked, Kind: Send, Where: "supervisor.hearBeat", Says: "A node is asked what it has of runs, because the journal came from a backup."},
 	{Point: ResultsDone, Kind: Send, Where: "supervisor.acknowledge", Says: "Messages with results are taken off."},
 	{Point: BeatsDone, Kind: Send, Where: "supervisor.collect", Says: "Beats are taken off."},
 	{Point: AccountsSettled, Kind: Send, Where: "supervisor.settle", Says: "Nodes get their accounts at Redis."},

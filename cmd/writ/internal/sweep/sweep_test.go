@@ -428,6 +428,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RosterSent:      {victim: supervisor, during: rosterMade},
 	failpoint.AcksSent:        {victim: supervisor},
 	failpoint.CancelSent:      {victim: supervisor, during: cancelled},
+	failpoint.RunsAsked:       {victim: supervisor, before: wentBack},
 	failpoint.ResultsDone:     {victim: supervisor},
 	failpoint.BeatsDone:       {victim: supervisor},
 	failpoint.ReportTold:      {victim: metered, before: (*world).addMetered, during: chargesTold},

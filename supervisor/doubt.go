@@ -1,0 +1,154 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// A journal that came from a backup does not know what nodes were sent since the backup was made, and a call that is placed on another node
+// than before would take effect twice. So nodes are asked for the runs from before: none of their calls is placed until every node has said
+// which of them it has, and those go where they were, to be answered from the record of that node.
+
+// maxAsked is how many runs a node is asked for at a time.
+const maxAsked = 64
+
+// doubts is what nodes have said of runs in doubt. It is not kept: the next supervisor asks again.
+type doubts struct {
+	mu   sync.Mutex
+	runs map[writ.RunID]map[writ.NodeID][]int // the calls that each node has, sorted; no entry while it has not said
+}
+
+func newDoubts() *doubts { return &doubts{runs: make(map[writ.RunID]map[writ.NodeID][]int)} }
+
+// ask returns those of some nodes that have not said yet what they have of a run. They are asked for it whenever they beat.
+func (d *doubts) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.NodeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.runs[run] == nil {
+		d.runs[run] = make(map[writ.NodeID][]int)
+	}
+	for _, node := range nodes {
+		if _, said := d.runs[run][node]; !said {
+			silent = append(silent, node)
+		}
+	}
+	return silent
+}
+
+// unanswered returns runs that a node has to be asked for, maxAsked at most.
+func (d *doubts) unanswered(node writ.NodeID) (runs []writ.RunID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for run, said := range d.runs {
+		if _, answered := said[node]; !answered {
+			runs = append(runs, run)
+		}
+	}
+	slices.Sort(runs)
+	return runs[:min(len(runs), maxAsked)]
+}
+
+// hear takes which calls of a run a node has. It reports false if nobody asked. The first answer stands: what the node begins after it was
+// sent by us.
+func (d *doubts) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	said, asked := d.runs[run]
+	if _, again := said[node]; !asked || again {
+		return false
+	}
+	said[node] = recalled(calls)
+	return true
+}
+
+// having returns those of some nodes that said they have a call.
+func (d *doubts) having(run writ.RunID, seq int, nodes []writ.NodeID) (having []writ.NodeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, node := range nodes {
+		if _, found := slices.BinarySearch(d.runs[run][node], seq); found {
+			having = append(having, node)
+		}
+	}
+	return having
+}
+
+func (d *doubts) forget(run writ.RunID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.runs, run)
+}
+
+// hearRecalls takes what a node has of runs in doubt. What it had when it knew only an earlier supervisor does not count: that one may have
+// sent more since.
+func (s *Supervisor) hearRecalls(node writ.NodeID, all []writ.Recall) {
+	for _, r := range all {
+		if r.Epoch == s.epoch && s.doubts.hear(node, r.Run, r.Calls) && len(s.doubts.ask(r.Run, s.fleet.serving())) == 0 {
+			s.turns.post(r.Run, mail{})
+		}
+	}
+}
+
+// inDoubt reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
+func (t *turn) inDoubt() bool {
+	return t.verdicts == nil && t.run.InDoubt(t.s.Journal.Doubt(), identity.Skew)
+}
+
+// waitsForRecalls reports whether a run in doubt waits for the word of a node. Until then, what was never sent, as far as the journal
+// knows, waits too.
+func (t *turn) waitsForRecalls() bool {
+	if t.run.Stop != nil || !t.inDoubt() {
+		return false
+	}
+	silent := t.s.doubts.ask(t.run.ID, t.s.fleet.serving())
+	if len(silent) == 0 {
+		return false
+	}
+	why := t.s.waitsForWordOf(silent)
+	for _, c := range t.calls {
+		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
+			continue
+		}
+		if c.Claimed { // where the journal has it may not be where it was sent
+			t.release(c)
+		}
+		t.hold(c, why)
+	}
+	return true
+}
+
+// waitsForWordOf says that calls wait until nodes have said what they have of the run.
+func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
+	names := make([]string, len(silent))
+	for i, node := range silent {
+		names[i] = s.fleet.name(node)
+	}
+	slices.Sort(names)
+	has, more := "has", ""
+	if len(names) > 1 {
+		has = "have"
+	}
+	if n := len(names) - maxNamed; n > 1 {
+		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("waits until %s%s %s said what there is of this run: the journal came from a backup", strings.Join(names, ", "), more, has)
+}
+
+// recalledBy returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
+// nothing behind the first will do; of any other there are not two, unless one of them lies, and nobody can tell which.
+func (t *turn) recalledBy(c *journal.Call) []writ.NodeID {
+	if !t.inDoubt() || c.Node != "" && !neverSent(c) {
+		return nil
+	}
+	nodes := t.s.doubts.having(t.run.ID, c.Seq, t.s.fleet.serving())
+	if len(nodes) > 1 && leavesNothing(c) {
+		return nodes[:1]
+	}
+	return nodes
+}

@@ -1,0 +1,235 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+// wholeSite is a site with two nodes, n1 and n2, of which n1 is chosen where nothing speaks for the other.
+func wholeSite(s *site) (n1, n2 *realNode) {
+	s.t.Helper()
+	n1, n2 = s.realNode("n1"), s.realNode("n2")
+	time.Sleep(2 * time.Second)
+	return n1, n2
+}
+
+// goBack lets the site go on with a journal from a backup.
+func (s *site) goBack(restore func()) {
+	s.t.Helper()
+	s.halt()
+	time.Sleep(time.Second)
+	restore()
+	s.start()
+}
+
+// wantReason fails the test unless a call of a run waits, for a reason with this text.
+func (s *site) wantReason(id writ.RunID, seq int, text string) {
+	s.t.Helper()
+	_, calls := s.look(id)
+	if len(calls) < seq {
+		s.t.Fatalf("the run has %d calls", len(calls))
+	}
+	if c := calls[seq-1]; c.State != writ.CallPlanned || !strings.Contains(c.Reason, text) {
+		s.t.Fatalf("call %d is %s, because %q; want that it waits because %q", seq, c.State, c.Reason, text)
+	}
+}
+
+// submitSigned hands in what is signed.
+func (s *site) submitSigned(signed []byte) writ.RunID {
+	s.t.Helper()
+	run, err := s.Submit(s.t.Context(), signed)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run.ID
+}
+
+func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		silent bool // the node that has it, for a while
+	}{
+		{"BothAreHeard", false},
+		{"TheOneThatHasItIsSilentAtFirst", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				n1, n2 := wholeSite(s)
+				n1.halt()
+				time.Sleep(10 * time.Second)
+				restore := s.backup()
+				signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+				id := s.submitSigned(signed)
+				s.wantState(id, writ.RunSucceeded)
+				n1.start()
+				if tt.silent {
+					n2.halt()
+				}
+				s.goBack(restore)
+				if again := s.submitSigned(signed); again != id {
+					t.Fatalf("the same submission is the run %s, it was %s", again, id)
+				}
+				if tt.silent {
+					time.Sleep(2 * time.Minute)
+					s.wantReason(id, 1, "waits until n2 has said what there is of this run: the journal came from a backup")
+					n2.start()
+				}
+				_, calls := s.wantState(id, writ.RunSucceeded)
+				for _, c := range calls {
+					if c.NodeName != "n2" {
+						t.Errorf("call %d is on %s", c.Seq, c.NodeName)
+					}
+				}
+				n1.wantEffectsOnce(0)
+				n2.wantEffectsOnce(3)
+			})
+		})
+	}
+}
+
+func TestACallOfAnOpenRunThatWasSentAfterTheBackupWaitsForItsNode(t *testing.T) {
+	const script = `
+image := import("image")
+container := import("container")
+i := image.fetch("i", {url: "https://images.example/i.tar", sha256: "` + "0000000000000000000000000000000000000000000000000000000000000000" + `", format: "oci"})
+a := container.exec(container.create("slow-20-a", {image: i, memory_mib: 16}), {command: ["work"]})
+if a.exit_code == 0 {
+	j := image.fetch("j", {url: "https://images.example/j.tar", sha256: "` + "0000000000000000000000000000000000000000000000000000000000000000" + `", format: "oci"})
+	container.exec(container.create("b", {image: j, memory_mib: 16}), {command: ["work"]})
+}
+`
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		id := s.submit(script)
+		s.awaitCall(id, 3, writ.CallRunning)
+		restore := s.backup()
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[2].NodeName != "n1" || calls[5].NodeName != "n2" {
+			t.Fatalf("the programs were run on %s and %s", calls[2].NodeName, calls[5].NodeName)
+		}
+		n2.halt()
+		s.goBack(restore)
+		time.Sleep(2 * time.Minute)
+		s.wantReason(id, 6, "waits until n2 has said")
+		n2.start()
+		s.wantState(id, writ.RunSucceeded)
+		n1.wantEffectsOnce(3)
+		n2.wantEffectsOnce(3)
+	})
+}
+
+// Its node has it and falls silent once it has said so: another one would do it a second time.
+func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		n1.halt()
+		time.Sleep(10 * time.Second)
+		restore := s.backup()
+		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+		id := s.submitSigned(signed)
+		s.wantState(id, writ.RunSucceeded)
+		s.goBack(restore)
+		s.submitSigned(signed)
+		time.Sleep(5 * time.Second)
+		n2.halt()
+		time.Sleep(2 * time.Minute)
+		n1.start()
+		time.Sleep(10 * time.Second)
+		s.wantReason(id, 1, "n2: is lost")
+		n2.start()
+		s.wantState(id, writ.RunSucceeded)
+		n1.wantEffectsOnce(0)
+		n2.wantEffectsOnce(3)
+	})
+}
+
+func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+		s.goBack(s.backup())
+		begun := time.Now()
+		id := s.submitSigned(signed)
+		s.wantState(id, writ.RunSucceeded)
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		n1.wantEffectsOnce(3)
+		n2.wantEffectsOnce(0)
+	})
+}
+
+func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		n2.halt()
+		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+		s.goBack(s.backup())
+		id := s.submitSigned(signed)
+		time.Sleep(2 * time.Minute)
+		s.wantReason(id, 1, "waits until n2 has said")
+		s.decide(n2.id(), "remove")
+		s.wantState(id, writ.RunSucceeded)
+		n1.wantEffectsOnce(3)
+	})
+}
+
+func TestRunsThatWereSignedAfterARestoreWaitForNobody(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		n2.halt()
+		s.goBack(s.backup())
+		time.Sleep(2 * time.Minute)
+		s.wantState(s.submit(fmt.Sprintf(execScript, "c")), writ.RunSucceeded)
+		n1.wantEffectsOnce(3)
+	})
+}
+
+// A supervisor that ends while it asks has forgotten what it heard.
+func TestTheNextSupervisorAsksAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := wholeSite(s)
+		n1.halt()
+		time.Sleep(10 * time.Second)
+		restore := s.backup()
+		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+		id := s.submitSigned(signed)
+		s.wantState(id, writ.RunSucceeded)
+		s.goBack(restore)
+		s.submitSigned(signed)
+		time.Sleep(5 * time.Second) // n2 has answered, n1 has not
+		s.halt()
+		n2.halt()
+		s.start()
+		n1.start()
+		time.Sleep(2 * time.Minute)
+		s.wantReason(id, 1, "waits until n2 has said")
+		n2.start()
+		s.wantState(id, writ.RunSucceeded)
+		n1.wantEffectsOnce(0)
+		n2.wantEffectsOnce(3)
+	})
+}
+
+// What a node says that nobody asked, or that no run can have, is not believed; and two nodes cannot both have done the same thing.
+func TestACallThatTwoNodesClaimIsDoneByNone(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", claiming)
+		s.join("n2", claiming)
+		time.Sleep(2 * time.Second)
+		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+		s.goBack(s.backup())
+		id := s.submitSigned(signed)
+		_, calls := s.wantState(id, writ.RunFailed)
+		if err := calls[0].Error; err == nil || err.Code != writ.CodeResourceConflict || !strings.Contains(err.Hint, "came from a backup") {
+			t.Errorf("the first call failed with %+v", err)
+		}
+		s.wantEffects(0)
+	})
+}
+
+func claiming(n *testNode) { n.recalls = []int{3, 1, 2, 3, -1, 1 << 40} }
