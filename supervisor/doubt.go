@@ -123,11 +123,14 @@ func (t *turn) waitsForRecalls() bool {
 	return true
 }
 
-// waitsForWordOf says that calls wait until nodes have said what they have of the run.
+// waitsForWordOf says that calls wait until nodes have said what they have of the run, and what keeps a node from that, if something does.
 func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
 	names := make([]string, len(silent))
 	for i, node := range silent {
 		names[i] = s.fleet.name(node)
+		if _, why := s.fleet.away(node); why != "" {
+			names[i] += " (which " + why + ")"
+		}
 	}
 	slices.Sort(names)
 	has, more := "has", ""

@@ -314,8 +314,9 @@ type measure struct {
 	slack  float64 // 0 for no bound
 }
 
+// measures returns the series. A store keeps eight connections for readers, as many as were ever needed at a time, with three files each.
 func (l *series) measures() []measure {
-	return []measure{{"heap MiB", l.heap, 8}, {"resident MiB", l.resident, 0}, {"goroutines", l.goroutines, 20}, {"descriptors", l.descriptors, 10}}
+	return []measure{{"heap MiB", l.heap, 8}, {"resident MiB", l.resident, 0}, {"goroutines", l.goroutines, 20}, {"descriptors", l.descriptors, 24}}
 }
 
 func median(values []float64) float64 {
