@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +18,18 @@ import (
 // mailed is an outbox that runs, and what it sent.
 type mailed struct {
 	*outbox
-	batches [][]*writ.Result
-	refuse  bool
-	note    func(results []*writ.Result) // nil does nothing
+	refuse bool
+	note   func(results []*writ.Result) // nil does nothing; one call at a time
+
+	guard sync.Mutex
+	kept  [][]*writ.Result
+}
+
+// batches returns what was sent so far.
+func (m *mailed) batches() [][]*writ.Result {
+	m.guard.Lock()
+	defer m.guard.Unlock()
+	return slices.Clone(m.kept)
 }
 
 func mailing(t *testing.T) *mailed {
@@ -27,7 +38,9 @@ func mailing(t *testing.T) *mailed {
 		if m.refuse {
 			return errors.New("away")
 		}
-		m.batches = append(m.batches, results)
+		m.guard.Lock()
+		defer m.guard.Unlock()
+		m.kept = append(m.kept, results)
 		if m.note != nil {
 			m.note(results)
 		}
@@ -55,10 +68,10 @@ func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {
 		}
 		time.Sleep(resendAtLast)
 		synctest.Wait()
-		sent := len(m.batches)
+		sent := len(m.batches())
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if m.size() != 0 || len(m.batches) != sent {
+		if m.size() != 0 || len(m.batches()) != sent {
 			t.Error("the result is sent although nobody asks for it any more")
 		}
 	})
@@ -74,7 +87,7 @@ func TestAResultThatIsPostedAgainWaitsAsIfItWereNew(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := len(m.batches); got != 5+3 {
+		if got := len(m.batches()); got != 5+3 {
 			t.Errorf("sent %d times, want 5 times as posted, and then after 2, 4 and 8 seconds", got)
 		}
 		if len(m.later) != 1 {
@@ -99,7 +112,7 @@ func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 		m.refuse = false
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if len(m.batches) != 0 || m.size() != 0 {
+		if len(m.batches()) != 0 || m.size() != 0 {
 			t.Error("a result that was acknowledged is sent")
 		}
 	})
@@ -117,24 +130,28 @@ func TestResultsThatNobodyAcknowledgesAreSentEverMoreRarely(t *testing.T) {
 		}
 		m.post(resultOf(1), began)
 		time.Sleep(200 * time.Second)
+		synctest.Wait()
+		before := len(m.batches())
 		m.post(resultOf(2), began) // has its own pauses
-		before := len(m.batches)
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		var want []time.Duration
 		for _, seconds := range []time.Duration{0, 2, 6, 14, 30, 62, 122, 182} {
 			want = append(want, seconds*time.Second)
 		}
-		if diff := cmp.Diff(want, sent); diff != "" {
+		m.guard.Lock()
+		got := slices.Clone(sent)
+		m.guard.Unlock()
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("sent (-want +got):\n%s", diff)
 		}
-		if got := len(m.batches) - before; got != 3 {
+		if got := len(m.batches()) - before; got != 3 {
 			t.Errorf("a new result was sent %d times in 7 seconds, want 3", got)
 		}
-		before = len(m.batches)
+		before = len(m.batches())
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := len(m.batches) - before; got > 2*62 {
+		if got := len(m.batches()) - before; got > 2*62 {
 			t.Errorf("two results were sent %d times in an hour", got)
 		}
 	})
@@ -150,12 +167,12 @@ func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
 		for range 10 { // wherever in a pause it happens
 			time.Sleep(10*time.Minute + 7*time.Second)
 			synctest.Wait()
-			before := len(m.batches)
+			before := len(m.batches())
 			m.hasten(time.Now())
 			time.Sleep(resendAfter)
 			synctest.Wait()
 			got := map[int]bool{}
-			for _, batch := range m.batches[before:] {
+			for _, batch := range m.batches()[before:] {
 				for _, r := range batch {
 					got[r.Seq] = true
 				}
@@ -163,8 +180,11 @@ func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
 			if len(got) != 3 {
 				t.Errorf("%d of 3 results were sent in the first pause after the supervisor was heard", len(got))
 			}
-			if len(m.later) != 3 {
-				t.Errorf("%d places in the line for 3 results", len(m.later))
+			m.mu.Lock()
+			places := len(m.later)
+			m.mu.Unlock()
+			if places != 3 {
+				t.Errorf("%d places in the line for 3 results", places)
 			}
 		}
 	})

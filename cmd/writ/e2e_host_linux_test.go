@@ -169,6 +169,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "ping", "redis-server", "busybox", "btrfs", "mkfs.btrfs", "ctr"} {
 		testenv.Need(t, tool)
 	}
+	testenv.NeedTaps(t)
 	qemu := testenv.Need(t, "qemu-system-x86_64")
 	g := guest.Build(t)
 	if !testsite.Alone(t, "") {

@@ -37,6 +37,7 @@ func (b *bench) says(name, text string) {
 // The guest is a real one, with a kernel of Debian in QEMU; only the program between it and the driver is played.
 func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
+	testenv.NeedTaps(t)
 	g, ns := guest.Build(t), testenv.Netns(t)
 	b := newBench(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{QEMU: qemu})

@@ -224,6 +224,7 @@ func networks(t testing.TB) []any {
 		return nil
 	}
 	f.Close()
+	testenv.NeedTaps(t)
 	return []any{saltest.RefTo(writ.KindNetwork, "front")}
 }
 

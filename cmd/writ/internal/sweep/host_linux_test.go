@@ -335,7 +335,8 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {
 		testenv.Need(t, tool)
 	}
-	if !testsite.Alone(t, "failpoints", "-seed", fmt.Sprint(*seed), "-only", *only) {
+	testenv.NeedTaps(t)
+	if !testsite.Alone(t, "failpoints", "-seed", fmt.Sprint(luck(t)), "-only", *only) {
 		return
 	}
 	long := os.Getenv("WRIT_TEST_LONG") != ""

@@ -36,6 +36,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// luck returns the seed that somebody gave, or another one each time, and says it.
+func luck(t *testing.T) uint64 {
+	t.Helper()
+	for *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("seed %d", *seed)
+	return *seed
+}
+
 // shortSweep is how many ends the short form takes.
 const shortSweep = 12
 
@@ -111,11 +121,7 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 		all = slices.DeleteFunc(all, func(e end) bool { return !wanted.MatchString(e.String()) })
 	} else if !long {
 		all = slices.DeleteFunc(all, func(e end) bool { return e.scene.late })
-		for *seed == 0 {
-			*seed = rand.Uint64()
-		}
-		t.Logf("seed %d", *seed)
-		random := rand.New(rand.NewPCG(*seed, 0))
+		random := rand.New(rand.NewPCG(luck(t), 0))
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:shortSweep]
 	}
