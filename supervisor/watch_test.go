@@ -56,7 +56,7 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		const ping = "node := import(\"node\")\nnode.ping()\n"
-		s.realNode("n1")
+		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
 		restore := s.backup()
 		s.halt()
@@ -76,9 +76,11 @@ func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
 		if run, calls := s.look(id); run.State.Ended() || calls[0].Delivery > 3 || !strings.Contains(calls[0].Reason, "EPOCH_AHEAD") {
 			t.Errorf("the run is %s, its call was delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Reason)
 		}
+		n.halt()
 		s.halt()
 		time.Sleep(3 * time.Hour)
 		s.start()
+		n.start()
 		s.wantState(s.submit(ping), writ.RunSucceeded)
 	})
 }
