@@ -135,12 +135,16 @@ func (s *soak) load(lasts time.Duration, rate float64) int64 {
 		select {
 		case room <- struct{}{}:
 			all.Go(func() {
-				if err := s.one(); err != nil {
+				defer func() { <-room }()
+				switch err := s.one(); {
+				case err == nil:
+					ended.Add(1)
+				case writ.CodeOf(err) == writ.CodeRateLimited: // full load is what the coordinator takes from one address
+					time.Sleep(time.Second)
+				default:
 					s.t.Error(err)
 					stop()
 				}
-				ended.Add(1)
-				<-room
 			})
 		case <-ctx.Done():
 		}
