@@ -48,6 +48,19 @@ func (s *site) submitSigned(signed []byte) writ.RunID {
 	return run.ID
 }
 
+// doneBehindItsBackup has a run done by the other node than idle, which ends. It returns the run, its submission, and what brings back the
+// journal of before.
+func (s *site) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte, restore func()) {
+	s.t.Helper()
+	idle.halt()
+	time.Sleep(10 * time.Second)
+	restore = s.backup()
+	signed = s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
+	id = s.submitSigned(signed)
+	s.wantState(id, writ.RunSucceeded)
+	return id, signed, restore
+}
+
 func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -59,12 +72,7 @@ func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inSite(t, func(t *testing.T, s *site) {
 				n1, n2 := wholeSite(s)
-				n1.halt()
-				time.Sleep(10 * time.Second)
-				restore := s.backup()
-				signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-				id := s.submitSigned(signed)
-				s.wantState(id, writ.RunSucceeded)
+				id, signed, restore := s.doneBehindItsBackup(n1)
 				n1.start()
 				if tt.silent {
 					n2.halt()
@@ -126,12 +134,7 @@ if a.exit_code == 0 {
 func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n1, n2 := wholeSite(s)
-		n1.halt()
-		time.Sleep(10 * time.Second)
-		restore := s.backup()
-		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-		id := s.submitSigned(signed)
-		s.wantState(id, writ.RunSucceeded)
+		id, signed, restore := s.doneBehindItsBackup(n1)
 		s.goBack(restore)
 		s.submitSigned(signed)
 		time.Sleep(5 * time.Second)
@@ -193,12 +196,7 @@ func TestRunsThatWereSignedAfterARestoreWaitForNobody(t *testing.T) {
 func TestTheNextSupervisorAsksAgain(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n1, n2 := wholeSite(s)
-		n1.halt()
-		time.Sleep(10 * time.Second)
-		restore := s.backup()
-		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
-		id := s.submitSigned(signed)
-		s.wantState(id, writ.RunSucceeded)
+		id, signed, restore := s.doneBehindItsBackup(n1)
 		s.goBack(restore)
 		s.submitSigned(signed)
 		time.Sleep(5 * time.Second) // n2 has answered, n1 has not
