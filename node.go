@@ -1,6 +1,7 @@
 package writ
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ type Node struct {
 	Admission  Admission         `json:"admission"`
 	Scheduling Scheduling        `json:"scheduling"`
 	Liveness   Liveness          `json:"liveness"`
-	Labels     map[string]string `json:"labels,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"` // as operators gave them to it; scripts ask for them
 	Slots      int               `json:"slots"`
 	Capacity   Capacity          `json:"capacity"`
 	Used       Capacity          `json:"used"` // reserved by what was placed there
@@ -83,6 +84,15 @@ type Node struct {
 	Mended     int64             `json:"mended,omitempty"`    // how often it has mended a resource by itself since its runner was started
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
+}
+
+// LabelsText writes labels for people, "disk=ssd, rack=a1".
+func LabelsText(labels map[string]string) string {
+	all := make([]string, 0, len(labels))
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, name+"="+labels[name])
+	}
+	return strings.Join(all, ", ")
 }
 
 // Orphan is something on a host that looks as if writ had made it, and that no resource has: it has a name or a mark that only writ gives, and

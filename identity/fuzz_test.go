@@ -39,6 +39,10 @@ func FuzzStatement(f *testing.F) {
 	if text, err := set.Text(); err == nil {
 		f.Add(text)
 	}
+	LabelChange{map[string]string{"disk": "ssd"}, []string{"rack"}}.Statement(set, nodeID)
+	if text, err := set.Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testStatement(), func(text []byte) (texter, error) { return ParseStatement(text) })
 }
 

@@ -271,7 +271,7 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 		}
 		words := []string{string(d.ID), d.Name, d.Region, use, w.keyText("datacenter", SSHKey(d.SupervisorKey))}
 		for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
-			w.check(writ.ValidName(k) && labelPattern.MatchString(d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
+			w.check(ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
 			words = append(words, k+"="+d.Labels[k])
 		}
 		datacenters = append(datacenters, strings.Join(words, " "))

@@ -15,7 +15,7 @@ const (
 	ActionSubmit        Action = "submit"         // hand in a script
 	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
 	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
-	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon and drain nodes
+	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes
 	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes
 	ActionCreateTokens  Action = "create-tokens"  // make join tokens
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
@@ -77,6 +77,7 @@ var Rules = []Rule{
 	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
 	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
 	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
+	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, checkLabelChange, nil},
 	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, checkTokenGrant, nil},
 	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},
 	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},

@@ -299,6 +299,8 @@ func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 		s := testStatement()
 		s.Subject, s.Decision = rule.Kind+"/"+ids[rule.Kind], rule.Decision
 		switch {
+		case rule.Decision == DecisionLabel:
+			LabelChange{map[string]string{"rack": "a1", "disk": "ssd"}, []string{"tier"}}.Statement(s, nodeID)
 		case rule.Decision == DecisionSetSecret:
 			SecretChange{shopID, s.ID(), 3, []byte("sealed")}.Statement(s)
 		case rule.Decision == DecisionRemoveSecret && rule.Kind == "secret":
@@ -325,7 +327,31 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 			change(s)
 		}
 	}
+	label := func(set []any, remove ...any) func(s *Statement) {
+		return func(s *Statement) {
+			s.Subject, s.Decision, s.Params = "node/"+nodeID, DecisionLabel, map[string]any{"set": set, "remove": remove}
+		}
+	}
 	for name, change := range map[string]func(s *Statement){
+		"label of nothing":       label(nil),
+		"label without a value":  label([]any{"disk"}),
+		"label in capitals":      label([]any{"Disk=ssd"}),
+		"label with a space":     label([]any{"disk=s s"}),
+		"label of a number":      label([]any{int64(3)}),
+		"label twice":            label([]any{"disk=ssd", "disk=hdd"}),
+		"label removed twice":    label([]any{}, "disk", "disk"),
+		"label set and removed":  label([]any{"disk=ssd"}, "disk"),
+		"removing no label":      label([]any{}, "disk=ssd"),
+		"labels without a list":  func(s *Statement) { label(nil)(s); s.Params["set"] = "disk=ssd" },
+		"labels without removal": func(s *Statement) { label([]any{"disk=ssd"})(s); delete(s.Params, "remove") },
+		"labels and more":        func(s *Statement) { label([]any{"disk=ssd"})(s); s.Params["force"] = true },
+		"too many labels": func(s *Statement) {
+			var names []any
+			for i := range MaxLabels + 1 {
+				names = append(names, fmt.Sprintf("l%d", i))
+			}
+			label(nil, names...)(s)
+		},
 		"secret name":            set(func(s *Statement) { s.Subject = "secret/DB" }),
 		"secret with a version":  set(func(s *Statement) { s.Subject = "secret/db-password@3" }),
 		"secret version":         set(func(s *Statement) { s.Params["version"] = int64(0) }),

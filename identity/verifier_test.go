@@ -297,6 +297,27 @@ func TestAdminOfAProjectSetsItsSecrets(t *testing.T) {
 	}
 }
 
+func TestWhoSchedulesNodesLabelsThem(t *testing.T) {
+	v := testVerifier(t)
+	v.Roster.Bindings = append(v.Roster.Bindings, Binding{Principal: "bob", Role: Admin, Project: "*"})
+	s := testStatement()
+	s.Signer = "bob"
+	want := LabelChange{map[string]string{"disk": "ssd", "power": ""}, []string{"rack"}}
+	want.Statement(s, nodeID)
+	have, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := ParseLabelChange(have.Statement)
+	if diff := cmp.Diff(want, change); diff != "" || err != nil {
+		t.Errorf("error %v, %s", err, diff)
+	}
+	before := map[string]string{"disk": "hdd", "rack": "a1", "tier": "gold"}
+	if diff := cmp.Diff(map[string]string{"disk": "ssd", "power": "", "tier": "gold"}, change.Apply(before)); diff != "" || before["disk"] != "hdd" {
+		t.Errorf("after the change of %v: %s", before, diff)
+	}
+}
+
 func TestVerifierRefusesStatement(t *testing.T) {
 	type scene struct {
 		v      *Verifier

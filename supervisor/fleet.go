@@ -90,7 +90,7 @@ func (f *fleet) put(n journal.Node) {
 	if n.Decisions < m.Decisions {
 		return
 	}
-	m.Decisions, m.Admission, m.Scheduling = n.Decisions, n.Admission, n.Scheduling // the rest is what the node says of itself
+	m.Decisions, m.Admission, m.Scheduling, m.Labels = n.Decisions, n.Admission, n.Scheduling, n.Labels // the rest is what the node says of itself
 }
 
 // get returns a node, the zero value and false if there is none.

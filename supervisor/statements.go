@@ -37,7 +37,7 @@ func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementA
 		answer, err = s.setSecret(ctx, verified)
 	case "secret remove":
 		answer, err = s.removeSecret(ctx, verified)
-	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain":
+	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node label":
 		answer, err = s.decideNode(ctx, verified)
 	default:
 		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision, statement.Kind())
@@ -121,17 +121,24 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 	return answer, err
 }
 
-// decideNode changes the admission or scheduling of a node.
+// decideNode changes the admission, the scheduling or the labels of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	var answer link.StatementAnswer
 	err := s.changeNode(ctx, writ.NodeID(v.Statement.ID()), func(tx *journal.Tx, n *journal.Node) error {
 		if n == nil {
 			return writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).WithHint("`writ node list` shows them")
 		}
-		if err := applyDecision(n, v.Statement.Decision); err != nil {
+		answer = link.StatementAnswer{Subject: v.Statement.Subject}
+		var err error
+		if v.Statement.Decision == identity.DecisionLabel {
+			answer.Done, err = label(n, v.Statement)
+		} else {
+			err = applyDecision(n, v.Statement.Decision)
+			answer.Done = fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)
+		}
+		if err != nil {
 			return err
 		}
-		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)}
 		return record(tx, v, answer)
 	})
 	if err != nil {
@@ -158,7 +165,7 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		if !known {
 			shown = n.Node
 		}
-		shown.Admission, shown.Scheduling = n.Admission, n.Scheduling
+		shown.Admission, shown.Scheduling, shown.Labels = n.Admission, n.Scheduling, n.Labels
 		tx.AddEvents(writ.Event{Node: &shown})
 		return nil
 	})
@@ -167,6 +174,24 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		s.accounts.rouse()
 	}
 	return err
+}
+
+// label changes the labels of a node as a statement says, and returns what it has then.
+func label(n *journal.Node, s *identity.Statement) (done string, err error) {
+	change, err := identity.ParseLabelChange(s)
+	if err != nil {
+		return "", err
+	}
+	after := change.Apply(n.Labels)
+	if len(after) > identity.MaxLabels {
+		return "", writ.Errorf(writ.CodeConflict, "node %s would have %d labels; it can have %d", n.Name, len(after), identity.MaxLabels).
+			WithHint("remove one with `writ node label %s NAME-`", n.Name)
+	}
+	n.Labels = after
+	if len(after) == 0 {
+		return fmt.Sprintf("node %s has no labels", n.Name), nil
+	}
+	return fmt.Sprintf("node %s has %s", n.Name, writ.LabelsText(after)), nil
 }
 
 // applyDecision moves a node as a decision says. What it is already is success.

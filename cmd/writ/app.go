@@ -200,14 +200,23 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
 }
 
-// exactly demands arguments and names those that are missing.
+// exactly demands arguments, and no more, and names those that are missing.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+		if err := atLeast(names...)(cmd, args); err != nil {
+			return err
 		}
 		return atMost(len(names))(cmd, args)
+	}
+}
+
+// atLeast demands arguments and names those that are missing; more of the last one may follow.
+func atLeast(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+		}
+		return nil
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -25,6 +26,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeDecision("cordon", "Give a node no new work; what runs there goes on"),
 		a.nodeDecision("uncordon", "Give a node work again"),
 		a.nodeDecision("drain", "Give a node no new work, and tell when nothing runs there any more"),
+		a.nodeLabelCommand(),
 		a.nodeDecision("remove", "Throw a node out for good; its key is never admitted again"),
 	)
 }
@@ -99,6 +101,9 @@ func nodeText(n writ.Node) string {
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
+	if len(n.Labels) > 0 {
+		fmt.Fprintf(&b, "  labels: %s\n", terminal.Clean(writ.LabelsText(n.Labels)))
+	}
 	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
 	if n.Transfers != "" {
 		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
@@ -185,6 +190,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) }),
 		column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) }),
 		column("FAULT", func(n writ.Node) string { return faultOf(n) }),
+		wide("LABELS", func(n writ.Node) string { return writ.LabelsText(n.Labels) }),
 		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
 		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
 		wide("LAST BEAT", heardOf),
@@ -237,7 +243,7 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.decide(cmd.Context(), c, n.Datacenter, "node/"+string(n.ID), decision, reason)
+			return a.decide(cmd.Context(), c, identity.Statement{Datacenter: n.Datacenter, Subject: "node/" + string(n.ID), Decision: decision, Reason: reason})
 		},
 	}
 	c.ValidArgsFunction = a.completion(suggestNodes)
@@ -245,6 +251,69 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
 	return c
+}
+
+func (a *app) nodeLabelCommand() *cobra.Command {
+	var datacenter, reason string
+	c := &cobra.Command{
+		Use:   "label NODE NAME=VALUE|NAME-...",
+		Short: "Give a node labels that scripts ask for, or take them away",
+		Long: `Signs that a node gets labels, each under a name that it has not, or with another value than it had; NAME- takes one away. What is not
+named stays. It needs the role operator or admin.
+
+A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when something is placed: what is on a node stays there
+whatever its labels become. A node cannot label itself, so that nobody who takes it over draws work to it.`,
+		Example: "  writ node label n1 disk=ssd rack=a1\n  writ node label n1 rack-",
+		Args:    atLeast("NODE", "NAME=VALUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := labelChange(args[1:])
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			n, err := findNode(cmd.Context(), c, datacenter, args[0])
+			if err != nil {
+				return err
+			}
+			statement := identity.Statement{Datacenter: n.Datacenter, Reason: reason}
+			change.Statement(&statement, n.ID)
+			return a.decide(cmd.Context(), c, statement)
+		},
+	}
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
+}
+
+// labelChange reads what is to become of the labels of a node: NAME=VALUE, or NAME- for one that goes.
+func labelChange(words []string) (identity.LabelChange, error) {
+	change := identity.LabelChange{Set: make(map[string]string)}
+	seen := make(map[string]bool)
+	for _, word := range words {
+		name, value, set := strings.Cut(word, "=")
+		remove := false
+		if !set {
+			name, remove = strings.CutSuffix(word, "-")
+		}
+		switch {
+		case !set && !remove || !identity.ValidLabel(name, value):
+			return change, writ.Errorf(writ.CodeUsage, "%q is no change of a label", word).
+				WithHint("write disk=ssd to set one and disk- to take it away; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+		case seen[name]:
+			return change, writ.Errorf(writ.CodeUsage, "the label %s is named twice", name)
+		case set:
+			change.Set[name] = value
+		default:
+			change.Remove = append(change.Remove, name)
+		}
+		seen[name] = true
+	}
+	return change, nil
 }
 
 // findNode finds a node by its name or id.

@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -409,7 +410,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.decide(ctx, c, run.Datacenter, "run/"+string(id), "cancel", reason)
+			return a.decide(ctx, c, identity.Statement{Datacenter: run.Datacenter, Subject: "run/" + string(id), Decision: "cancel", Reason: reason})
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
@@ -433,10 +434,11 @@ Then it watches until the run has ended, as submit does.`,
 			if err != nil {
 				return err
 			}
+			resume := identity.Statement{Datacenter: before.Datacenter, Subject: "run/" + string(id), Decision: "resume", Reason: reason}
 			if s.detach {
-				return a.decide(ctx, c, before.Datacenter, "run/"+string(id), "resume", reason)
+				return a.decide(ctx, c, resume)
 			}
-			answer, err := a.decision(ctx, c, before.Datacenter, "run/"+string(id), "resume", reason)
+			answer, err := a.decision(ctx, c, resume)
 			if err != nil {
 				return err
 			}

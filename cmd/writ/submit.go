@@ -195,8 +195,8 @@ func outputText(output map[string]any) string {
 }
 
 // decide signs and hands in a statement, and says what it did.
-func (a *app) decide(ctx context.Context, c *client.Client, datacenter writ.DatacenterID, subject, decision, reason string) error {
-	answer, err := a.decision(ctx, c, datacenter, subject, decision, reason)
+func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement) error {
+	answer, err := a.decision(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (a *app) decide(ctx context.Context, c *client.Client, datacenter writ.Data
 }
 
 // decision signs and hands in a statement.
-func (a *app) decision(ctx context.Context, c *client.Client, datacenter writ.DatacenterID, subject, decision, reason string) (api.StatementAnswer, error) {
+func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, error) {
 	roster, err := a.roster(ctx, c)
 	if err != nil {
 		return api.StatementAnswer{}, err
@@ -218,5 +218,5 @@ func (a *app) decision(ctx context.Context, c *client.Client, datacenter writ.Da
 		return api.StatementAnswer{}, err
 	}
 	defer by.Close()
-	return c.Decide(ctx, by, identity.Statement{Datacenter: datacenter, Subject: subject, Decision: decision, Reason: reason})
+	return c.Decide(ctx, by, s)
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"writ"
 )
 
 // page is what a view made of a request.
@@ -84,7 +86,7 @@ func parseTemplates(files map[string]file) *template.Template {
 		"stamp":      stamp,
 		"millis":     millis,
 		"short":      short,
-		"words":      words,
+		"words":      writ.LabelsText,
 		"plural":     plural,
 		"gibi":       gibi,
 		"share":      share,

@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,15 +43,6 @@ func short(id any) string {
 func deployment(line string) string {
 	name, _, _ := strings.Cut(line, " ")
 	return name
-}
-
-// words writes labels as "disk=ssd, rack=a1".
-func words(labels map[string]string) string {
-	var all []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, k+"="+labels[k])
-	}
-	return strings.Join(all, ", ")
 }
 
 func plural(n int, one, many string) string {

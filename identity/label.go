@@ -1,0 +1,99 @@
+package identity
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+// DecisionLabel is the decision that changes the labels of a node.
+const DecisionLabel = "label"
+
+// MaxLabels is how many labels a node can have: a script asks for as many at the most.
+const MaxLabels = 32
+
+// LabelChange is what a statement says about the labels of a node. It names what changes and not all that there is: two people who change
+// different labels at the same time both get what they want.
+type LabelChange struct {
+	Set    map[string]string // names and values, of labels that are new or get another value
+	Remove []string          // names
+}
+
+// ValidLabel reports whether a label may be called so and have that value: a name as those of nodes, and up to 63 letters, digits, dots, underscores,
+// slashes and hyphens.
+func ValidLabel(name, value string) bool {
+	return writ.ValidName(name) && labelPattern.MatchString(value)
+}
+
+// Statement fills in subject, decision and parameters of a statement that makes the change.
+func (c LabelChange) Statement(s *Statement, node writ.NodeID) {
+	s.Subject, s.Decision = "node/"+string(node), DecisionLabel
+	set, remove := []any{}, []any{}
+	for _, name := range slices.Sorted(maps.Keys(c.Set)) {
+		set = append(set, name+"="+c.Set[name])
+	}
+	for _, name := range slices.Sorted(slices.Values(c.Remove)) {
+		remove = append(remove, name)
+	}
+	s.Params = map[string]any{"set": set, "remove": remove}
+}
+
+// ParseLabelChange reads the change from a statement about the labels of a node.
+func ParseLabelChange(s *Statement) (LabelChange, error) {
+	set, ok1 := stringsIn(s.Params["set"])
+	remove, ok2 := stringsIn(s.Params["remove"])
+	if !ok1 || !ok2 || len(s.Params) != 2 {
+		return LabelChange{}, malformed("labels need the parameters \"set\" and \"remove\", two lists of strings")
+	}
+	if n := len(set) + len(remove); n == 0 || n > MaxLabels {
+		return LabelChange{}, malformed("from 1 to %d labels are set or removed at a time", MaxLabels)
+	}
+	c := LabelChange{Set: make(map[string]string), Remove: remove}
+	for _, label := range set {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok || !ValidLabel(name, value) {
+			return LabelChange{}, malformed("%q is not a proper label", label)
+		}
+		c.Set[name] = value
+	}
+	for _, name := range remove {
+		if _, both := c.Set[name]; both || !writ.ValidName(name) {
+			return LabelChange{}, malformed("%q cannot be removed: it is set, or not the name of a label", name)
+		}
+	}
+	if len(c.Set) < len(set) || len(slices.Compact(slices.Sorted(slices.Values(remove)))) < len(remove) {
+		return LabelChange{}, malformed("a label is named twice")
+	}
+	return c, nil
+}
+
+// Apply returns the labels of a node after the change; those before are left as they are.
+func (c LabelChange) Apply(before map[string]string) map[string]string {
+	after := make(map[string]string, len(before)+len(c.Set))
+	maps.Copy(after, before)
+	maps.Copy(after, c.Set)
+	for _, name := range c.Remove {
+		delete(after, name)
+	}
+	return after
+}
+
+// stringsIn returns a parameter that is a list of strings.
+func stringsIn(param any) (list []string, ok bool) {
+	values, ok := param.([]any)
+	for _, v := range values {
+		text, is := v.(string)
+		if ok = ok && is; !ok {
+			return nil, false
+		}
+		list = append(list, text)
+	}
+	return list, ok
+}
+
+func checkLabelChange(s *Statement) error {
+	_, err := ParseLabelChange(s)
+	return err
+}
