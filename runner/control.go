@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,12 +14,8 @@ import (
 )
 
 // acksEvery is how often it is recorded which results the supervisor has. What is not recorded when the runner dies is sent again by the
-// next one, and acknowledged again: that costs less than a commit for each message. ackGroup bounds what one change records, because
-// jobs wait for it.
-const (
-	acksEvery = 250 * time.Millisecond
-	ackGroup  = 256
-)
+// next one, and acknowledged again: that costs less than a commit for each message.
+const acksEvery = 250 * time.Millisecond
 
 // receiveFor is how long one look at the stream of control messages waits for some.
 const receiveFor = time.Second
@@ -120,9 +115,7 @@ func (a *acks) take() []writ.JobKey {
 func (n *incarnation) keepAcks(ctx context.Context) {
 	for more := true; more; {
 		more = sleep(ctx, acksEvery)
-		for keys := range slices.Chunk(n.acks.take(), ackGroup) {
-			_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), keys...)) // noted; they come again
-		}
+		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...)) // noted; they come again
 	}
 }
 

@@ -1,10 +1,13 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"writ"
@@ -196,21 +199,50 @@ func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest,
 	return stands, nil
 }
 
-// Acknowledge records that the supervisor has the results of these jobs.
+// acksTogether bounds the results whose acknowledgement one change records, because jobs wait for it.
+const acksTogether = 256
+
+// Acknowledge records that the supervisor has the results of these jobs, which it puts in order. A failure in the middle leaves out the rest.
 func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	return j.db.Write(failpoint.At(ctx, failpoint.AcksKept), func(tx *sqldb.Tx) error {
-		for _, key := range keys {
-			_, err := tx.Exec("UPDATE jobs SET acked = TRUE WHERE run = $1 AND seq = $2 AND try = $3 AND result IS NOT NULL",
-				key.Run, key.Seq, key.Try)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	slices.SortFunc(keys, func(a, b writ.JobKey) int {
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Try, b.Try), cmp.Compare(a.Seq, b.Seq))
 	})
+	for some := range slices.Chunk(keys, acksTogether) {
+		err := j.db.Write(failpoint.At(ctx, failpoint.AcksKept), func(tx *sqldb.Tx) error {
+			for row := range inARow(some) {
+				_, err := tx.Exec("UPDATE jobs SET acked = TRUE WHERE run = $1 AND seq BETWEEN $2 AND $3 AND try = $4 AND result IS NOT NULL",
+					row[0].Run, row[0].Seq, row[len(row)-1].Seq, row[0].Try)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inARow cuts a list that is in order into parts in which each key is that of the next call of the same run: mostly all that a list has of a run.
+func inARow(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
+	return func(yield func([]writ.JobKey) bool) {
+		for begin, i := 0, 1; i <= len(keys); i++ {
+			if i < len(keys) && follows(keys[i-1], keys[i]) {
+				continue
+			}
+			if !yield(keys[begin:i]) {
+				return
+			}
+			begin = i
+		}
+	}
+}
+
+// follows reports whether a key is that of the call after another one's, or of the same.
+func follows(before, key writ.JobKey) bool {
+	return key.Run == before.Run && key.Try == before.Try && key.Seq-before.Seq <= 1
 }
 
 // Unacknowledged is a result that the supervisor has not acknowledged.

@@ -2,13 +2,16 @@ package journal_test
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
 
 	"writ"
 	"writ/runner/journal"
@@ -190,6 +193,36 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2}, seqs); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		j := open(t, ":memory:")
+		defer j.Close()
+		keys := rapid.SliceOfNDistinct(rapid.Custom(func(r *rapid.T) writ.JobKey {
+			return writ.JobKey{
+				Run: rapid.SampledFrom([]writ.RunID{"aaaaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaaaab"}).Draw(r, "run"),
+				Seq: rapid.IntRange(1, 6).Draw(r, "seq"), Try: rapid.IntRange(1, 2).Draw(r, "try"),
+			}
+		}), 1, 24, rapid.ID).Draw(r, "keys")
+		for _, key := range keys {
+			must(t, j.Finish(t.Context(), &writ.Job{JobKey: key, Operation: "node.ping"}, answer(key, "x"), false))
+		}
+		named := keys[:rapid.IntRange(0, len(keys)).Draw(r, "named")]
+		want := slices.Clone(keys[len(named):])
+		must(t, j.Acknowledge(t.Context(), slices.Concat(named, named)...))
+
+		open, err := j.Unacknowledged(t.Context())
+		must(t, err)
+		var left []writ.JobKey
+		for _, u := range open {
+			left = append(left, u.Result.JobKey)
+		}
+		sort := cmpopts.SortSlices(func(a, b writ.JobKey) bool { return a.String() < b.String() })
+		if diff := cmp.Diff(want, left, sort, cmpopts.EquateEmpty()); diff != "" {
+			r.Error(diff)
+		}
+	})
 }
 
 func TestEpochAndIncarnationOnlyRise(t *testing.T) {

@@ -27,12 +27,16 @@ type burstKey struct{}
 
 // pushScript puts tasks into a queue that are not there. KEYS: pending. ARGV: prefix of tasks, the time, ids and messages in turns.
 var pushScript = redis.NewScript(`
+local fresh = {}
 for i = 3, #ARGV, 2 do
 	local task = ARGV[1] .. ARGV[i]
 	if redis.call("EXISTS", task) == 0 then
 		redis.call("HSET", task, "msg", ARGV[i + 1], "state", "pending", "pending_since", ARGV[2])
-		redis.call("LPUSH", KEYS[1], ARGV[i])
+		fresh[#fresh + 1] = ARGV[i]
 	end
+end
+if #fresh > 0 then
+	redis.call("LPUSH", KEYS[1], unpack(fresh))
 end
 return redis.status_reply("OK")`)
 

@@ -190,7 +190,7 @@ func (o *lookout) wait(ctx context.Context, reader *redis.Client) error {
 func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()
-	wanted := max(o.slots-len(o.given), 1)
+	wanted := min(max(o.slots-len(o.given), 1), maxTaken)
 	o.mu.Unlock()
 	lease := ask.Args()[len(ask.Args())-2:]
 	tasks, err := take(ctx, client, o.keys, append(slices.Clone(lease), wanted)...)

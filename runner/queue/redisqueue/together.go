@@ -15,7 +15,7 @@ import (
 // takeScript moves tasks to those that are worked on. KEYS: pending, paused, active, lease. ARGV: the end of their leases, prefix of
 // tasks, how many. It returns ids and messages in turns, in the order of the queue.
 var takeScript = redis.NewScript(`
-local taken = {}
+local taken, leases = {}, {}
 if redis.call("EXISTS", KEYS[2]) == 1 then
 	return taken
 end
@@ -29,14 +29,21 @@ for _ = 1, tonumber(ARGV[3]) do
 	if message then
 		redis.call("HSET", task, "state", "active")
 		redis.call("HDEL", task, "pending_since")
-		redis.call("ZADD", KEYS[4], ARGV[1], id)
+		leases[#leases + 1] = ARGV[1]
+		leases[#leases + 1] = id
 		taken[#taken + 1] = id
 		taken[#taken + 1] = message
 	else
 		redis.call("LREM", KEYS[3], 1, id)
 	end
 end
+if #leases > 0 then
+	redis.call("ZADD", KEYS[4], unpack(leases))
+end
 return taken`)
+
+// maxTaken bounds the tasks of one look: Lua has room for some thousand arguments of a command.
+const maxTaken = 1000
 
 // take takes tasks out of a queue.
 func take(ctx context.Context, client *redis.Client, keys []string, args ...any) ([]takenTask, error) {
@@ -54,14 +61,18 @@ func take(ctx context.Context, client *redis.Client, keys []string, args ...any)
 // endScript takes tasks off that are done. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not worked on.
 // The oldest are at the right end of the list.
 var endScript = redis.NewScript(`
-local missing = {}
+local missing, ids, tasks = {}, {}, {}
 for i = 2, #ARGV do
 	if redis.call("LREM", KEYS[1], -1, ARGV[i]) == 1 then
-		redis.call("ZREM", KEYS[2], ARGV[i])
-		redis.call("DEL", ARGV[1] .. ARGV[i])
+		ids[#ids + 1] = ARGV[i]
+		tasks[#tasks + 1] = ARGV[1] .. ARGV[i]
 	else
 		missing[#missing + 1] = ARGV[i]
 	end
+end
+if #ids > 0 then
+	redis.call("ZREM", KEYS[2], unpack(ids))
+	redis.call("DEL", unpack(tasks))
 end
 return missing`)
 
