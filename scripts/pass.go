@@ -40,8 +40,11 @@ const (
 	EntryFailed    EntryState = "failed" // for good: no try is left
 )
 
+// What follows goes to the children of package evaluator and back with every pass: as CBOR its fields stand in their order, without names.
+
 // Entry is a journaled call as a pass sees it.
 type Entry struct {
+	_      struct{}       `cbor:",toarray"`
 	Seq    int            `json:"seq"`
 	Hash   writ.Digest    `json:"hash"` // SHA-256 of CBOR [operation, name, spec, options]
 	State  EntryState     `json:"state"`
@@ -51,6 +54,7 @@ type Entry struct {
 
 // NewCall is a call that a pass asked for and the journal does not have yet.
 type NewCall struct {
+	_         struct{}         `cbor:",toarray"`
 	Seq       int              `json:"seq"`
 	Hash      writ.Digest      `json:"hash"`
 	Operation string           `json:"operation"`
@@ -73,6 +77,7 @@ const (
 
 // Outcome is what a pass found. It is a function of bundle, inputs and journal alone.
 type Outcome struct {
+	_       struct{}       `cbor:",toarray"`
 	Status  Status         `json:"status"`
 	Calls   []NewCall      `json:"calls,omitempty"`
 	Logs    []string       `json:"logs,omitempty"` // all lines of the run so far, from the first

@@ -27,6 +27,7 @@ type greeting struct {
 
 // request asks for a pass or for a plan.
 type request struct {
+	_       struct{}        `cbor:",toarray"`
 	Program writ.Digest     `json:"program"`          // of the bundle
 	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
 	Run     writ.RunID      `json:"run"`
@@ -37,6 +38,7 @@ type request struct {
 
 // answer is what came of a request.
 type answer struct {
+	_       struct{}         `cbor:",toarray"`
 	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child lacks what was left out: ask again with all of it
 	Plan    *scripts.Plan    `json:"plan,omitempty"`
 	Slow    bool             `json:"slow,omitempty"`   // the pass took so long that others should not wait for it

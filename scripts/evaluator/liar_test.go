@@ -22,7 +22,7 @@ type outcome = map[string]any
 
 // lies are answers of a child that a script took over, by name. None may get through.
 var lies = map[string]any{
-	"nothing":                 map[string]any{},
+	"nothing":                 answered(nil, false),
 	"no status":               said(outcome{}),
 	"an unknown status":       said(outcome{"status": "finished"}),
 	"an unknown field":        said(outcome{"status": "completed", "more": true}),
@@ -73,27 +73,47 @@ var lies = map[string]any{
 	"a call with a timeout":            asks(outcome{"options": outcome{"timeout": int64(1) << 60}}),
 	"a call in the past":               asks(outcome{"options": outcome{"timeout": -5}}),
 	"a call with a loss":               asks(outcome{"options": outcome{"on_loss": "explode"}}),
-	"a million calls":                  said(outcome{"status": "completed", "calls": slices.Repeat([]any{outcome{}}, 1_000_000)}),
+	"a million calls":                  said(outcome{"status": "completed", "calls": slices.Repeat([]any{listed(outcome{}, "seq", "hash", "operation", "name", "args", "options", "after", "position")}, 1_000_000)}),
 	"too many calls":                   said(outcome{"status": "completed", "calls": calls(99)}),
 }
 
-func said(o outcome) any { return map[string]any{"outcome": o} }
+func said(o outcome) any {
+	return answered(listed(o, "status", "calls", "logs", "waiting", "handled", "output", "failure"), false)
+}
+
+// answered is an answer as it goes over the wire.
+func answered(o any, slow bool) any { return []any{o, nil, slow, false} }
+
+// listed puts fields in their order, as they go over the wire, and behind them what has no place there.
+func listed(fields outcome, names ...string) []any {
+	rest, list := maps.Clone(fields), []any{}
+	for _, name := range names {
+		list = append(list, fields[name])
+		delete(rest, name)
+	}
+	return slices.AppendSeq(list, maps.Values(rest))
+}
 
 // calls are n calls that are all right, if they are allowed.
 func calls(n int) []any {
 	all := make([]any, n)
 	for i := range all {
-		all[i] = outcome{"seq": i + 3, "hash": writ.Digest{}, "operation": "volume.create", "name": "v", "args": outcome{"size_gib": 1},
-			"options": outcome{}, "position": "test.tengo:1:1"}
+		all[i] = callWith(i+3, nil)
 	}
 	return all
 }
 
+// callWith is one of them with something else in it.
+func callWith(seq int, other outcome) []any {
+	fields := outcome{"seq": seq, "hash": writ.Digest{}, "operation": "volume.create", "name": "v", "args": outcome{"size_gib": 1},
+		"options": outcome{}, "position": "test.tengo:1:1"}
+	maps.Copy(fields, other)
+	return listed(fields, "seq", "hash", "operation", "name", "args", "options", "after", "position")
+}
+
 // asks makes a call with something else in it.
 func asks(other outcome) any {
-	call := calls(1)[0].(outcome)
-	maps.Copy(call, other)
-	return said(outcome{"status": "completed", "calls": []any{call}})
+	return said(outcome{"status": "completed", "calls": []any{callWith(3, other)}})
 }
 
 func nested(depth int) any {
@@ -134,6 +154,7 @@ func lie() int {
 			return 1
 		}
 		var list []struct {
+			_       struct{} `cbor:",toarray"`
 			Program string
 			Bundle  *scripts.Bundle
 			Run     any
@@ -156,7 +177,8 @@ func lie() int {
 			case name == "what is possible":
 				tell(said(outcome{"status": "completed", "calls": calls(98), "handled": []any{1}, "logs": []any{"a\tb"}, "output": nested(20)}))
 			case name == "it takes long":
-				tell(map[string]any{"outcome": outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}, "slow": true})
+				long := said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}).([]any)
+				tell(answered(long[0], true))
 			case name == "one byte at a time":
 				_, _ = os.Stdout.Write([]byte{0, 0xff, 0, 0})
 				for {
