@@ -61,7 +61,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0xa0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte("\x00\x00\x00\x11\x81\xa2finputs\xa0gprogram\x60"))
+	f.Add([]byte("\x00\x00\x00\x0c\x81\x86\x60\xf6\x60\xa0\x84\x00\x00\x00\xf6\xf4")) // inputs of no run and no program
 	f.Fuzz(func(_ *testing.T, stream []byte) {
 		_ = serve(bytes.NewReader(stream), io.Discard, nil, func() time.Duration { return 0 })
 	})
