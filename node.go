@@ -2,6 +2,7 @@ package writ
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,6 +86,15 @@ type Node struct {
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }
+
+// MaxLabels is how many labels a node can have, and a call can ask for.
+const MaxLabels = 32
+
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,63}$`)
+
+// ValidLabel reports whether a label may be called so and have that value: a name as those of nodes, and up to 63 letters, digits, dots, underscores,
+// slashes and hyphens.
+func ValidLabel(name, value string) bool { return ValidName(name) && labelPattern.MatchString(value) }
 
 // LabelsText writes labels for people, "disk=ssd, rack=a1".
 func LabelsText(labels map[string]string) string {

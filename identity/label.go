@@ -11,20 +11,11 @@ import (
 // DecisionLabel is the decision that changes the labels of a node.
 const DecisionLabel = "label"
 
-// MaxLabels is how many labels a node can have: a script asks for as many at the most.
-const MaxLabels = 32
-
 // LabelChange is what a statement says about the labels of a node. It names what changes and not all that there is: two people who change
 // different labels at the same time both get what they want.
 type LabelChange struct {
 	Set    map[string]string // names and values, of labels that are new or get another value
 	Remove []string          // names
-}
-
-// ValidLabel reports whether a label may be called so and have that value: a name as those of nodes, and up to 63 letters, digits, dots, underscores,
-// slashes and hyphens.
-func ValidLabel(name, value string) bool {
-	return writ.ValidName(name) && labelPattern.MatchString(value)
 }
 
 // Statement fills in subject, decision and parameters of a statement that makes the change.
@@ -47,13 +38,13 @@ func ParseLabelChange(s *Statement) (LabelChange, error) {
 	if !ok1 || !ok2 || len(s.Params) != 2 {
 		return LabelChange{}, malformed("labels need the parameters \"set\" and \"remove\", two lists of strings")
 	}
-	if n := len(set) + len(remove); n == 0 || n > MaxLabels {
-		return LabelChange{}, malformed("from 1 to %d labels are set or removed at a time", MaxLabels)
+	if max(len(set), len(remove)) > writ.MaxLabels || len(set)+len(remove) == 0 {
+		return LabelChange{}, malformed("from 1 to %d labels are set or removed at a time", writ.MaxLabels)
 	}
 	c := LabelChange{Set: make(map[string]string), Remove: remove}
 	for _, label := range set {
 		name, value, ok := strings.Cut(label, "=")
-		if !ok || !ValidLabel(name, value) {
+		if !ok || !writ.ValidLabel(name, value) {
 			return LabelChange{}, malformed("%q is not a proper label", label)
 		}
 		c.Set[name] = value

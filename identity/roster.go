@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -271,7 +270,7 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 		}
 		words := []string{string(d.ID), d.Name, d.Region, use, w.keyText("datacenter", SSHKey(d.SupervisorKey))}
 		for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
-			w.check(ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
+			w.check(writ.ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
 			words = append(words, k+"="+d.Labels[k])
 		}
 		datacenters = append(datacenters, strings.Join(words, " "))
@@ -299,8 +298,6 @@ func (w *textWriter) state(key string, s State) {
 }
 
 // keyText writes a key as in an authorized_keys file.
-var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,63}$`)
-
 func (w *textWriter) keyText(label string, key ssh.PublicKey) string {
 	if key == nil {
 		w.fail(label, "there is no key")

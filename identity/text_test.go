@@ -347,7 +347,7 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 		"labels and more":        func(s *Statement) { label([]any{"disk=ssd"})(s); s.Params["force"] = true },
 		"too many labels": func(s *Statement) {
 			var names []any
-			for i := range MaxLabels + 1 {
+			for i := range writ.MaxLabels + 1 {
 				names = append(names, fmt.Sprintf("l%d", i))
 			}
 			label(nil, names...)(s)

@@ -327,6 +327,7 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		spoil  func([]byte) []byte
 	}
 	by := func(s *scene, name string) { s.signer, s.s.Signer = testSigner(name), name }
+	label := func(s *scene) { LabelChange{map[string]string{"disk": "ssd"}, nil}.Statement(s.s, nodeID) }
 	drain := func(s *scene) { s.s.Subject, s.s.Decision = "node/"+nodeID, "drain" }
 	for name, tt := range map[string]struct {
 		change func(s *scene)
@@ -352,7 +353,13 @@ func TestVerifierRefusesStatement(t *testing.T) {
 			s.signer, s.s.Signer = testSigner("frank"), "frank"
 			s.v.Now = at(time.Minute)
 		}, writ.CodeRoleMissing},
-		"nodes":        {func(s *scene) { by(s, "bob"); drain(s) }, writ.CodeRoleMissing},
+		"nodes":  {func(s *scene) { by(s, "bob"); drain(s) }, writ.CodeRoleMissing},
+		"labels": {func(s *scene) { by(s, "bob"); label(s) }, writ.CodeRoleMissing},
+		"labels of all as the admin of one project": {func(s *scene) {
+			by(s, "bob")
+			label(s)
+			s.v.Roster.Bindings = append(s.v.Roster.Bindings, Binding{Principal: "bob", Role: Admin, Project: shopID})
+		}, writ.CodeRoleMissing},
 		"not verified": {func(s *scene) { drain(s); s.signer, s.s.Signer = securityKey("carol"), "carol" }, writ.CodeRoleMissing},
 		"secret by a dev": {func(s *scene) {
 			by(s, "bob")

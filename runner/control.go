@@ -115,7 +115,7 @@ func (a *acks) take() []writ.JobKey {
 func (n *incarnation) keepAcks(ctx context.Context) {
 	for more := true; more; {
 		more = sleep(ctx, acksEvery)
-		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...)) // noted; they come again
+		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...)) // noted; the next start sends these results again
 	}
 }
 

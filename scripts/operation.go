@@ -221,7 +221,7 @@ var optionSchema = catalog.Schema{
 		Help: "what happens if the node is lost: fail the call after a minute (fail), or wait for the node (wait)"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},
-	{Name: "labels", Type: catalog.Map, Max: new(int64(32)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
+	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
 		Help: "labels that the node must have"},
 	{Name: "idempotent", Type: catalog.Bool,
 		Help: "repeating the operation is harmless here, so it may be repeated if nobody knows whether it was done"},

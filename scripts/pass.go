@@ -40,9 +40,8 @@ const (
 	EntryFailed    EntryState = "failed" // for good: no try is left
 )
 
-// What follows goes to the children of package evaluator and back with every pass: as CBOR its fields stand in their order, without names.
-
-// Entry is a journaled call as a pass sees it.
+// Entry is a journaled call as a pass sees it. It goes to the children of package evaluator, as NewCall and Outcome come from them, with every
+// pass: as CBOR their fields stand in their order, without names.
 type Entry struct {
 	_      struct{}       `cbor:",toarray"`
 	Seq    int            `json:"seq"`

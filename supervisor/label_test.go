@@ -24,10 +24,10 @@ func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
 		asks := `import("volume").create("%s", {size_gib: 1}, {labels: {disk: "ssd", rack: "a1"}})`
 		for i, change := range []identity.LabelChange{
 			{Set: map[string]string{"disk": "hdd", "tier": "gold"}},
-			{Set: map[string]string{"disk": "ssd", "rack": "a1"}, Remove: []string{"tier", "none"}},
+			{Set: map[string]string{"disk": "ssd", "rack": "a1"}, Remove: []string{"none"}},
 		} {
 			answer, err := s.label(n2.id, change)
-			if want := []string{"node n2 has disk=hdd, tier=gold", "node n2 has disk=ssd, rack=a1"}[i]; err != nil || answer.Done != want {
+			if want := []string{"node n2 has disk=hdd, tier=gold", "node n2 has disk=ssd, rack=a1, tier=gold"}[i]; err != nil || answer.Done != want {
 				t.Fatalf("the answer is %q, %v, not %q", answer.Done, err, want)
 			}
 		}
@@ -35,7 +35,7 @@ func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last := events[len(events)-1].Node; last == nil || writ.LabelsText(last.Labels) != "disk=ssd, rack=a1" {
+		if last := events[len(events)-1].Node; last == nil || writ.LabelsText(last.Labels) != "disk=ssd, rack=a1, tier=gold" {
 			t.Errorf("the last event is %+v", last)
 		}
 
@@ -47,15 +47,68 @@ func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
 			t.Errorf("the volume went to %s", calls[0].NodeName)
 		}
 
-		if answer, err := s.label(n2.id, identity.LabelChange{Remove: []string{"disk", "rack"}}); err != nil || answer.Done != "node n2 has no labels" {
+		if answer, err := s.label(n2.id, identity.LabelChange{Remove: []string{"disk", "rack", "tier"}}); err != nil || answer.Done != "node n2 has no labels" {
 			t.Errorf("the answer is %q, %v", answer.Done, err)
 		}
 		run, _ := s.wantState(s.submit(fmt.Sprintf(asks, "b")), writ.RunFailed)
 		if run.Failure.Code != writ.CodeNoCapacity || !strings.Contains(run.Failure.Message, ": n1, n2: has no label disk=ssd") {
 			t.Errorf("failure = %+v", run.Failure)
 		}
-		if _, calls := s.wantState(s.submit(`import("volume").create("a", {size_gib: 2})`), writ.RunSucceeded); calls[0].NodeName != "n2" {
-			t.Errorf("what was there already is made on %s", calls[0].NodeName)
+		_, calls := s.wantState(s.submit(`
+a := import("volume").create("a", {size_gib: 1}, {labels: {disk: "ssd"}})
+import("machine").create("m", {cpus: 1, memory_mib: 64, disks: [a]})`), writ.RunSucceeded)
+		if calls[0].NodeName != "n2" || calls[1].NodeName != "n2" {
+			t.Errorf("what was there already, and what goes with it: %s, %s", calls[0].NodeName, calls[1].NodeName)
+		}
+	})
+}
+
+func TestALabelWithoutAValueIsALabel(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		for _, name := range []string{"n1", "n2", "n3"} {
+			n := s.join(name)
+			if name != "n2" {
+				continue
+			}
+			if _, err := s.label(n.id, identity.LabelChange{Set: map[string]string{"power": ""}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 4 {
+			id := s.submit(fmt.Sprintf(`import("volume").create("v%d", {size_gib: 1}, {labels: {power: ""}})`, i))
+			if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
+				t.Errorf("a volume went to %s, which has no such label", calls[0].NodeName)
+			}
+		}
+	})
+}
+
+func TestWhatGoesTogetherAsksForOnePlace(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		nodes := make(map[string]writ.NodeID)
+		for name, disk := range map[string]string{"n1": "hdd", "n2": "ssd"} {
+			nodes[name] = s.join(name).id
+			if _, err := s.label(nodes[name], identity.LabelChange{Set: map[string]string{"disk": disk}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, tt := range []struct{ one, other, why string }{
+			{`labels: {disk: "ssd"}`, `labels: {disk: "hdd"}`, "is asked for on a node with disk=hdd, and something that it goes with on one with disk=ssd"},
+			{`node: "n1"`, `node: "n2"`, "is asked for on n2, and something that it goes with on n1"},
+			{`labels: {disk: "ssd"}`, `node: "n2"`, ""},
+			{`node: "n1"`, `node: "` + string(nodes["n1"]) + `"`, ""},
+		} {
+			id := s.submit(fmt.Sprintf(`
+a := import("volume").create("a%[1]d", {size_gib: 1}, {%[2]s})
+import("machine").create("m%[1]d", {cpus: 1, memory_mib: 64, disks: [a]}, {%[3]s})`, i, tt.one, tt.other))
+			if tt.why == "" {
+				s.wantState(id, writ.RunSucceeded)
+				continue
+			}
+			run, _ := s.wantState(id, writ.RunFailed)
+			if f := run.Failure; f.Code != writ.CodeResourceConflict || !strings.Contains(f.Message, tt.why) {
+				t.Errorf("%s and %s: failure = %+v", tt.one, tt.other, f)
+			}
 		}
 	})
 }
@@ -64,7 +117,7 @@ func TestANodeHasNoMoreLabelsThanAScriptCanAskFor(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
 		all := identity.LabelChange{Set: make(map[string]string)}
-		for i := range identity.MaxLabels {
+		for i := range writ.MaxLabels {
 			all.Set[fmt.Sprintf("l%d", i)] = "x"
 		}
 		if _, err := s.label(n.id, all); err != nil {

@@ -136,7 +136,7 @@ func refuse(w wish, s seat) (reason string, later bool) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
-		if s.Labels[name] != w.labels[name] {
+		if has, ok := s.Labels[name]; !ok || has != w.labels[name] {
 			return fmt.Sprintf("has no label %s=%s", name, w.labels[name]), false
 		}
 	}
@@ -324,6 +324,19 @@ func together(c, need *journal.Call) bool {
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
 
+// label adds the labels that a call asks for to those of its group.
+func (w *wish) label(c *journal.Call) *writ.Error {
+	for _, name := range slices.Sorted(maps.Keys(c.Options.Labels)) {
+		value := c.Options.Labels[name]
+		if has, ok := w.labels[name]; ok && has != value {
+			return writ.Errorf(writ.CodeResourceConflict, "%s is asked for on a node with %s=%s, and something that it goes with on one with %s=%s",
+				describe(c), name, value, name, has).WithHint("give both the same labels")
+		}
+		w.labels[name] = value
+	}
+	return nil
+}
+
 // placeGroup finds a node for a group, or says why there is none.
 func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	var w wish
@@ -332,8 +345,11 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 	homeless := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
-		if c.Node == "" { // what is there already, its node looks after
+		if c.Node == "" { // what is there already, its node looks after, whatever that has become
 			w.modules = append(w.modules, op.Module)
+			if err := w.label(c); err != nil {
+				return t.fail(c, writ.CallFailed, err)
+			}
 		}
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 			w.engines = append(w.engines, engineWish{op.Module, names, version})
@@ -341,9 +357,12 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		if c.Node == "" || t.isClaimed(c) { // what was placed before is reserved already
 			w.need = w.need.Plus(c.Need)
 		}
-		maps.Copy(w.labels, c.Options.Labels)
-		if c.Options.Node != "" {
-			w.node = c.Options.Node
+		if node := c.Options.Node; node != "" {
+			if name := t.s.fleet.name; w.node != "" && name(writ.NodeID(w.node)) != name(writ.NodeID(node)) {
+				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
+					describe(c), node, w.node).WithHint("name one node for both"))
+			}
+			w.node = node
 		}
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {

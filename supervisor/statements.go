@@ -183,8 +183,8 @@ func label(n *journal.Node, s *identity.Statement) (done string, err error) {
 		return "", err
 	}
 	after := change.Apply(n.Labels)
-	if len(after) > identity.MaxLabels {
-		return "", writ.Errorf(writ.CodeConflict, "node %s would have %d labels; it can have %d", n.Name, len(after), identity.MaxLabels).
+	if len(after) > writ.MaxLabels {
+		return "", writ.Errorf(writ.CodeConflict, "node %s would have %d labels; it can have %d", n.Name, len(after), writ.MaxLabels).
 			WithHint("remove one with `writ node label %s NAME-`", n.Name)
 	}
 	n.Labels = after

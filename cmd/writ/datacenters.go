@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +47,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				column("REGION", func(d api.Datacenter) string { return d.Region }),
 				column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
 				column("SINCE", func(d api.Datacenter) string { return age(d.Connected) }),
-				column("LABELS", func(d api.Datacenter) string { return labelList(d.Labels) }),
+				column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
 				column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
 				wide("VERSION", func(d api.Datacenter) string { return d.Version }),
 				wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
@@ -58,14 +56,6 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			))
 		},
 	}
-}
-
-func labelList(labels map[string]string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, name+"="+labels[name])
-	}
-	return strings.Join(all, " ")
 }
 
 func numberOrNone(n int) string {
@@ -154,7 +144,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
 		terminal.Field{Title: "region", Value: added.Region},
-		terminal.Field{Title: "labels", Value: labelList(added.Labels)},
+		terminal.Field{Title: "labels", Value: writ.LabelsText(added.Labels)},
 		terminal.Field{Title: "supervisor", Value: identity.Fingerprint(key)}))
 }
 

@@ -258,8 +258,8 @@ func (a *app) nodeLabelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "label NODE NAME=VALUE|NAME-...",
 		Short: "Give a node labels that scripts ask for, or take them away",
-		Long: `Signs that a node gets labels, each under a name that it has not, or with another value than it had; NAME- takes one away. What is not
-named stays. It needs the role operator or admin.
+		Long: `Signs that a node gets labels, or other values of those that it has; NAME- takes one away. What is not named stays. It needs the role
+operator or admin.
 
 A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when something is placed: what is on a node stays there
 whatever its labels become. A node cannot label itself, so that nobody who takes it over draws work to it.`,
@@ -293,6 +293,9 @@ whatever its labels become. A node cannot label itself, so that nobody who takes
 // labelChange reads what is to become of the labels of a node: NAME=VALUE, or NAME- for one that goes.
 func labelChange(words []string) (identity.LabelChange, error) {
 	change := identity.LabelChange{Set: make(map[string]string)}
+	if len(words) > writ.MaxLabels {
+		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node has %d at the most", len(words), writ.MaxLabels)
+	}
 	seen := make(map[string]bool)
 	for _, word := range words {
 		name, value, set := strings.Cut(word, "=")
@@ -301,7 +304,7 @@ func labelChange(words []string) (identity.LabelChange, error) {
 			name, remove = strings.CutSuffix(word, "-")
 		}
 		switch {
-		case !set && !remove || !identity.ValidLabel(name, value):
+		case !set && !remove || !writ.ValidLabel(name, value):
 			return change, writ.Errorf(writ.CodeUsage, "%q is no change of a label", word).
 				WithHint("write disk=ssd to set one and disk- to take it away; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
 		case seen[name]:

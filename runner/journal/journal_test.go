@@ -195,6 +195,32 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 	}
 }
 
+func TestManyAcknowledgementsAreRecordedInParts(t *testing.T) {
+	j := open(t, ":memory:")
+	var keys []writ.JobKey
+	for seq := 1; seq <= 600; seq++ {
+		one := job(seq, time.Now())
+		must(t, j.Finish(t.Context(), one, answer(one.JobKey, "x"), false))
+		if seq != 257 && seq != 400 {
+			keys = append(keys, one.JobKey)
+		}
+	}
+	must(t, j.Acknowledge(t.Context(), keys...))
+	left, err := j.Unacknowledged(t.Context())
+	must(t, err)
+	if len(left) != 2 || left[0].Result.Seq+left[1].Result.Seq != 657 {
+		t.Errorf("%d results are not acknowledged, want those of the calls 257 and 400", len(left))
+	}
+}
+
+// done ends a property on an error.
+func done(r *rapid.T, err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
 func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		j := open(t, ":memory:")
@@ -206,16 +232,16 @@ func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
 			}
 		}), 1, 24, rapid.ID).Draw(r, "keys")
 		for _, key := range keys {
-			must(t, j.Finish(t.Context(), &writ.Job{JobKey: key, Operation: "node.ping"}, answer(key, "x"), false))
+			done(r, j.Finish(t.Context(), &writ.Job{JobKey: key, Operation: "node.ping"}, answer(key, "x"), false))
 		}
 		named := keys[:rapid.IntRange(0, len(keys)).Draw(r, "named")]
 		want := slices.Clone(keys[len(named):])
-		must(t, j.Acknowledge(t.Context(), slices.Concat(named, named)...))
+		done(r, j.Acknowledge(t.Context(), slices.Concat(named, named)...))
 
-		open, err := j.Unacknowledged(t.Context())
-		must(t, err)
+		unacknowledged, err := j.Unacknowledged(t.Context())
+		done(r, err)
 		var left []writ.JobKey
-		for _, u := range open {
+		for _, u := range unacknowledged {
 			left = append(left, u.Result.JobKey)
 		}
 		sort := cmpopts.SortSlices(func(a, b writ.JobKey) bool { return a.String() < b.String() })

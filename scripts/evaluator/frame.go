@@ -12,8 +12,9 @@ import (
 
 // A frame is a length of four bytes, big end first, and so many bytes of CBOR. The child greets with one; then the parent
 // writes lists of requests, and the child answers each request with one frame. It has read a list before it answers, so nobody waits for
-// somebody who waits. What the parent believes the child to have, the bundle, the inputs and most of the journal, it leaves out; a child that does not
-// have it answers so, and is told all of it.
+// somebody who waits. Both ends are the same program, so that records need no names: their fields stand in their order. What the parent
+// believes the child to have, the bundle, the inputs and most of the journal, it leaves out; a child that does not have it answers so, and is
+// told all of it.
 
 // maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
 const maxFrame = 16 << 20
@@ -28,21 +29,21 @@ type greeting struct {
 // request asks for a pass or for a plan.
 type request struct {
 	_       struct{}        `cbor:",toarray"`
-	Program writ.Digest     `json:"program"`          // of the bundle
-	Bundle  *scripts.Bundle `json:"bundle,omitempty"` // left out if the child should have the program
-	Run     writ.RunID      `json:"run"`
-	Inputs  *scripts.Inputs `json:"inputs,omitempty"` // left out if they are those of the journal that Journal builds on
-	Journal difference      `json:"journal"`
-	Plan    bool            `json:"plan,omitempty"` // Bundle and Inputs are all that it takes
+	Program writ.Digest     // of the bundle
+	Bundle  *scripts.Bundle // nil if the child should have the program
+	Run     writ.RunID
+	Inputs  *scripts.Inputs // nil if they are those of the journal that Journal builds on
+	Journal difference
+	Plan    bool // Bundle and Inputs are all that it takes
 }
 
 // answer is what came of a request.
 type answer struct {
 	_       struct{}         `cbor:",toarray"`
-	Outcome *scripts.Outcome `json:"outcome,omitempty"` // nil if the child lacks what was left out: ask again with all of it
-	Plan    *scripts.Plan    `json:"plan,omitempty"`
-	Slow    bool             `json:"slow,omitempty"`   // the pass took so long that others should not wait for it
-	Retire  bool             `json:"retire,omitempty"` // the child has worked long enough and ends after this answer, the last of its list
+	Outcome *scripts.Outcome // nil if the child lacks what was left out: ask again with all of it
+	Plan    *scripts.Plan
+	Slow    bool // the pass took so long that others should not wait for it
+	Retire  bool // the child has worked long enough and ends after this answer, the last of its list
 }
 
 // appendFrame encodes v as a frame.

@@ -69,11 +69,11 @@ func (j *journals) keep(run writ.RunID, in *scripts.Inputs) {
 
 // difference is what makes a journal out of an earlier one of the same run.
 type difference struct {
-	_       struct{}        `cbor:",toarray"`
-	Base    uint64          `json:"base,omitempty"` // the version of the earlier one; 0 if Entries is the whole journal
-	Version uint64          `json:"version"`        // of the journal; a child sees each but once
-	Count   int             `json:"count"`          // of its entries
-	Entries []scripts.Entry `json:"entries,omitempty"`
+	_       struct{} `cbor:",toarray"`
+	Base    uint64   // the version of the earlier one; 0 if Entries is the whole journal
+	Version uint64   // of the journal; a child sees each but once
+	Count   int      // of its entries
+	Entries []scripts.Entry
 }
 
 // find returns the journal of a run, nil if it is not kept.
