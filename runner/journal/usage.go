@@ -102,7 +102,9 @@ func (j *Journal) Untold(ctx context.Context, max int) ([]writ.Usage, []Version,
 			return nil, nil, err
 		}
 		u.UID, u.Project, u.Kind, u.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
-		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds = u.CPUSeconds/1000, u.MemoryMiBSeconds/1000, u.DiskGiBSeconds/1000
+		for _, amount := range []*int64{&u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds} {
+			*amount = (*amount + 500) / 1000 // the nearest: a job that began some microseconds late does not cost a second
+		}
 		usage = append(usage, u)
 		versions = append(versions, Version{u.UID, u.Hour, version})
 	}
