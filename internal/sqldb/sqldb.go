@@ -157,25 +157,28 @@ func (db *DB) Close() error {
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if s := db.prepared.get(ctx, query); s != nil {
 		rows, err := s.QueryContext(ctx, args...)
-		return rows, storeError(err)
+		return rows, db.readError(err)
 	}
 	rows, err := db.sql.QueryContext(ctx, query, args...)
-	return rows, storeError(err)
+	return rows, db.readError(err)
 }
 
 // QueryRow runs a reading statement for one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 	if s := db.prepared.get(ctx, query); s != nil {
-		return Row{s.QueryRowContext(ctx, args...)}
+		return Row{db, s.QueryRowContext(ctx, args...)}
 	}
-	return Row{db.sql.QueryRowContext(ctx, query, args...)}
+	return Row{db, db.sql.QueryRowContext(ctx, query, args...)}
 }
 
 // Row is the answer to QueryRow.
-type Row struct{ row *sql.Row }
+type Row struct {
+	db  *DB
+	row *sql.Row
+}
 
 // Scan is that of sql.Row.
-func (r Row) Scan(into ...any) error { return storeError(r.row.Scan(into...)) }
+func (r Row) Scan(into ...any) error { return r.db.readError(r.row.Scan(into...)) }
 
 // Read runs do in a transaction that sees one moment of the store and changes nothing.
 func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
@@ -185,10 +188,22 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 	}
 	tx, err := db.sql.BeginTx(ctx, options)
 	if err != nil {
-		return storeError(err)
+		return db.readError(err)
 	}
 	defer tx.Rollback()
-	return storeError(do(&Tx{Now: db.now(), on: onTx{tx, db.prepared}, server: db.server}))
+	return db.readError(do(&Tx{Now: db.now(), on: onTx{tx, db.prepared}, server: db.server}))
+}
+
+// readError is what a reader is told: of a store that is being closed, that it is not there now.
+func (db *DB) readError(err error) error {
+	select {
+	case <-db.stop:
+		if _, ok := errors.AsType[*writ.Error](err); err != nil && !ok && !errors.Is(err, sql.ErrNoRows) && !errors.Is(err, context.Canceled) {
+			return errClosed
+		}
+	default:
+	}
+	return storeError(err)
 }
 
 // Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one

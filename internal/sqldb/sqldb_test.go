@@ -487,3 +487,28 @@ func TestPlaceholders(t *testing.T) {
 		t.Errorf("Placeholders(3, 3) = %q", got)
 	}
 }
+
+// A supervisor that has lost its lease closes its journal while nodes still ask it: they are to hear that it is not there, not that it is broken.
+func TestAStoreThatIsClosedIsAway(t *testing.T) {
+	kept(t, func(t *testing.T, path string) {
+		db := open(t, path)
+		names(t, db) // prepares
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, query := db.Query(t.Context(), "SELECT name FROM things")
+		for what, err := range map[string]error{
+			"Write":          db.Write(t.Context(), insert("a")),
+			"Query":          query,
+			"QueryRow":       db.QueryRow(t.Context(), "SELECT name FROM things").Scan(new(string)),
+			"Query, unknown": db.QueryRow(t.Context(), "SELECT COUNT(*) FROM things").Scan(new(int)),
+			"Read": db.Read(t.Context(), func(tx *Tx) error {
+				return tx.QueryRow("SELECT name FROM things").Scan(new(string))
+			}),
+		} {
+			if writ.CodeOf(err) != writ.CodeStoreUnavailable {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
