@@ -37,7 +37,7 @@ type courier struct {
 	mu       sync.Mutex
 	pause    time.Duration             // of the last pause, 0 after a success
 	until    time.Time                 // nothing is brought before this
-	delayed  map[writ.Digest]time.Time // when to try single submissions again
+	delayed  map[writ.Digest]time.Time // when to try again what could not be delivered
 	finished map[writ.Digest]bool      // that waited when this round began and do so no more
 }
 
@@ -242,14 +242,16 @@ func (k *courier) content() {
 func (k *courier) later(payload writ.Digest, err error) {
 	k.c.outbox.note(payload, err)
 	k.c.news.wake() // nothing was stored, but there is a new reason to show
+	again := time.Now()
 	switch writ.CodeOf(err) {
 	case writ.CodeNotYetValid, writ.CodeRosterTooOld:
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.delayed[payload] = time.Now().Add(retryOne)
+		again = again.Add(retryOne)
 	default:
 		k.rest()
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.delayed[payload] = again // it is owed also if another one, delivered meanwhile, ends the pause
 }
 
 // rest makes a pause, twice as long as the one before. What fails during a pause was sent before it and does not make it longer.
