@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -722,6 +723,73 @@ func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
 	}
 	if b.jobOn(store).lives(p.pid, b.own()) {
 		t.Error("it has ended, and lives")
+	}
+}
+
+// TestAProcessLivesUntilItHasEnded: it has its port until then, and what would be started in its place could not listen.
+func TestAProcessLivesUntilItHasEnded(t *testing.T) {
+	j := newBench(t).jobOn(store)
+	o := own{Engine: "redis-server"}
+	for range 50 {
+		engine := exec.Command(o.Engine, "--port", "0", "--save", "", "--unixsocket", filepath.Join(t.TempDir(), "socket"), "--set-proc-title", "no", "--pidfile", j.in("pid"))
+		if err := engine.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p := must(look(engine.Process.Pid)).pid
+		time.Sleep(20 * time.Millisecond) // it has its threads
+		if err := signal(p, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for j.lives(p, o) {
+				}
+				if now, err := look(p.PID); err == nil && !now.dead {
+					t.Errorf("it is said to have ended, and is %+v", now)
+				}
+			})
+		}
+		all.Wait()
+		_ = engine.Wait()
+	}
+}
+
+// TestAChildOfAKilledEngineIsNotTakenForIt: a killed engine leaves the process behind that writes its snapshot, with the same arguments.
+func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
+	b := newBench(t)
+	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
+	first, conf := b.pid(), b.jobOn(store).in("server.conf")
+	user := b.own().User
+	if user == 0 {
+		user = uint32(os.Geteuid())
+	}
+	child := &exec.Cmd{
+		Path: "/bin/sh", Args: []string{"redis-server", "-c", "read x", conf}, SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}},
+	}
+	input, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Skipf("only root starts processes of others: %v", err)
+	}
+	if err := signal(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(first, b.own()) })
+	if seen, err := b.Observe(t.Context(), store); err != nil || seen.State != stopped {
+		t.Errorf("the database is seen as %q, %v", seen.State, err)
+	}
+	if drift := b.keep(); len(drift) != 1 || !drift[0].Mended {
+		t.Errorf("what the child holds up: %+v", drift)
+	}
+	if now := b.pid(); now == first || now.PID == child.Process.Pid {
+		t.Errorf("process %d serves; the child is %d", now.PID, child.Process.Pid)
+	}
+	_ = input.Close() // one that was not killed ends by this
+	if err := child.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the child ended with %v", err)
 	}
 }
 

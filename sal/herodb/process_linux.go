@@ -45,7 +45,7 @@ func lookAt(number int, boot string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	p := process{pid: pid{PID: number, Start: start, Boot: boot}}
+	p := process{pid: pid{PID: number, Start: start, Boot: boot}, leads: fields[3] == strconv.Itoa(number)}
 	if strings.ContainsAny(fields[0], "ZX") {
 		p.dead = fields[17] == "0" || fields[17] == "1" // else other threads of it still have its files open
 		p.ending = !p.dead

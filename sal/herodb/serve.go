@@ -184,7 +184,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 		return err
 	}
 	// What a process left behind that ended ends with its group: it may write, and listen, and must do neither while files are handed over.
-	if err := j.unfence(ctx, r.Own); err != nil {
+	if err := errors.Join(j.unfence(ctx, r.Own), j.end(ctx, r.Own, 0)); err != nil {
 		return err
 	}
 	if !in.own.Persist && in.own.Phase != restoring {
@@ -327,8 +327,14 @@ func inside(namespace string, do func() error) error {
 }
 
 // process returns the process that serves a database, the zero value if there is none: the one of the record, or one that was started
-// and never written down.
+// and never written down. A child that an engine started to write a snapshot has the same arguments and can outlive it; it serves nobody, and
+// is known by its session, which is the engine's (see spawn).
 func (j *job) process(o own) (pid, error) {
+	return j.find(o, func(p process) bool { return p.leads })
+}
+
+// find returns the process of the record if it lives, or another one of the database that qualifies; the zero value if there is none.
+func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	if j.lives(o.Process, o) {
 		return o.Process, nil
 	}
@@ -337,23 +343,32 @@ func (j *job) process(o own) (pid, error) {
 		return pid{}, sal.HostError("look through the processes", err)
 	}
 	for _, p := range all {
-		if j.ours(p, o) {
+		if qualifies(p) && j.ours(p, o) {
 			return p.pid, nil
 		}
 	}
 	return pid{}, nil
 }
 
-// lives reports whether a process is there and still the one that serves the database.
+// lives reports whether a process is there and still the one that serves the database. One that seems to be another's is looked at again: it may
+// have begun to end since, and then the kernel no longer tells its root directory. It has its port until it has ended.
 func (j *job) lives(p pid, o own) bool {
 	if p == (pid{}) {
 		return false
 	}
-	now, err := look(p.PID)
-	if err == nil && now.pid == p && now.dead {
-		j.bury(p)
+	for range 2 {
+		now, err := look(p.PID)
+		switch {
+		case err != nil || now.pid != p:
+			return false
+		case now.dead:
+			j.bury(p)
+			return false
+		case now.ending || now.starting || j.ours(now, o):
+			return true
+		}
 	}
-	return err == nil && now.pid == p && (now.ending || now.starting || j.ours(now, o))
+	return false
 }
 
 // bury lets a process go that has ended, if this driver started it: nobody else does while the runner lives.
@@ -384,17 +399,18 @@ type process struct {
 	dead     bool     // it has ended, and nobody has asked how
 	ending   bool     // it has begun to end: it does nothing any more and still has its port
 	starting bool     // it has no arguments yet
+	leads    bool     // it is the first process of its session
 	args     []string // nil if it has ended or begun to
 }
 
-// end ends every process that serves a database: politely if there is time for that.
+// end ends every process of a database, and their children: politely if there is time for that.
 func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 	e, ok := engineOf(o.Engine)
 	if !ok || e.ends == 0 {
 		e.ends = syscall.SIGTERM
 	}
 	for {
-		p, err := j.process(o)
+		p, err := j.find(o, func(process) bool { return true })
 		if err != nil || p == (pid{}) {
 			return err
 		}

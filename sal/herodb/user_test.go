@@ -112,10 +112,10 @@ func (b *bench) end() {
 	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
 }
 
-// as starts a shell that says it is something else, as a user, and waits. It ends with the test.
+// as starts a shell that says it is something else, as a user and in a session of its own, and waits. It ends with the test.
 func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
 	b.Helper()
-	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...)}
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	input, err := cmd.StdinPipe()
 	if err == nil {
 		err = confine.Start(cmd, confine.Cell{User: user, Door: b.Accounts.Door})
@@ -139,7 +139,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 	b.end()
 	impostor := &exec.Cmd{
 		Path: "/bin/sh", Args: []string{"redis-server", "-c", "read x", path},
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Credential: &syscall.Credential{Uid: user, Gid: user}},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Setsid: true, Credential: &syscall.Credential{Uid: user, Gid: user}},
 	}
 	input, err := impostor.StdinPipe()
 	if err == nil {
