@@ -22,6 +22,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
 	"writ/supervisor"
@@ -43,9 +44,9 @@ var (
 func TestSimulation(t *testing.T) {
 	seeds, faulty, size := 20, time.Hour, 10
 	switch {
-	case os.Getenv("WRIT_TEST_LONG") != "":
+	case testenv.IsLong():
 		seeds, faulty, size = 200, 24*time.Hour, 50
-	case testing.Short() || raceEnabled || !countingSeals:
+	case raceEnabled || !countingSeals:
 		seeds, faulty, size = 2, 10*time.Minute, 5
 	}
 	was := debug.SetGCPercent(400) // little is kept, and what is thrown away is much
@@ -93,7 +94,6 @@ type simulation struct {
 	late    sync.WaitGroup // messages on their way
 	crashed chan *process
 	plan    []event
-	door    door
 	log     *slog.Logger
 	work    []*simRun
 	hosts   []*simNode

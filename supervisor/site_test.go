@@ -41,6 +41,7 @@ type site struct {
 	queue   *memory.Queue
 	way     queue.Queue // to it, of the next supervisor that starts; straight there if nil
 	nodes   []*testNode
+	door    door // to the supervisor that began last; runners knock while one follows another
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
 	maxOpen   int               // runs of a project, of the next supervisor that starts
@@ -168,6 +169,7 @@ func (s *site) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.door.set(s.Supervisor, s.journal)
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	s.stop, s.ended = stop, ended
