@@ -3,6 +3,7 @@ package writ_test
 import (
 	"strings"
 	"testing"
+	"writ/internal/testenv"
 
 	"pgregory.net/rapid"
 
@@ -51,7 +52,7 @@ func TestHostNamesOfDifferentKindsDiffer(t *testing.T) {
 
 // Linux bounds the name of a network interface at 15 bytes, and names on hosts must be safe in paths and shells.
 func TestHostNameFitsAnInterface(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		r := writ.ResourceID{
 			Project: writ.ProjectID(rapid.String().Draw(t, "project")),
 			Kind:    writ.KindNetwork,
@@ -64,7 +65,7 @@ func TestHostNameFitsAnInterface(t *testing.T) {
 }
 
 func TestDigestTextRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		want := writ.DigestOf(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		got, err := writ.ParseDigest(want.String())
 		if err != nil || got != want {

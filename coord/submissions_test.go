@@ -15,6 +15,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -222,7 +223,7 @@ func TestBadSubmissionIsRefusedAndNothingElseHappens(t *testing.T) {
 func TestAnyFlippedBitIsRefused(t *testing.T) {
 	p := start(t, nil)
 	good := signedScript(t, payload())
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		bad := bytes.Clone(good)
 		at := rapid.IntRange(0, len(bad)-1).Draw(r, "byte")
 		bad[at] ^= 1 << rapid.IntRange(0, 7).Draw(r, "bit")

@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -127,9 +128,7 @@ func (p *place) stream(filter ledger.EventFilter, after int64, slow func()) (r *
 // The tail holds a dozen events, so that streams fall back to the ledger and come back all the time.
 func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 	p, _ := startWithTail(t, 10_000)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
+	chance := rand.New(rand.NewPCG(testenv.Seed(t, 0), 0))
 	runs := []writ.RunID{"", payloadRun(1), payloadRun(2)}
 	filters := []ledger.EventFilter{
 		{}, {Run: runs[1]}, {Run: runs[2], Topics: []string{"log"}}, {Datacenter: graz}, {Topics: []string{"node"}}, {Topics: []string{"log", "call"}, Datacenter: vienna},

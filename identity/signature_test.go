@@ -316,7 +316,7 @@ func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
 		theirs, err := sshsig.Sign(bytes.NewReader(text), key, sshsig.HashSHA512, string(ScriptNamespace))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -250,7 +251,7 @@ func TestParamsSurviveTheirText(t *testing.T) {
 	)
 	list := rapid.Map(rapid.SliceOfN(scalar, 1, 4), func(l []any) any { return l })
 	params := rapid.MapOfN(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,5}`), rapid.OneOf(scalar, list), 1, 5)
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		want := params.Draw(t, "params")
 		text, err := canonicalJSON(want)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"writ/internal/testenv"
 
 	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
@@ -78,7 +79,7 @@ func TestTokenProofCannotBeMadeFromWhatStoresKeep(t *testing.T) {
 func TestProofTextsAreDistinct(t *testing.T) {
 	part := rapid.SliceOfN(rapid.Byte(), 0, 3)
 	parts := rapid.SliceOfN(part, 0, 4)
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		a, b := parts.Draw(t, "a"), parts.Draw(t, "b")
 		same := len(a) == len(b)
 		for i := range a {

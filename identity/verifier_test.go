@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 	"time"
+	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
@@ -418,7 +419,7 @@ func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
 			t.Fatalf("byte %d changed from %q to %q, and accepted", i, signed[i], bad[i])
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		i := rapid.IntRange(0, len(signed)-1).Draw(t, "at")
 		n := rapid.IntRange(0, min(3, len(signed)-i)).Draw(t, "instead of")
 		with := rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "put")

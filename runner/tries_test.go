@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 )
 
@@ -147,7 +148,7 @@ func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.
 // at any time and again, a disk that fills up, drivers that fail or take long, and a runner that is killed. Only somebody who was told
 // that it may have been done already can have it done again.
 func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
 			"deliver", "deliver", "deliver an earlier try", "next try", "kill", "fill the disk", "make room", "wait",
 			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work",

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -151,7 +152,7 @@ func TestWhatIsGoneFromALogIsTold(t *testing.T) {
 
 // Whatever is written, put aside and asked for: what is told is what was written, byte for byte, as long as nothing is said to be lost.
 func TestALogIsToldAsItWasWritten(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {
 			r.Fatal(err)

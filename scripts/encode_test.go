@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ/internal/cbor"
+	"writ/internal/testenv"
 )
 
 // value draws a value of the system.
@@ -65,7 +66,7 @@ func withoutNil(v any) any {
 }
 
 func TestArgumentsAreEncodedAsEverythingElse(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		v := value(3).Draw(t, "value")
 		o, err := objectOf(v)
 		if err != nil {
@@ -94,7 +95,7 @@ func TestArgumentsAreEncodedAsEverythingElse(t *testing.T) {
 }
 
 func TestAppendChangesNoOtherList(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		p := &pass{fuel: MaxFuel}
 		lists := []tengo.Object{&tengo.Array{}}
 		models := [][]any{{}}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/scripts"
 )
 
@@ -172,7 +173,7 @@ func TestFormatRefusesWhatCannotBeRead(t *testing.T) {
 }
 
 func TestFormatChangesNoMeaning(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		w := &wordWriter{t: t}
 		w.statements(3)
 		w.between(separator)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/scripts"
 )
 
@@ -375,7 +376,7 @@ func expression(t *rapid.T, depth int) string {
 }
 
 func TestRunsWithRandomExpressionsFollowTheirPlan(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.CheckProperty(t, func(rt *rapid.T) {
 		text := `json := import("json"); text := import("text"); math := import("math"); node := import("node"); run := import("run"); volume := import("volume")
 f := node.facts(); v := volume.create("v", {size_gib: 1}); n := f.cpus; s := f.hostname; list := [1, n, "c"]; deep := {a: [n]}
 x := ` + expression(rt, 3) + `

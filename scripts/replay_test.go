@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ/internal/testenv"
 	"writ/scripts"
 )
 
@@ -32,7 +32,7 @@ func TestReplayFromEveryPrefixIsTheSame(t *testing.T) {
 		return
 	}
 	count := randomScripts
-	if os.Getenv("WRIT_TEST_LONG") == "1" {
+	if testenv.IsLong() {
 		count = manyScripts
 	}
 	var calls, completed atomic.Int64

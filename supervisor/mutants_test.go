@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"writ/internal/testenv"
 )
 
 var simMutant = flag.String("mutant", ".", "which mutants to try, a regular expression")
@@ -167,7 +168,7 @@ func TestMutantsAreOfThisProgram(t *testing.T) {
 
 // TestSimulationNoticesMutants tries the simulation on programs that lack something. It costs minutes.
 func TestSimulationNoticesMutants(t *testing.T) {
-	if os.Getenv("WRIT_TEST_LONG") == "" {
+	if !testenv.IsLong() {
 		t.Skip("set WRIT_TEST_LONG=1 to try the simulation on programs that lack something")
 	}
 	chosen, err := regexp.Compile(*simMutant)

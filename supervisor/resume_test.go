@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/supervisor/journal"
 )
@@ -500,7 +500,7 @@ func withFaults(faults map[string]int) map[string]int {
 
 func TestAResumedRunEndsAsIfNothingHadFailed(t *testing.T) {
 	seeds := uint64(11)
-	if os.Getenv("WRIT_TEST_LONG") != "" {
+	if testenv.IsLong() {
 		seeds = 300
 	}
 	for seed := range seeds {

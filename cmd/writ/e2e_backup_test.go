@@ -15,9 +15,6 @@ import (
 // older ones. Nothing takes effect twice, no run is shown as open for ever, and what happens next is told.
 func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
 	s.Script("steps.tengo", steps)

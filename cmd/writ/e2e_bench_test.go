@@ -18,9 +18,6 @@ import (
 // TestBenchMeasuresEveryWorkload carries the benchmark out, small.
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts a datacenter")
-	}
 	bin := testsite.Binary(t)
 	profiles := t.TempDir()
 	var out, words bytes.Buffer
@@ -135,9 +132,6 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 // TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
 func TestBenchWaiting(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts a datacenter")
-	}
 	bin := testsite.Binary(t)
 	const runs = 700
 	var out, words bytes.Buffer

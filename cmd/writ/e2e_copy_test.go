@@ -39,9 +39,6 @@ volume.copy("back", {from: volume.get("copy"), size_gib: 1}, {node: "dc1-n1"}).p
 // middle. The copy is as the volume, nothing of it went over the wire twice but what was on its way, and nothing else is left of it.
 func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	broker := testenv.RedisWithPassword(t)
 	s := testsite.New(t)
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))

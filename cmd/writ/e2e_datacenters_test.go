@@ -14,9 +14,6 @@ import (
 
 // TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone.
 func TestJoiningWithoutTokens(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	t.Parallel()
 	s := testsite.New(t)
 	broker := testenv.Redis(t).URL
@@ -47,9 +44,6 @@ func TestJoiningWithoutTokens(t *testing.T) {
 // TestTwoDatacenters has scripts go where they are addressed, and a script for one that is down wait for it.
 func TestTwoDatacenters(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	s.Add(testsite.Datacenter{Name: "west", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})

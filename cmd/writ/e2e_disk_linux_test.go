@@ -55,9 +55,6 @@ var parts = []sick{
 // diskSite is a site with one node, whose parts have each a disk of their own.
 func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	s := testsite.Empty(t)
 	disks := map[string]*testenv.Disk{}
 	for _, p := range parts {
@@ -73,6 +70,7 @@ func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
 // TestAFullDiskLosesNothingAndPeopleAreToldWhich fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
 // why, and with room again everything goes on by itself.
 func TestAFullDiskLosesNothingAndPeopleAreToldWhich(t *testing.T) {
+	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
 	site, disks := diskSite(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {

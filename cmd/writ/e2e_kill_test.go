@@ -28,9 +28,6 @@ run.output({steps: 8})
 // call took effect once.
 func TestKilledProcessesFinishTheRun(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	broker := testenv.RedisWithPassword(t)
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})

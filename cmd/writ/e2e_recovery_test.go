@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -17,11 +16,8 @@ import (
 // supervisor until it has had the next call done. The times are printed; what is checked is that it happens at all, and in ten times
 // what docs/guarantees.md promises.
 func TestRecovery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	kills := 4
-	if os.Getenv("WRIT_TEST_LONG") != "" {
+	if testenv.IsLong() {
 		kills = 50
 	}
 	const hang = 50 * time.Second

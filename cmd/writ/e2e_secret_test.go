@@ -46,9 +46,6 @@ run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.
 // real Redis, real processes with logs at their most talkative, event streams, pages. The drivers get it; nothing else ever shows it.
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	broker := testenv.Redis(t)
 	s := testsite.New(t, "WRIT_LOG_LEVEL=debug")
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0"})

@@ -16,9 +16,7 @@ import (
 // middle of the next until the first serves again. At the end one starts while PostgreSQL is away, and waits for it.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
+	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyWhoHasTheLeaseWrites of supervisor/journal")
 	database := testenv.Postgres(t)
 	broker := testenv.Redis(t)
 	s := testsite.New(t, "WRIT_JOURNAL="+database.Store())

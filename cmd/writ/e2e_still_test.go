@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +15,7 @@ import (
 // TestASupervisorThatStoodStillGivesNobodyUp stops the process for longer than a node may be silent, as a pause of its machine or container
 // does. It waits in real time.
 func TestASupervisorThatStoodStillGivesNobodyUp(t *testing.T) {
-	if os.Getenv("WRIT_TEST_LONG") == "" {
-		t.Skip("set WRIT_TEST_LONG=1 to let a supervisor stand still for 75 s")
-	}
+	testenv.Nightly(t, "TestASupervisorThatStandsStillLosesNoNode of supervisor, in virtual time")
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")

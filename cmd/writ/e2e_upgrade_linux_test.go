@@ -44,9 +44,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 
 // An upgrade of a node is another program in the place of its runner, and nothing else on the node hears of it.
 func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
-	if os.Getenv("WRIT_TEST_LONG") == "" {
-		t.Skip("WRIT_TEST_LONG=1 carries it out: it builds the program once more")
-	}
+	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {
 		testenv.Need(t, tool)
 	}

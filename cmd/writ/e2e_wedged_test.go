@@ -13,9 +13,7 @@ import (
 // TestAWedgedDriverIsNamedAndHoldsUpNothingElse lets a driver ignore the deadline of its run.
 func TestAWedgedDriverIsNamedAndHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
+	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAWedgedDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("wedged.tengo", "herodb := import(\"herodb\")\nherodb.create(\"wedged-30-db\", {memory_mib: 64})\n")

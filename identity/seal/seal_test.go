@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/testenv"
 )
 
 func testKey(name string) ed25519.PrivateKey {
@@ -275,7 +276,7 @@ func TestNoByteOfASealCanBeChanged(t *testing.T) {
 				t.Fatalf("seal %d: byte %d changed, and accepted", which, i)
 			}
 		}
-		rapid.Check(t, func(t *rapid.T) {
+		testenv.CheckProperty(t, func(t *rapid.T) {
 			i := rapid.IntRange(0, len(sealed)-1).Draw(t, "at")
 			n := rapid.IntRange(0, min(3, len(sealed)-i)).Draw(t, "instead of")
 			with := rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "put")

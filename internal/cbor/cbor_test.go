@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/testenv"
 )
 
 // values draws any value of this system, up to a depth.
@@ -32,7 +33,7 @@ func values(depth int) *rapid.Generator[any] {
 
 func TestValuesComeBackAsTheyWere(t *testing.T) {
 	gen := values(4)
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		want := gen.Draw(t, "value")
 		if err := writ.CheckValue(want); err != nil {
 			t.Fatal(err)

@@ -15,9 +15,6 @@ import (
 // a guest, whose kernel has not: a real one, in QEMU.
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it starts a guest")
-	}
 	qemu := testenv.Need(t, "qemu-system-x86_64")
 	tests := filepath.Join(t.TempDir(), "tests")
 	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", tests, "writ/internal/cgroup")

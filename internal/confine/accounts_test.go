@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ/internal/confine"
+	"writ/internal/testenv"
 )
 
 func TestOnlyRangesWithoutUsersOfTheSystemAreTaken(t *testing.T) {
@@ -28,7 +29,7 @@ func TestOnlyRangesWithoutUsersOfTheSystemAreTaken(t *testing.T) {
 }
 
 func TestHalvesHaveNoUserInCommonAndLeaveNoneOut(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		first := rapid.Uint32Range(66000, 1<<31).Draw(t, "first")
 		last := first + rapid.Uint32Range(1024, 1<<20).Draw(t, "more")
 		a, err := confine.ParseAccounts(fmt.Sprintf("%d-%d", first, last))
@@ -43,7 +44,7 @@ func TestHalvesHaveNoUserInCommonAndLeaveNoneOut(t *testing.T) {
 }
 
 func TestAUserIsTheSameOneUnlessItIsTaken(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		a := &confine.Accounts{Door: 99, First: 100, Last: 100 + rapid.Uint32Range(0, 20).Draw(t, "more")}
 		taken := map[uint32]bool{}
 		is := func(user uint32) bool { return taken[user] }

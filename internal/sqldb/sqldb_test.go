@@ -471,7 +471,7 @@ func TestAFileThatIsNoneIsNotTakenForAServer(t *testing.T) {
 }
 
 func TestTimesKeepMicroseconds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		us := rapid.Int64Range(-1<<50, 1<<55).Draw(t, "us")
 		if got := Micros(Time(us)); got != us {
 			t.Errorf("Micros(Time(%d)) = %d", us, got)

@@ -7,12 +7,16 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // redisGuard ends the wait for a redis-server that neither starts nor dies; a start takes some 10 ms.
 const redisGuard = 30 * time.Second
+
+// childGuard ends the wait for children of a redis-server that was killed: they are dead by then, and whoever has to bury them may not.
+const childGuard = time.Second
 
 // RedisServer is a real redis-server of one test, with an append-only file in a directory of its own, as writ asks for in earnest.
 type RedisServer struct {
@@ -83,14 +87,18 @@ func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
 	return nil
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone. It does nothing to one that does not run.
+// Kill ends the server and its children with SIGKILL and returns when it is gone. It does nothing to one that does not run.
 func (r *RedisServer) Kill() {
 	if r.cmd == nil {
 		return
 	}
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait() // the error says that it was killed
+	group := -r.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGKILL) // a child that writes the file anew would go on
+	_ = r.cmd.Wait()                         // the error says that it was killed
 	r.cmd = nil
+	for end := time.Now().Add(childGuard); syscall.Kill(group, 0) == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Start starts a killed server again, on the same port and with the files that are there, and returns when it answers.
@@ -116,6 +124,7 @@ func (r *RedisServer) start() error {
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, r.args...)
 	cmd := exec.Command(r.path, args...)
 	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
 	w.Close()
 	if err != nil {

@@ -312,11 +312,7 @@ func both(t *testing.T, test func(t *testing.T, program program)) {
 	t.Run("stub", func(t *testing.T) { test(t, program{path: vmmstub.Build(t)}) })
 	t.Run("real", func(t *testing.T) {
 		path := testenv.Need(t, "cloud-hypervisor")
-		f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-		if err != nil {
-			t.Skipf("cloud-hypervisor is there, and nothing runs its machines: %v", err)
-		}
-		f.Close()
+		testenv.NeedKVM(t, 0)
 		test(t, program{path, true})
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/runner/journal"
 )
 
@@ -222,7 +223,7 @@ func done(r *rapid.T, err error) {
 }
 
 func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		j := open(t, ":memory:")
 		defer j.Close()
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(r *rapid.T) writ.JobKey {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -261,7 +262,7 @@ func TestChangedTellsMutableFromImmutable(t *testing.T) {
 
 // What a driver got is what travelled: for all arguments that fit, Values is the reverse of Decode, and means no change.
 func TestValuesReverseDecode(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
 		args := drawArgs(t, o.Args)
 		first, err := o.Decode(args)
@@ -287,7 +288,7 @@ func TestValuesReverseDecode(t *testing.T) {
 
 // Jobs come sealed, but a driver must be safe from a supervisor of another version too.
 func TestDecodeTakesNothingForGranted(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
 		args := map[string]any{"stray": drawAnything(t, 3)}
 		for _, name := range o.Args.Names() {

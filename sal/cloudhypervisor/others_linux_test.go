@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -244,7 +245,7 @@ func stages(t *testing.T, test func(t *testing.T, s stage)) {
 		s := stage{program: testenv.Need(t, "cloud-hypervisor")}
 		var g guest.Guest
 		if s.lame = !virtualises(); s.lame {
-			needKVM(t)
+			testenv.NeedKVM(t, processUser())
 			t.Log("kvm_intel or kvm_amd is not loaded: no distribution's guest runs here, and what one does is not tried")
 			g = guest.Guest{Kernel: guest.Tiny(t, guest.Wait)}
 		} else {
@@ -284,14 +285,12 @@ func forgets(t *testing.T, s stage) bool {
 	return true
 }
 
-// needKVM skips a test where no machine of any kind can run.
-func needKVM(t testing.TB) {
-	t.Helper()
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("cloud-hypervisor is there, and nothing runs its machines: %v", err)
+// processUser is one as processes of machines have them, 0 for our own.
+func processUser() uint32 {
+	if os.Geteuid() != 0 {
+		return 0
 	}
-	f.Close()
+	return confine.DefaultFirst
 }
 
 // virtualises reports whether stock guests run under /dev/kvm here. There are modules behind it that run others only.

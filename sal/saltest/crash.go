@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -92,8 +92,11 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 	})
 }
 
+// gateEvery is how many steps of a dear driver the gate passes over: containerd's take a third of a second each.
+const gateEvery = 4
+
 // sparse reports whether not everything is to be tried after every disturbance.
-func (e Exam) sparse() bool { return e.Sparse && os.Getenv("WRIT_TEST_LONG") == "" }
+func (e Exam) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
 // disturb tries every operation of the exam at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
 // whether there was such a step. After that a fresh driver must do what the contract says.
@@ -101,6 +104,9 @@ func (e Exam) disturb(t *testing.T, every int, interrupt func(h *host, s Step, a
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
 	acts := e.acts()
+	if e.Sparse && !testenv.IsNightly() {
+		every *= gateEvery
+	}
 	tried := 0
 	for i, s := range acts {
 		back := func() { h.replay(acts[:i]) }

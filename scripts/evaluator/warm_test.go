@@ -174,9 +174,6 @@ func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 // TestSequentialWaitsAreCheap is about the CPU time of the evaluation alone, which has a process of its own to be read from. It grows
 // with the square of the calls; a journal that is sent whole each time takes four times as much.
 func TestSequentialWaitsAreCheap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a second")
-	}
 	t.Parallel()
 	pool := newPool(t, 1)
 	waits(t, pool, 1) // starts the child

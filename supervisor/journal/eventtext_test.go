@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 	"time"
+	"writ/internal/testenv"
 
 	"pgregory.net/rapid"
 
@@ -30,7 +31,7 @@ func TestEventsAreWrittenAsEncodingJSONWritesThem(t *testing.T) {
 		reflect.TypeFor[time.Time]():   times,
 		reflect.TypeFor[*writ.Error](): errs,
 	}})
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		call := calls.Draw(r, "call")
 		if rapid.Bool().Draw(r, "bytes") {
 			call.Name = string(rapid.SliceOf(rapid.Byte()).Draw(r, "name"))

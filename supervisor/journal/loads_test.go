@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"time"
+	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -14,7 +15,7 @@ import (
 // TestLoadsAreWhatCountingWouldSay changes calls and resources at random, several in a transaction and some in ones that are undone, and
 // counts.
 func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.CheckProperty(t, func(r *rapid.T) {
 		j, err := Open(t.Context(), ":memory:")
 		if err != nil {
 			r.Fatal(err)

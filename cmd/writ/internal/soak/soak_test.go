@@ -61,8 +61,9 @@ run.output({done: true})
 // TestSoak watches every process under half load. With a short time (-for) it shows that everything is measured; the slopes mean something
 // after half an hour.
 func TestSoak(t *testing.T) {
-	long := os.Getenv("WRIT_TEST_LONG") == "1"
-	if testing.Short() || !long {
+	testenv.Nightly(t, "packages that start goroutines look for leaked ones")
+	long := testenv.IsLong()
+	if !long {
 		*howLong = min(*howLong, 8*time.Second)
 	}
 	s := newSoak(t)

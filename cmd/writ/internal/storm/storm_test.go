@@ -66,10 +66,8 @@ var variants = map[string]variant{
 // TestStorm kills processes at random while runs go through. Every submission that was accepted has its run, every run ends as it must,
 // with a summary that the client verifies, and each effect is there once.
 func TestStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
-	if os.Getenv("WRIT_TEST_LONG") == "" {
+	testenv.Nightly(t, "TestKilledProcessesFinishTheRun of cmd/writ kills each process once")
+	if !testenv.IsLong() {
 		newStorm(t, variant{flushall: true, snapshot: true}, gateKills, gateRuns).rage()
 		return
 	}
@@ -121,10 +119,7 @@ const datacenter = "dc1"
 func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 	t.Helper()
 	s := &storm{
-		t: t, variant: v, kills: kills, seed: *seedFlag, turns: make(chan struct{}, runs), handedIn: make(chan struct{}), struck: map[string]int{},
-	}
-	for s.seed == 0 {
-		s.seed = rand.Uint64()
+		t: t, variant: v, kills: kills, seed: testenv.Seed(t, *seedFlag), turns: make(chan struct{}, runs), handedIn: make(chan struct{}), struck: map[string]int{},
 	}
 	s.luck = rand.New(rand.NewPCG(s.seed, 0))
 	dir, err := os.MkdirTemp("", "writ-storm-")

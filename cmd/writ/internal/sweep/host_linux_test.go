@@ -329,9 +329,7 @@ func (h *hostWorld) traces() []string {
 // looks whether the host is then as if nothing had happened. The short form takes every step, and ends before those of some acts and before a
 // few of those with which things are made and taken away, by its seed.
 func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
+	testenv.Nightly(t, "the conformance suite disturbs every driver at its steps, and TestAScriptWorksOnRealDrivers of cmd/writ uses them together")
 	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {
 		testenv.Need(t, tool)
 	}
@@ -339,7 +337,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	if !testsite.Alone(t, "failpoints", "-seed", fmt.Sprint(luck(t)), "-only", *only) {
 		return
 	}
-	long := os.Getenv("WRIT_TEST_LONG") != ""
+	long := testenv.IsLong()
 	random := rand.New(rand.NewPCG(*seed, 0))
 	taken, ended := map[string]bool{}, map[string]bool{} // steps that were taken undisturbed, and those at which the runner has ended
 	for _, kind := range []string{"btrfs", "directory"} {

@@ -23,10 +23,11 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/testsite"
 	"writ/internal/failpoint"
+	"writ/internal/testenv"
 )
 
 var (
-	seed = flag.Uint64("seed", 0, "which places the short sweep takes; others each time if 0")
+	seed = flag.Uint64("seed", 0, "which places the short sweep takes; if 0, the same in the gate and others in the nightly tier")
 	only = flag.String("only", "", "pattern of the ends to sweep, each NAME:MODE; those of the short form if empty, or all")
 )
 
@@ -36,18 +37,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// luck returns the seed that somebody gave, or another one each time, and says it.
+// luck returns the seed of all choices of this process.
 func luck(t *testing.T) uint64 {
 	t.Helper()
-	for *seed == 0 {
-		*seed = rand.Uint64()
-	}
-	t.Logf("seed %d", *seed)
+	*seed = testenv.Seed(t, *seed)
 	return *seed
 }
 
-// shortSweep is how many ends the short form takes.
-const shortSweep = 12
+// How many ends the nightly tier and the gate take.
+const (
+	nightlySweep = 12
+	gateSweep    = 4
+)
 
 // scene says how a place is reached: whose end it is, and what somebody does that leads there.
 type scene struct {
@@ -109,13 +110,10 @@ func ends(t *testing.T) (all []end) {
 }
 
 // TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each way, starts it again, and looks at what came of the work that
-// went on meanwhile. A place that is not reached fails the test. The short form takes some ends by its seed.
+// went on meanwhile. A place that is not reached fails the test. The short forms take some ends by their seed.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	all := ends(t)
-	long := os.Getenv("WRIT_TEST_LONG") != ""
+	long := testenv.IsLong()
 	if *only != "" {
 		wanted := regexp.MustCompile(*only)
 		all = slices.DeleteFunc(all, func(e end) bool { return !wanted.MatchString(e.String()) })
@@ -123,7 +121,11 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 		all = slices.DeleteFunc(all, func(e end) bool { return e.scene.late })
 		random := rand.New(rand.NewPCG(luck(t), 0))
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:shortSweep]
+		if testenv.IsNightly() {
+			all = all[:nightlySweep]
+		} else {
+			all = all[:gateSweep]
+		}
 	}
 	w := newWorld(t)
 	var table strings.Builder

@@ -1,0 +1,183 @@
+// Command testreport says what a person needs to know of a test run: what failed, with its last lines and the command that repeats it, what
+// was flaky, and which packages took longest. It reads the events of `go test -json` from a file, as `gotestsum --jsonfile` leaves them.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: testreport FILE")
+		os.Exit(2)
+	}
+	f, err := os.Open(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(2)
+	}
+	defer f.Close()
+	r, err := read(f)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport: read", os.Args[1]+":", err)
+		os.Exit(2)
+	}
+	r.write(os.Stdout)
+}
+
+// event is one line of `go test -json`, as far as it is read.
+type event struct {
+	Action  string
+	Package string
+	Test    string  // "" if it is about the package
+	Elapsed float64 // seconds
+	Output  string
+}
+
+// test is one test without its subtests, or what a package says that belongs to none.
+type test struct {
+	Package, Name string
+
+	ended  string // the last action that ended it
+	failed bool   // at least once
+	output []string
+}
+
+// report is what happened.
+type report struct {
+	tests    []*test
+	packages map[string]float64 // seconds, of all runs
+	ran      int
+	skipped  int
+}
+
+// read gathers the events of a run, and of the runs of what failed after it.
+func read(from io.Reader) (*report, error) {
+	r := &report{packages: map[string]float64{}}
+	known := map[string]*test{}
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, err
+		}
+		if e.Package == "" {
+			continue // a build
+		}
+		name, _, sub := strings.Cut(e.Test, "/")
+		t := known[e.Package+" "+name]
+		if t == nil {
+			t = &test{Package: e.Package, Name: name}
+			known[e.Package+" "+name] = t
+			r.tests = append(r.tests, t)
+		}
+		switch e.Action {
+		case "output":
+			t.say(e.Output)
+		case "pass", "fail", "skip":
+			if name == "" {
+				r.packages[e.Package] += e.Elapsed
+			}
+			if sub {
+				continue
+			}
+			t.ended = e.Action
+			t.failed = t.failed || e.Action == "fail"
+			if e.Action != "fail" {
+				t.output = nil
+			}
+		}
+	}
+	for _, t := range r.tests {
+		switch {
+		case t.Name == "":
+		case t.ended == "skip":
+			r.skipped++
+		default:
+			r.ran++
+		}
+	}
+	return r, lines.Err()
+}
+
+// keptLines is how much of a test's output is kept.
+const keptLines = 40
+
+func (t *test) say(text string) {
+	text = strings.TrimRight(text, "\n")
+	if text == "" || strings.HasPrefix(text, "=== ") || text == "FAIL" {
+		return
+	}
+	t.output = append(t.output, text)
+	if len(t.output) > keptLines {
+		t.output = t.output[len(t.output)-keptLines:]
+	}
+}
+
+// failures are the tests whose last run failed, or began and never ended; and packages that failed without one.
+func (r *report) failures() []*test {
+	var all []*test
+	for _, t := range r.tests {
+		if t.Name != "" && (t.ended == "fail" || t.ended == "") {
+			all = append(all, t)
+		}
+	}
+	for _, t := range r.tests {
+		if t.Name == "" && t.ended == "fail" && !slices.ContainsFunc(all, func(f *test) bool { return f.Package == t.Package }) && !r.flakyIn(t.Package) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (r *report) flaky() []*test {
+	return slices.DeleteFunc(slices.Clone(r.tests), func(t *test) bool { return t.Name == "" || !t.failed || t.ended != "pass" })
+}
+
+func (r *report) flakyIn(pkg string) bool {
+	return slices.ContainsFunc(r.flaky(), func(t *test) bool { return t.Package == pkg })
+}
+
+// shownLines is how many lines of output all failures show together.
+const shownLines = 45
+
+const slowest = 10
+
+func (r *report) write(w io.Writer) {
+	type row struct {
+		name    string
+		seconds float64
+	}
+	var rows []row
+	for name, seconds := range r.packages {
+		rows = append(rows, row{name, seconds})
+	}
+	slices.SortFunc(rows, func(a, b row) int { return int(1000 * (b.seconds - a.seconds)) })
+	fmt.Fprintln(w, "slowest packages, seconds:")
+	for _, row := range rows[:min(slowest, len(rows))] {
+		fmt.Fprintf(w, "%8.1f  %s\n", row.seconds, row.name)
+	}
+	fmt.Fprintf(w, "%d tests ran, %d were skipped\n", r.ran, r.skipped)
+	for _, t := range r.flaky() {
+		fmt.Fprintf(w, "FLAKY: %s %s failed and then passed; add it to docs/flakes.md\n", t.Package, t.Name)
+	}
+	failures := r.failures()
+	for _, t := range failures {
+		repeat := "go test -count=1 " + t.Package
+		if t.Name != "" {
+			repeat += " -run '^" + t.Name + "$'"
+		}
+		fmt.Fprintf(w, "\nFAILED: %s %s\n", t.Package, t.Name)
+		for _, line := range t.output[max(0, len(t.output)-max(3, shownLines/len(failures)-3)):] {
+			fmt.Fprintln(w, "   ", line)
+		}
+		fmt.Fprintln(w, "    repeat it:", repeat)
+	}
+}
