@@ -199,7 +199,7 @@ func simulate(t *testing.T, l life) {
 	s.said = time.Now()
 	s.clock.set(rightTime)
 	s.wall.set(rightTime)
-	s.place = filepath.Join(memoryDir(t), "journal.db")
+	s.place = filepath.Join(testenv.HomeInMemory(t, "simulation"), "journal.db")
 	if *simSeed != 0 {
 		s.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -209,7 +209,7 @@ func simulate(t *testing.T, l life) {
 	t.Cleanup(s.end)
 	s.site.Supervisor, _, _ = s.door.get() // who signs looks there for the cluster
 	for i := range l.nodes {
-		n := &simNode{name: fmt.Sprint("n", i+1), dir: memoryDir(t), token: s.token().String(), host: newSimHost(l.seed)}
+		n := &simNode{name: fmt.Sprint("n", i+1), dir: testenv.HomeInMemory(t, "simulation"), token: s.token().String(), host: newSimHost(l.seed)}
 		n.host.calm = s.calm.Load
 		n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
 		n.clock.set(rightTime + n.drift)
@@ -227,16 +227,6 @@ func simulate(t *testing.T, l life) {
 
 // rightTime is what clocks that are right are ahead of virtual time, so that they can be set back: nothing is signed before the year 2000.
 const rightTime = 1000 * time.Hour
-
-// memoryDir returns a directory that needs no disk, if the system has one: what is lost with the power is nothing of this test.
-func memoryDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "writ-simulation-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
 
 // after lets something happen in a while.
 func (s *simulation) after(d time.Duration, do func()) {

@@ -53,11 +53,7 @@ func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
 	}
 	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
 	redis := testenv.Redis(t)
-	dir, err := os.MkdirTemp("", "w") // paths of sockets must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := testenv.Home(t, "w")
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}

@@ -37,10 +37,7 @@ func Containerd(t testing.TB, root string) *ContainerdServer {
 	c := &ContainerdServer{t: t, path: Need(t, "containerd"), Root: root}
 	Need(t, "runc")
 	NeedRoot(t)
-	dir, err := os.MkdirTemp("", "writ-ctrd-") // short: the paths of sockets may have 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := Home(t, "c") // short: the paths of sockets may have 107 bytes
 	c.dir, c.Address = dir, filepath.Join(dir, "c.sock")
 	if c.Root == "" {
 		c.Root = filepath.Join(dir, "root")
@@ -158,9 +155,6 @@ func (c *ContainerdServer) clear() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			c.t.Errorf("unmount %s: %v", dir, err)
 		}
-	}
-	if err := os.RemoveAll(c.dir); err != nil {
-		c.t.Error(err)
 	}
 }
 

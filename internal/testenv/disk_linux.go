@@ -26,7 +26,7 @@ const ballast = ".ballast"
 func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
 	// No blocks are kept for root: the test may be root, and full shall mean full.
-	d := mount(t, dir, filepath.Join(t.TempDir(), "image"), mib, Need(t, "mkfs.ext4"), "-q", "-m", "0")
+	d := mount(t, dir, filepath.Join(Home(t, "ext4"), "image"), mib, Need(t, "mkfs.ext4"), "-q", "-m", "0")
 	if err := os.Remove(filepath.Join(dir, "lost+found")); err != nil {
 		t.Fatal(err)
 	}
@@ -38,16 +38,7 @@ func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 func NewBtrfs(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
 	mkfs := Need(t, "mkfs.btrfs")
-	home, err := os.MkdirTemp("/dev/shm", "writ-btrfs-")
-	if err != nil {
-		home = t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(home); err != nil {
-			t.Error(err)
-		}
-	})
-	return mount(t, dir, filepath.Join(home, "image"), mib, mkfs, "-q")
+	return mount(t, dir, filepath.Join(HomeInMemory(t, "btrfs"), "image"), mib, mkfs, "-q")
 }
 
 // mount makes a file system with a command line that lacks only the file, and mounts it.

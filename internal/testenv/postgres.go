@@ -31,6 +31,7 @@ type PostgresServer struct {
 	t        testing.TB
 	programs string // directory
 	dir      string
+	remove   func() error // the directory
 	port     int
 	runAs    *syscall.Credential // nil for who runs the test: only root must be somebody else
 	cmd      *exec.Cmd           // nil while it does not run
@@ -43,7 +44,7 @@ func Postgres(t testing.TB) *PostgresServer {
 	p := newPostgres(t)
 	t.Cleanup(func() {
 		p.Kill()
-		if err := os.RemoveAll(p.dir); err != nil {
+		if err := p.remove(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -65,7 +66,7 @@ func newPostgres(t testing.TB) *PostgresServer {
 			return p
 		}
 	}
-	_ = os.RemoveAll(p.dir)
+	_ = p.remove()
 	t.Fatal(err)
 	return nil
 }
@@ -74,7 +75,7 @@ func newPostgres(t testing.TB) *PostgresServer {
 func (p *PostgresServer) prepare() {
 	p.t.Helper()
 	var err error
-	if p.dir, err = os.MkdirTemp("", "writ-postgres-"); err != nil {
+	if p.dir, p.remove, err = MakeHome("postgres"); err != nil {
 		p.t.Fatal(err)
 	}
 	if os.Getuid() == 0 { // PostgreSQL refuses to be root
@@ -227,7 +228,7 @@ func (s *SharedPostgres) Stop() {
 		return
 	}
 	s.server.Kill()
-	_ = os.RemoveAll(s.server.dir)
+	_ = s.server.remove()
 }
 
 // childrenOf returns the processes that a process has started.

@@ -72,6 +72,7 @@ func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 // startRedis starts a server on a port that settle is told, and that it may tell more of.
 func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
 	t.Helper()
+	mark(t)
 	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir()}
 	t.Cleanup(r.Kill)
 	var err error

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"writ/internal/testenv"
 	"writ/internal/vmmstub/vmm"
 )
 
@@ -27,11 +28,11 @@ const (
 
 // program builds the program once in this process, and keeps it in memory: there is nobody who would clear a file away.
 var program = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "writ-vmmstub-")
+	dir, remove, err := testenv.MakeHome("vmmstub")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	path := filepath.Join(dir, "cloud-hypervisor")
 	build := exec.Command("go", "build", "-trimpath", "-o", path, "writ/internal/vmmstub/cmd/cloud-hypervisor")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

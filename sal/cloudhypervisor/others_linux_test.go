@@ -122,6 +122,7 @@ func (o *others) Owners(context.Context) ([]sal.Owner, error) { return nil, nil 
 // prepare makes what is on a host before there are machines.
 func prepare(t testing.TB, host string) {
 	t.Helper()
+	testenv.Cgroup(t, groupsOf(filepath.Join(host, "machine")).Name)
 	for _, dir := range []string{"images", "taps", "volumes/root", "volumes/data"} {
 		if err := os.MkdirAll(filepath.Join(host, dir), 0o700); err != nil {
 			t.Fatal(err)

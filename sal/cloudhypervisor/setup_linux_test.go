@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -43,19 +44,11 @@ func benches(t *testing.T, test func(t *testing.T, b *bench)) {
 
 func newBenchOn(t testing.TB, s stage) *bench {
 	t.Helper()
-	host, err := os.MkdirTemp("", "w") // paths of sockets must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := testenv.Home(t, "w")
 	if err := os.Chmod(host, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		clear(t, host)
-		if err := os.RemoveAll(host); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { clear(t, host) })
 	s.prepare(t, host)
 	b := &bench{TB: t, host: host, stage: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.reopen(s.program)

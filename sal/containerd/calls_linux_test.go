@@ -15,7 +15,7 @@ import (
 // A container that has a volume on btrfs shares blocks of files there and makes no subvolume, whatever form it asks in.
 func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	testenv.NeedRoot(t)
-	b := newBench(t, inMemory(t))
+	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
 	data := filepath.Join(b.host, "volumes", "data")
 	testenv.NewBtrfs(t, data, 128)
 	build := exec.Command("go", "build", "-o", filepath.Join(data, "asks"), "./testdata/asks")

@@ -64,13 +64,10 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: namespaceOf(host), Program: program,
 		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
 	}
+	testenv.Cgroup(t, d.Namespace)
 	t.Cleanup(func() {
 		d.Close()
-		// What the runtime leaves of a namespace, empty: one directory of its own, and one of each cgroup hierarchy.
-		left, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.Namespace)
-		for _, dir := range append(left, "/sys/fs/cgroup/"+d.Namespace, "/run/containerd/runc/"+d.Namespace) {
-			_ = os.Remove(dir)
-		}
+		_ = os.Remove("/run/containerd/runc/" + d.Namespace) // the runtime leaves it, empty
 	})
 	return d
 }
@@ -245,21 +242,6 @@ func busybox(t testing.TB) sal.Image {
 	return sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}
 }
 
-// inMemory is a directory for the files of a daemon that is killed only with the test: waiting for a busy disk would take most of its time.
-func inMemory(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "writ-containerd-")
-	if err != nil {
-		return ""
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // says lets a line of sh run in the subject, which writes what that reads, or whatever it likes, to the output of the container.
 func says(t testing.TB, d *Driver, line, input string) {
 	t.Helper()
@@ -272,7 +254,7 @@ func says(t testing.TB, d *Driver, line, input string) {
 }
 
 func TestExam(t *testing.T) {
-	daemon := testenv.Containerd(t, inMemory(t))
+	daemon := testenv.Containerd(t, testenv.HomeInMemory(t, "containerd"))
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
 	bigger := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)}
 	saltest.Run(t, saltest.Exam{

@@ -603,7 +603,7 @@ func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
 // TestARemovalThatWasCutOffIsFinished ends the removal of a process at all kinds of moments, as the end of a runner does: the daemon stops in
 // the middle of it then, and forgets the process but not the shim that had it.
 func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
-	b := newBench(t, inMemory(t))
+	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "restart": "never"})
 	ctx := b.driver.in(t.Context())
@@ -646,7 +646,7 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 // TestAProgramWhoseRunnerDiedHoldsNobodyUp runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
 // that, with everybody who asks it for something.
 func TestAProgramWhoseRunnerDiedHoldsNobodyUp(t *testing.T) {
-	b := newBench(t, inMemory(t))
+	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{
 		"image": "busybox", "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, "data"), "path": "/data"}},

@@ -46,6 +46,7 @@ func with(base map[string]any, field string, v any) map[string]any {
 
 // driverOn returns the driver of a host.
 func driverOn(t testing.TB, host string, step func(string)) *Driver {
+	testenv.Cgroup(t, groupsOf(filepath.Join(host, "herodb")).Name)
 	return &Driver{
 		Dir: filepath.Join(host, "herodb"), Trees: &directory.Trees{Dir: filepath.Join(host, "data")}, Networks: networksOf(t, host), Step: step,
 		Accounts: saltest.Accounts(host),

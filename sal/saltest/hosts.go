@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"writ/internal/testenv"
 	"writ/sal"
 )
 
@@ -36,16 +37,7 @@ type plain struct{}
 // waiting for a busy disk would take most of its time.
 func (plain) New(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "writ-saltest-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return testenv.HomeInMemory(t, "host")
 }
 
 func (plain) Replace(t testing.TB, to, from string) {

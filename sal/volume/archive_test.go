@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal/saltest"
 )
 
@@ -162,11 +163,7 @@ func TestSmallHolesAreWrittenAsZerosWhereThereAreTooMany(t *testing.T) {
 func TestCopiesLeaveSocketsOutAndRefuseWhatTheyCannotCopy(t *testing.T) {
 	b := plain(t)
 	data := b.must("volume.create", "root", map[string]any{"size_gib": int64(1)})["path"].(string)
-	short, err := os.MkdirTemp("", "s") // paths of sockets must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(short)
+	short := testenv.Home(t, "s") // paths of sockets must be short
 	l, err := net.Listen("unix", filepath.Join(short, "s"))
 	if err != nil {
 		t.Fatal(err)

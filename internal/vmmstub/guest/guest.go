@@ -128,11 +128,11 @@ func find(dir string) (map[string]string, error) {
 
 // buildInit builds the first process.
 func buildInit() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "writ-guest-")
+	dir, remove, err := testenv.MakeHome("guest")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	path := filepath.Join(dir, "init")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/internal/vmmstub/guest/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

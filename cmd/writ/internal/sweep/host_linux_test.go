@@ -130,11 +130,7 @@ type hostWorld struct {
 func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 	t.Helper()
 	redis := testenv.Redis(t)
-	dir, err := os.MkdirTemp("", "w") // sockets are below it, and their paths have bounds
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := testenv.Home(t, "w")
 	h := &hostWorld{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
 	vmm := vmmstub.Build(t)
 	tools := t.TempDir()

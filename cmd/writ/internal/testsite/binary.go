@@ -8,14 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"writ/internal/testenv"
 )
 
 // built are the programs of this process, by their build tags.
 var built struct {
-	mu  sync.Mutex
-	dir string
-	by  map[string]string
-	err map[string]error
+	mu     sync.Mutex
+	dir    string
+	remove func() error
+	by     map[string]string
+	err    map[string]error
 }
 
 // BinaryVar, with the build tags at its end, names a program that whoever started this process has built.
@@ -54,11 +56,11 @@ func Binary(t testing.TB, tags ...string) string {
 
 func build(tags string) (string, error) {
 	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "writ-testsite-")
+		dir, remove, err := testenv.MakeHome("testsite")
 		if err != nil {
 			return "", err
 		}
-		built.dir = dir
+		built.dir, built.remove = dir, remove
 	}
 	path := filepath.Join(built.dir, "writ"+strings.ReplaceAll("-"+tags, ",", "-"))
 	if out, err := exec.Command("go", "build", "-tags", tags, "-o", path, "writ/cmd/writ").CombinedOutput(); err != nil {
@@ -74,7 +76,7 @@ func RemoveBinaries() error {
 	if built.dir == "" {
 		return nil
 	}
-	err := os.RemoveAll(built.dir)
+	err := built.remove()
 	built.dir, built.by, built.err = "", nil, nil
 	return err
 }
