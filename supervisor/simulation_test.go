@@ -199,7 +199,8 @@ func simulate(t *testing.T, l life) {
 	s.said = time.Now()
 	s.clock.set(rightTime)
 	s.wall.set(rightTime)
-	s.place = filepath.Join(testenv.HomeInMemory(t, "simulation"), "journal.db")
+	home := testenv.HomeInMemory(t, "simulation") // what is lost with the power is nothing of this test
+	s.place = filepath.Join(home, "journal.db")
 	if *simSeed != 0 {
 		s.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -209,7 +210,10 @@ func simulate(t *testing.T, l life) {
 	t.Cleanup(s.end)
 	s.site.Supervisor, _, _ = s.door.get() // who signs looks there for the cluster
 	for i := range l.nodes {
-		n := &simNode{name: fmt.Sprint("n", i+1), dir: testenv.HomeInMemory(t, "simulation"), token: s.token().String(), host: newSimHost(l.seed)}
+		n := &simNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(home, fmt.Sprint("n", i+1)), token: s.token().String(), host: newSimHost(l.seed)}
+		if err := os.Mkdir(n.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 		n.host.calm = s.calm.Load
 		n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
 		n.clock.set(rightTime + n.drift)
@@ -541,12 +545,12 @@ func (s *simulation) heal() {
 	for _, n := range s.hosts {
 		s.makeRoom(filepath.Join(n.dir, "runner.db"))
 	}
-	plan := s.plan
-	s.plan = nil
-	for _, e := range plan { // what is still to come is an end of something; what would begin says that it is too late
+	// What is still to come is an end of something, which may lead to another one; what would begin says that it is too late.
+	for len(s.plan) > 0 {
+		e := s.plan[0]
+		s.plan = s.plan[1:]
 		e.do()
 	}
-	s.plan = nil
 	s.wall.set(rightTime)
 	for _, n := range s.hosts {
 		n.clock.set(rightTime)
