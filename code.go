@@ -29,6 +29,8 @@ const (
 	ExitTimeout     = 6 // waiting ended; the work goes on
 	ExitPlanChanges = 7
 	ExitUnreachable = 8
+	ExitRemoved     = 9 // of a runner whose node the datacenter removed: to start it again is of no use
+	ExitUnverified  = 9 // of a command to which a coordinator said what no supervisor has signed
 	ExitInterrupted = 130
 )
 
@@ -45,10 +47,13 @@ const (
 
 	CodeTooLarge            Code = "TOO_LARGE"
 	CodePayloadMalformed    Code = "PAYLOAD_MALFORMED"
+	CodeFormatTooOld        Code = "FORMAT_TOO_OLD"
 	CodeSignatureMalformed  Code = "SIGNATURE_MALFORMED"
 	CodeSignatureAlgorithm  Code = "SIGNATURE_ALGORITHM"
 	CodeSignatureNamespace  Code = "SIGNATURE_NAMESPACE"
 	CodeSignatureInvalid    Code = "SIGNATURE_INVALID"
+	CodeUnverified          Code = "UNVERIFIED"
+	CodeNotAdopted          Code = "NOT_ADOPTED"
 	CodeSignerUnknown       Code = "SIGNER_UNKNOWN"
 	CodeSignerRevoked       Code = "SIGNER_REVOKED"
 	CodeRoleMissing         Code = "ROLE_MISSING"
@@ -61,10 +66,13 @@ const (
 	CodeNotYetValid         Code = "NOT_YET_VALID"
 	CodeRosterTooOld        Code = "ROSTER_TOO_OLD"
 	CodeRosterInvalid       Code = "ROSTER_INVALID"
+	CodeRosterFork          Code = "ROSTER_FORK"
 	CodeTokenInvalid        Code = "TOKEN_INVALID"
 	CodeTokenSpent          Code = "TOKEN_SPENT"
 	CodeKeyUnusable         Code = "KEY_UNUSABLE"
 	CodeListenRefused       Code = "LISTEN_REFUSED"
+	CodeHostUnknown         Code = "HOST_UNKNOWN"
+	CodeOriginForeign       Code = "ORIGIN_FOREIGN"
 	CodeRateLimited         Code = "RATE_LIMITED"
 	CodeTooManyWatchers     Code = "TOO_MANY_WATCHERS"
 	CodeDatacenterUnknown   Code = "DATACENTER_UNKNOWN"
@@ -73,6 +81,7 @@ const (
 	CodeExecError           Code = "EXEC_ERROR"
 	CodeStoreUnavailable    Code = "STORE_UNAVAILABLE"
 	CodeQueueUnavailable    Code = "QUEUE_UNAVAILABLE"
+	CodeQueueBudget         Code = "QUEUE_BUDGET"
 	CodeScriptInvalid       Code = "SCRIPT_INVALID"
 	CodeScriptFailed        Code = "SCRIPT_FAILED"
 	CodeScriptLimit         Code = "SCRIPT_LIMIT"
@@ -90,13 +99,17 @@ const (
 	CodeOutcomeUnknown      Code = "OUTCOME_UNKNOWN"
 	CodeNodeLost            Code = "NODE_LOST"
 	CodeNodeStore           Code = "NODE_STORE_UNAVAILABLE"
+	CodeClockSkew           Code = "CLOCK_SKEW"
+	CodeEpochAhead          Code = "EPOCH_AHEAD"
 	CodeTryGivenUp          Code = "TRY_GIVEN_UP"
 	CodeNodeRejected        Code = "NODE_REJECTED"
+	CodeEpochInvalid        Code = "EPOCH_INVALID"
 	CodeNoCapacity          Code = "NO_CAPACITY"
 	CodeResourceUnknown     Code = "RESOURCE_UNKNOWN"
 	CodeResourceConflict    Code = "RESOURCE_CONFLICT"
 	CodeResourceBusy        Code = "RESOURCE_BUSY"
 	CodeRecordDamaged       Code = "RECORD_DAMAGED"
+	CodeRecordForged        Code = "RECORD_FORGED"
 	CodeNotOwner            Code = "NOT_OWNER"
 	CodeImmutableField      Code = "IMMUTABLE_FIELD"
 	CodeDriverMissing       Code = "DRIVER_MISSING"
@@ -133,10 +146,13 @@ var Codes = []CodeInfo{
 
 	{CodeTooLarge, Invalid, false, 413, ExitDenied, "A submission may have 512 KiB, a line of its header 8 KiB, `params` 64 KiB, a secret 32 KiB. Put large data into images or volumes."},
 	{CodePayloadMalformed, Invalid, false, 400, ExitDenied, "The signed text is not byte for byte what writ writes. Make it with `writ payload` or `writ sign`; do not edit it."},
+	{CodeFormatTooOld, Invalid, false, 400, ExitDenied, "The text was signed in a form that does not say enough any more. Upgrade writ on the machine that signs, and sign again."},
 	{CodeSignatureMalformed, Invalid, false, 400, ExitDenied, "There is no proper SSH signature at the end of the text. Join with `cat payload payload.sig`."},
 	{CodeSignatureAlgorithm, Denied, false, 403, ExitDenied, "Only ssh-ed25519 and sk-ssh-ed25519@openssh.com keys sign here, with sha512. Make one with `ssh-keygen -t ed25519`."},
 	{CodeSignatureNamespace, Denied, false, 403, ExitDenied, "The text was signed for another purpose. Scripts are signed with `-n writ-script-v1`."},
 	{CodeSignatureInvalid, Denied, false, 403, ExitDenied, "The signature does not fit the text: one of the two was changed after signing."},
+	{CodeUnverified, Failed, false, 502, ExitUnverified, "The coordinator said something that no supervisor has signed, so it is not known. Ask another coordinator with `--server`, or look at the log of the supervisor; tell the coordinator's operator. A supervisor of an earlier version signs no answers: upgrade it."},
+	{CodeNotAdopted, Unavailable, true, 504, ExitTimeout, "The roster is in force, and not every datacenter has signed that it adopted it. Each adopts it as soon as it is connected; `writ roster show` says which have."},
 	{CodeSignerUnknown, Denied, false, 403, ExitDenied, "The key that signed is not in the roster under the signer's name. A root operator adds it with `writ user add`."},
 	{CodeSignerRevoked, Denied, false, 403, ExitDenied, "The key or its owner was revoked in the roster."},
 	{CodeRoleMissing, Denied, false, 403, ExitDenied, "The signer has no role that allows this in this project. A root operator can bind one with `writ user add --role`."},
@@ -149,10 +165,13 @@ var Codes = []CodeInfo{
 	{CodeNotYetValid, Denied, true, 403, ExitDenied, "The signed text says that it was created in the future. Set the clock of the machine that signed."},
 	{CodeRosterTooOld, Unavailable, true, 503, ExitUnreachable, "The signer knows a newer roster than the verifier. The verifier must get it first."},
 	{CodeRosterInvalid, Denied, false, 403, ExitDenied, "The roster is not a proper successor of the one before it, or has too few signatures of root operators."},
+	{CodeRosterFork, Denied, false, 403, ExitDenied, "The signer has seen another roster under this version than the verifier has. Keep both as evidence; only the root can sign a recovery version."},
 	{CodeTokenInvalid, Denied, false, 403, ExitDenied, "The join token is unknown, expired, revoked, meant for something else, or its proof is wrong. Make one with `writ token create`."},
 	{CodeTokenSpent, Denied, false, 403, ExitDenied, "A join token admits one key, once. Make another one with `writ token create`."},
 	{CodeKeyUnusable, Denied, false, 403, ExitDenied, "The signing key cannot be used: it is missing, locked, of another type, or the agent refused it."},
 	{CodeListenRefused, Denied, false, 403, ExitDenied, "Reading needs no login yet, so writ listens on loopback only. `--insecure-listen` overrides this, loudly."},
+	{CodeHostUnknown, Denied, false, 421, ExitDenied, "The request names a host that this server is not. Use its address, or have the server started with `--allowed-host NAME`."},
+	{CodeOriginForeign, Denied, false, 403, ExitDenied, "A page of another site made the browser send this. Open the address of the dashboard itself."},
 	{CodeRateLimited, Unavailable, true, 429, ExitUnreachable, "Too many requests at once. Wait as long as Retry-After says."},
 	{CodeTooManyWatchers, Unavailable, true, 503, ExitUnreachable, "Too many event streams are open. Close some, or try again later."},
 	{CodeDatacenterUnknown, NotFound, false, 404, ExitNotFound, "No datacenter has this id or name. `writ dc list` shows them."},
@@ -161,6 +180,7 @@ var Codes = []CodeInfo{
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
 	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
+	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or what nobody can read. What it had there was removed, and its account is off for a while. If that was not the program of writ, somebody else uses the node's account: remove the node."},
 	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},
 	{CodeScriptFailed, Failed, false, 422, ExitFailed, "The script ended with an error; position and trace say where."},
 	{CodeScriptLimit, Failed, false, 422, ExitFailed, "The script reached a limit (calls, steps, memory, size of results). The limits are in docs/manual/scripts.md."},
@@ -179,12 +199,16 @@ var Codes = []CodeInfo{
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},
 	{CodeNodeStore, Unavailable, true, 422, ExitFailed, "The node cannot write its own journal (disk full or read-only) and therefore does nothing."},
 	{CodeTryGivenUp, Unavailable, true, 409, ExitFailed, "The node has seen a later try of the same call and left this one alone. The supervisor goes on by itself."},
-	{CodeNodeRejected, Denied, false, 403, ExitDenied, "The datacenter has rejected or removed this node. It can join anew, with another key, from an empty data directory."},
+	{CodeNodeRejected, Denied, false, 403, ExitRemoved, "The datacenter has rejected or removed this node, and signed that. It can join anew, with another key, from an empty data directory."},
+	{CodeClockSkew, Unavailable, true, 503, ExitFailed, "The clock of the node is more than 30 s off that of its supervisor, so it gets no work. Repair its time service; nothing else is needed. `writ node list` shows the difference."},
+	{CodeEpochAhead, Unavailable, true, 503, ExitFailed, "The node has obeyed a supervisor that began later than this one, by its clock, so it gets no work. If another supervisor serves the datacenter now, stop this one. If a clock ran ahead, start this one again after the time in the message, or remove the node and let it join anew."},
+	{CodeEpochInvalid, Denied, false, 403, ExitDenied, "The number of a supervisor's term is further ahead than any clock can be, so it is not obeyed. Compare the clocks of the supervisor and its nodes."},
 	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and room that the calls need."},
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
 	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
 	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource, or others still use it; the message names them."},
 	{CodeRecordDamaged, Failed, false, 422, ExitFailed, "What the node knew of the resource cannot be read: its disk failed, or somebody changed the file that the message names. Delete the resource, which takes away all that its names lead to, or put the file back from a backup."},
+	{CodeRecordForged, Failed, false, 409, ExitFailed, "The datacenter's journal gave back something else than its supervisor wrote: somebody changed the database, or put another one in its place. Nothing is done for that record. Find out who can write to the database, then bring the journal back from a backup."},
 	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},

@@ -31,10 +31,10 @@ func TestEveryCodeHasOneRow(t *testing.T) {
 
 func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 	upperSnake := regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
-	exits := []int{writ.ExitFailed, writ.ExitUsage, writ.ExitDenied, writ.ExitNotFound, writ.ExitConflict, writ.ExitTimeout, writ.ExitUnreachable}
+	exits := []int{writ.ExitFailed, writ.ExitUsage, writ.ExitDenied, writ.ExitNotFound, writ.ExitConflict, writ.ExitTimeout, writ.ExitUnreachable, writ.ExitRemoved}
 	statuses := map[writ.Kind][]int{
 		writ.Invalid:     {400, 405, 413, 422, 501},
-		writ.Denied:      {403},
+		writ.Denied:      {403, 421},
 		writ.NotFound:    {404, 422},
 		writ.Conflict:    {409},
 		writ.Unavailable: {409, 422, 429, 503, 504},

@@ -77,7 +77,9 @@ about no resource; spec and options may be left out from the end. It returns a h
 another, ` + "`updated`" + `; if any other field is, the call fails with ` + "`IMMUTABLE_FIELD`" + `. *Changes*, *reads* and *deletes* speak of a resource that
 exists; to delete what is not there is no error. *Finds*: answered by the supervisor from what it knows, without a node.
 
-**Destructive** operations delete or overwrite data; a script that mentions one is signed with ` + "`--destructive`" + `. What is *not repeated*
+*Data* says what an operation can do to data that exists. What *reads* changes nothing. What *adds* makes something beside it. What *uses* data
+lets programs work with it, or changes what holds it: it can get lost by that. What **destroys** data is there for that; the signature names what
+it may be about, with ` + "`--destructive`" + `. Nodes carry out nothing but what reads without the payload that a person signed. What is *not repeated*
 ends as ` + "`OUTCOME_UNKNOWN`" + ` if a node died in the middle of it, unless the call says ` + "`idempotent: true`" + `; everything else may be done again.
 
 A field of type *handle* takes what an operation on that kind returned; where it says *or a name*, the name of a resource of the project too.
@@ -146,7 +148,9 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 		facts[0] += fmt.Sprintf(" a resource of kind %s", op.Kind)
 	}
 	if op.Destructive {
-		facts = append(facts, "**destructive**")
+		facts = append(facts, "**destroys** data")
+	} else if op.Data != catalog.DataReads {
+		facts = append(facts, string(op.Data)+" data")
 	}
 	if op.Repeat == catalog.Once {
 		facts = append(facts, "not repeated")
@@ -155,6 +159,9 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 		facts = append(facts, "at most "+duration(op.Timeout)+" if `timeout` says nothing else")
 	}
 	fmt.Fprintf(b, "`%s` — %s.\n", call(op), strings.Join(facts, "; "))
+	if op.Risk != "" {
+		fmt.Fprintf(b, "\nWhat can get lost: %s\n", op.Risk)
+	}
 	if len(op.Args) > 0 {
 		writeFields(b, op.Args, op.Effect == catalog.Make)
 	}

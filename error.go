@@ -11,7 +11,9 @@ type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`        // what went wrong, in the user's words
 	Hint    string `json:"hint,omitempty"` // what to do or type next, if we know
-	Err     error  `json:"-"`              // the cause, for the log only
+	// Proof is the sealed Answer of the supervisor that decided so, if one did.
+	Proof []byte `json:"proof,omitempty"`
+	Err   error  `json:"-"` // the cause, for the log only
 }
 
 // Errorf makes an Error. A %w in format becomes its cause, so use it only where the cause's text may be shown.
@@ -34,6 +36,19 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return e.Code.Info().Retryable }
+
+// Decided reports whether the error is a decision about what was asked for. All others say that it could not be decided, which may pass.
+func (e *Error) Decided() bool {
+	if e.Retryable() {
+		return false
+	}
+	switch info := e.Code.Info(); info.Code {
+	case CodeInternal, CodeExecError, CodeVerbUnsupported:
+		return false
+	default:
+		return info.Kind != Unavailable
+	}
+}
 
 // AsError returns the first *Error in err's chain. An error without one becomes INTERNAL, with err as the cause and without its
 // text, which may hold what a stranger must not see. Nil stays nil.

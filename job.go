@@ -30,9 +30,11 @@ type Job struct {
 	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now; a secret is {"secret": "name@version"}
 	// Secrets are the values of the secrets among Args by "name@version", each encrypted to the node (package identity/secret).
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
-	Waybill    []byte            `json:"waybill,omitempty"` // a sealed Waybill, if the operation copies from another node
+	Grant      []byte            `json:"waybill,omitempty"` // a sealed TransferGrant, if the operation copies from another node
 	Idempotent bool              `json:"idempotent,omitempty"`
-	Resumes    int               `json:"resumes,omitempty"` // of the run so far
+	// Weight says how much of the node's time the project gets, compared with others while several want some; 1 if it is 0.
+	Weight  int `json:"weight,omitempty"`
+	Resumes int `json:"resumes,omitempty"` // of the run so far
 	// Told is the try up to which it was known how each one failed when this one was decided. What those may have done may be done again;
 	// a later one, of which nothing was known, stands in the way of a job that must not be repeated.
 	Told     int    `json:"told,omitempty"`
@@ -43,9 +45,9 @@ type Job struct {
 	Deadline int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
 }
 
-// Waybill lets one node fetch what a resource of another one holds. The supervisor seals it into the job of the node that fetches, which
+// TransferGrant lets one node fetch what a resource of another one holds. The supervisor seals it into the job of the node that fetches, which
 // shows it to the other. It counts once both are who they say they are, for that resource alone and until it expires.
-type Waybill struct {
+type TransferGrant struct {
 	Cluster    ClusterID    `json:"cluster"`
 	Datacenter DatacenterID `json:"datacenter"`
 	Transfer   string       `json:"transfer"` // "<run>-<seq>", the same for every try and delivery of the call
@@ -138,6 +140,7 @@ type Report struct {
 	Node        NodeID          `json:"node"`
 	Incarnation int64           `json:"incarnation"`
 	Round       int64           `json:"round"`              // counts the reports of an incarnation, from 1
+	Epoch       int64           `json:"epoch,omitempty"`    // the highest that the runner has seen
 	Clock       int64           `json:"clock"`              // unix milliseconds
 	Drifts      []ResourceDrift `json:"drifts,omitempty"`   // of all resources that have any
 	States      []ResourceState `json:"states,omitempty"`   // those that changed since they were told and acknowledged

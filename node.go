@@ -69,6 +69,8 @@ type Node struct {
 	Name       string            `json:"name"`
 	Key        string            `json:"key"` // fingerprint of its signing key, "SHA256:…"
 	Admission  Admission         `json:"admission"`
+	Gone       bool              `json:"gone,omitempty"`  // a person has signed that it never comes back
+	Fence      *Fence            `json:"fence,omitempty"` // of what is gone: what becomes of what it had
 	Scheduling Scheduling        `json:"scheduling"`
 	Liveness   Liveness          `json:"liveness"`
 	Labels     map[string]string `json:"labels,omitempty"` // as operators gave them to it; scripts ask for them
@@ -82,10 +84,37 @@ type Node struct {
 	Wedged     []Wedged          `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
 	Orphans    []Orphan          `json:"orphans,omitempty"`   // as of its last look
 	Network    *NodeNetwork      `json:"network,omitempty"`   // likewise; nil if it makes no networks
+	Revision   int               `json:"revision,omitempty"`  // how many decisions were made about it; statements name it
+	Decided    []Decision        `json:"decided,omitempty"`   // the last decisions about it, oldest first
 	Mended     int64             `json:"mended,omitempty"`    // how often it has mended a resource by itself since its runner was started
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }
+
+// Decision is what a person signed about something, and why.
+type Decision struct {
+	Decision string    `json:"decision"` // as in the statement: "cordon"
+	Signer   string    `json:"signer"`
+	Reason   string    `json:"reason,omitempty"` // one line, as the person wrote it
+	Time     time.Time `json:"time"`             // when the supervisor carried it out
+}
+
+// MaxDecisions is how many decisions are kept with what they are about.
+const MaxDecisions = 5
+
+// Fence is what becomes of what a node had that is gone. Its resources and calls may be made anew on other nodes, so if it comes back all the
+// same, it stops what it runs and says so. Until then the same may run twice.
+type Fence struct {
+	Ordered time.Time `json:"ordered"` // when a person signed that it is gone
+	// Superseded counts the resources and the calls under way that it had then.
+	Superseded int       `json:"superseded"`
+	Answered   time.Time `json:"answered,omitzero"` // when it said last what it did, zero if it never came back
+	Stopped    int       `json:"stopped,omitempty"` // how many machines, containers and databases it has stopped
+	Open       []string  `json:"open,omitempty"`    // what it could not stop yet, in sentences
+}
+
+// Obeyed reports whether the node has stopped everything.
+func (f *Fence) Obeyed() bool { return f != nil && !f.Answered.IsZero() && len(f.Open) == 0 }
 
 // MaxLabels is how many labels a node can have, and a call can ask for.
 const MaxLabels = 32
@@ -118,6 +147,10 @@ type Orphan struct {
 	Of     string `json:"of,omitempty"`     // the host name of the resource that it was made for, as far as that can be told
 	Remedy string `json:"remedy,omitempty"` // a line for a shell of the host that takes it away; "" where there is more to think about
 }
+
+// OrphanSuperseded begins the kinds of orphans that are resources of a node which is gone: the datacenter has forgotten them, and they hold what
+// they held.
+const OrphanSuperseded = "superseded"
 
 // OrphanDamaged is the kind of an orphan that is the record of a resource, which cannot be read.
 const OrphanDamaged = "damaged record"

@@ -8,7 +8,8 @@ type Proposal struct {
 	Deployment string    `json:"deployment,omitempty"`
 	// Base is the revision of the deployment that the script would be signed against, nil for the newest.
 	Base        *int           `json:"base,omitempty"`
-	Destructive bool           `json:"destructive,omitempty"` // what the script destroys is meant to be destroyed
+	Destructive bool           `json:"destructive,omitempty"` // the script may destroy the targets, or whatever it is about if there are none
+	Targets     []string       `json:"targets,omitempty"`     // as in the signed header, "volume/web-0" or "volume/web-*"
 	Calls       []ProposedCall `json:"calls"`                 // in the order of the script: the first has the seq 1
 }
 
@@ -64,6 +65,9 @@ type PreviewedCall struct {
 	Action Action        `json:"action"`
 	Fields []FieldChange `json:"fields,omitempty"` // of an update
 	Error  *Error        `json:"error,omitempty"`  // what it would fail with
+	// Drift says how the resource differs from what was asked for before, in sentences, as its node told last. A call that makes a resource which
+	// is gone has the action create.
+	Drift []string `json:"drift,omitempty"`
 	// Node is where it would be carried out; it is empty if the supervisor answers the call itself, or if none can be said yet.
 	Node      NodeID `json:"node,omitempty"`
 	NodeName  string `json:"node_name,omitempty"`

@@ -88,7 +88,7 @@ type Call struct {
 type CallOptions struct {
 	Retries    *int              `json:"retries,omitempty"`    // tries after the first, for retryable failures; 5 if not given
 	Timeout    int64             `json:"timeout,omitempty"`    // milliseconds; the operation's own if 0
-	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (also if empty) or "wait"
+	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (also if empty), "wait" or "replace"
 	Node       string            `json:"node,omitempty"`       // name or id of the only node that will do
 	Labels     map[string]string `json:"labels,omitempty"`     // labels that the node must have
 	Idempotent bool              `json:"idempotent,omitempty"` // repeating is harmless

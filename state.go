@@ -104,9 +104,9 @@ var (
 	AdmissionMoves = []Move[Admission]{
 		{AdmissionPending, AdmissionApproved, "an approve statement, or a token that approves"},
 		{AdmissionPending, AdmissionRejected, "a reject statement"},
-		{AdmissionPending, AdmissionRemoved, "a remove statement"},
-		{AdmissionApproved, AdmissionRemoved, "a remove statement"},
-		{AdmissionRejected, AdmissionRemoved, "a remove statement"},
+		{AdmissionPending, AdmissionRemoved, "a remove or lost statement"},
+		{AdmissionApproved, AdmissionRemoved, "a remove or lost statement"},
+		{AdmissionRejected, AdmissionRemoved, "a remove or lost statement"},
 	}
 	SchedulingMoves = []Move[Scheduling]{
 		{SchedulingOpen, SchedulingCordoned, "a cordon statement"},

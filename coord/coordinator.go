@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,14 +19,21 @@ import (
 	"writ"
 	"writ/coord/dashboard"
 	"writ/identity"
+	"writ/internal/httpguard"
+	"writ/internal/limit"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
 
 // Defaults of a Coordinator's fields.
 const (
-	DefaultRequestsPerSecond = 1000 // a script that lists everything all the time stays below, a runaway loop does not
-	DefaultMaxStreams        = 256
+	DefaultRequestsPerSecond = 1000 // of an address; a list counts as ten. A script that lists everything all the time stays below, a runaway loop does not
+	// DefaultSubmissionsPerSecond leaves most of a datacenter to others: two cores carry out 300 runs of five calls a second. See docs/guarantees.md.
+	DefaultSubmissionsPerSecond = 50
+	// submissionsPerStatement is how many submissions a person's project may hand in for each statement that he signs: to cancel a run costs
+	// its datacenter and its node more than to begin one.
+	submissionsPerStatement = 5
+	DefaultMaxStreams       = 256
 )
 
 // How long the ledger keeps what is only a copy.
@@ -48,12 +56,17 @@ type Coordinator struct {
 	// OtherURLs are further addresses of this coordinator that supervisors may dial. If PublicURL is on loopback, any spelling of
 	// loopback with the same port is one.
 	OtherURLs []string
+	// AllowedHosts are further names by which browsers and clients may ask for it.
+	AllowedHosts []string
 	// Coordinators are the addresses of other coordinators of the cluster; supervisors are told to keep a link to them too.
 	Coordinators []string
 	Version      string // of this program, shown to people
 
 	RequestsPerSecond float64 // of one remote address, DefaultRequestsPerSecond if 0; twice as many at once
-	MaxStreams        int     // open event streams, DefaultMaxStreams if 0
+	// SubmissionsPerSecond bounds those of one project, if it is not 0; twice as many pass at once. A large one counts as several. A fifth of it
+	// bounds the other statements of one person.
+	SubmissionsPerSecond float64
+	MaxStreams           int // open event streams, DefaultMaxStreams if 0
 	// InsecureListen allows an address that is not on loopback although reading needs no login. Say it loudly.
 	InsecureListen bool
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
@@ -69,9 +82,14 @@ type Coordinator struct {
 	followed int64     // the newest event of the ledger at the last look; of the follower alone
 	outbox   outbox
 	metrics  *metrics
-	streams  chan struct{} // a token for each open stream
+	streams  limit.Shares
+	lines    limit.Lines   // of what was refused
 	stopping chan struct{} // closed when Run ends: streams end then
-	limits   limiter
+	limits   limit.Addresses
+	projects limit.Names // what they hand in
+	signers  limit.Names // what else people sign
+	quota    quota
+	names    httpguard.Guard
 	probe    probe
 	handler  http.Handler
 }
@@ -89,9 +107,16 @@ func (c *Coordinator) init() {
 			c.RequestsPerSecond = DefaultRequestsPerSecond
 		}
 		c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
-		c.streams = make(chan struct{}, c.MaxStreams)
+		c.streams.Size = c.MaxStreams
 		c.stopping = make(chan struct{})
-		c.limits.perSecond = c.RequestsPerSecond
+		c.quota.signer, c.quota.all = signerWaits, allWait
+		c.names = httpguard.Guard{
+			Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
+			Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
+		}
+		c.limits.PerSecond = c.RequestsPerSecond
+		c.projects.PerSecond = c.SubmissionsPerSecond
+		c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
 		c.links = &link.Listener{
 			Authenticate: c.authenticate,
 			Welcome:      c.welcome,
@@ -102,7 +127,9 @@ func (c *Coordinator) init() {
 			Log:          c.Log,
 		}
 		c.metrics = newMetrics(c)
-		c.handler = c.routes(&dashboard.Dashboard{Ledger: c.Ledger, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams})
+		c.handler = c.routes(&dashboard.Dashboard{
+			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.rosterNotice,
+		})
 	})
 }
 
@@ -211,6 +238,11 @@ func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) 
 		ProjectOf: func(id writ.RunID) (writ.ProjectID, error) {
 			run, err := c.Ledger.Run(ctx, id)
 			return run.Project, err
+		},
+		Forked: func(signer string, err error) {
+			if c.rosters.forks.First(err) {
+				c.Log.Error("two rosters of one version exist", "signer", signer, "err", err)
+			}
 		},
 	}, nil
 }

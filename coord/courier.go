@@ -14,7 +14,9 @@ import (
 
 const (
 	carriedAtOnce = 32               // submissions on their way to one datacenter; a supervisor commits those that come together in one group
-	pageOfWaiting = 100              // submissions that are read from the ledger at once
+	readAtOnce    = 64               // submissions of one turn of all projects together, as far as each gets leastOfTurn
+	leastOfTurn   = 4                // submissions of one project in its turn
+	longestRound  = time.Second      // then rosters, and what could not be delivered, are looked at again, however much waits
 	deliverWithin = 30 * time.Second // for the answer to one submission
 	firstPause    = time.Second      // after a datacenter could not take something, doubling
 	lastPause     = 5 * time.Second  // up to this: whoever ended the trouble looks whether that helped
@@ -23,7 +25,7 @@ const (
 )
 
 // courier brings one datacenter what is for it, as long as a session stands: rosters first, because they decide who may do what, then
-// waiting submissions in the order in which they came.
+// waiting submissions in turns of their projects, those of one in the order in which they came.
 type courier struct {
 	c       *Coordinator
 	session *link.Session
@@ -35,10 +37,25 @@ type courier struct {
 	free chan struct{} // a token for each submission on its way
 
 	mu       sync.Mutex
-	pause    time.Duration             // of the last pause, 0 after a success
-	until    time.Time                 // nothing is brought before this
+	all      rest                      // of everything
+	projects map[writ.ProjectID]*rest  // of those of which the datacenter takes no more for now
 	delayed  map[writ.Digest]time.Time // when to try again what could not be delivered
-	finished map[writ.Digest]bool      // that waited when this round began and do so no more
+	finished map[writ.Digest]bool      // that waited when the list was read which is sent now, and do so no more
+}
+
+// rest is a pause after something could not be brought.
+type rest struct {
+	pause time.Duration // 0 after a success
+	until time.Time
+}
+
+// begin makes the pause twice as long as the one before. What fails during a pause was sent before it and does not make it longer.
+func (r *rest) begin(now time.Time) {
+	if now.Before(r.until) {
+		return
+	}
+	r.pause = min(max(2*r.pause, firstPause), lastPause)
+	r.until = now.Add(r.pause)
 }
 
 // attend is told of each session and stays with it to its end.
@@ -47,7 +64,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 	k := &courier{
 		c: c, session: session, dc: dc, log: c.Log.With("dc", dc, "session", session.ID),
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
-		delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
+		projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
 	c.news.wake() // what waits does so for another reason now
 	k.busy.Go(func() { k.clearDoubts(ctx) })
@@ -61,11 +78,12 @@ func (k *courier) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		changed := k.c.rosters.changed.next()
-		if err := k.bring(ctx); err != nil && ctx.Err() == nil {
+		all, err := k.bring(ctx)
+		if err != nil && ctx.Err() == nil {
 			k.rest()
 			k.log.WarnContext(ctx, "cannot bring the datacenter what is for it", "err", err)
 		}
-		for waits := true; waits; {
+		for waits := all || err != nil; waits; {
 			select {
 			case <-ctx.Done():
 				return
@@ -80,37 +98,59 @@ func (k *courier) run(ctx context.Context) {
 	}
 }
 
-// bring goes once through everything that is for the datacenter. It does not wait for what it sent off last.
-func (k *courier) bring(ctx context.Context) error {
+// bring goes through what is for the datacenter, for as long as a round may take, and reports whether that was all. It does not wait for what
+// it sent off last.
+func (k *courier) bring(ctx context.Context) (all bool, err error) {
 	if k.rests() {
-		return nil
+		return true, nil
 	}
-	k.begin()
 	if err := k.bringRosters(ctx); err != nil {
-		return err
+		return false, err
 	}
-	var after ledger.Position
-	for {
-		waiting, err := k.c.Ledger.Waiting(ctx, k.dc, after, pageOfWaiting)
+	passed := map[writ.ProjectID]ledger.Position{} // how far the round has come
+	for began := time.Now(); time.Since(began) < longestRound; {
+		projects, err := k.c.Ledger.WaitingProjects(ctx, k.dc)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if len(waiting) == 0 && after == (ledger.Position{}) {
+		if len(projects) == 0 {
 			k.content()
 		}
-		for _, s := range waiting {
-			after = ledger.PositionOf(s)
-			if k.rests() {
-				return nil
+		found := 0
+		for _, project := range projects {
+			n, err := k.turn(ctx, project, passed, max(readAtOnce/len(projects), leastOfTurn))
+			if err != nil {
+				return false, err
 			}
-			if err := k.send(ctx, s); err != nil {
-				return err
-			}
+			found += n
 		}
-		if len(waiting) < pageOfWaiting {
-			return nil
+		if found == 0 || k.rests() {
+			return true, nil
 		}
 	}
+	return false, nil
+}
+
+// turn sends what waits of one project, at most so much, from where the round has passed, and returns how much that was.
+func (k *courier) turn(ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int) (int, error) {
+	if k.projectRests(project) {
+		return 0, nil
+	}
+	k.forgetFinished()
+	waiting, err := k.c.Ledger.Waiting(ctx, k.dc, project, passed[project], most)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range waiting {
+		if k.rests() {
+			break
+		}
+		passed[project] = ledger.PositionOf(s)
+		if err := k.send(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+	return len(waiting), nil
 }
 
 // bringRosters makes the datacenter's roster the newest. Without that nothing else is brought: it would be judged by old rights.
@@ -165,18 +205,16 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 	switch {
 	case err == nil:
 		k.c.metrics.submissions.WithLabelValues(result).Inc()
-		k.done(s.Payload)
+		k.done(s)
 		log.DebugContext(ctx, "submission "+result)
 	case writ.CodeOf(err) == writ.CodeConflict: // it was somewhere else before, and is no longer waiting
-		k.done(s.Payload)
+		k.done(s)
 		log.WarnContext(ctx, "submission "+result+" too late", "err", err)
 	case ctx.Err() == nil:
-		level := slog.LevelWarn
-		if before := k.c.outbox.trouble(s.Payload); before != nil && before.Code == writ.CodeOf(err) {
-			level = slog.LevelDebug // said before, and maybe for thousands
+		k.later(s, err)
+		if times, say := k.c.lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say { // it may be so for thousands
+			log.WarnContext(ctx, "submissions cannot be delivered yet", "code", writ.CodeOf(err), "err", err, "times", times)
 		}
-		k.later(s.Payload, err)
-		log.Log(ctx, level, "submission cannot be delivered yet", "code", writ.CodeOf(err), "err", err)
 	}
 }
 
@@ -195,35 +233,29 @@ func (k *courier) hand(ctx context.Context, payload writ.Digest) (run writ.Run, 
 // decided tells a decision of the datacenter from its inability to decide, which may pass.
 func decided(err error) bool {
 	e, ok := errors.AsType[*writ.Error](err)
-	if !ok || e.Retryable() {
-		return false
-	}
-	switch e.Code {
-	case writ.CodeInternal, writ.CodeExecError, writ.CodeVerbUnsupported:
-		return false
-	}
-	return true
+	return ok && e.Decided()
 }
 
 // done forgets that a submission ever waited. The datacenter answers, so others need not wait either.
-func (k *courier) done(payload writ.Digest) {
-	k.c.outbox.forget(payload)
+func (k *courier) done(s writ.Submission) {
+	k.c.outbox.forget(s.Payload)
 	k.c.news.wake()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.delayed, payload)
-	k.finished[payload] = true
-	k.pause, k.until = 0, time.Time{}
+	delete(k.delayed, s.Payload)
+	delete(k.projects, s.Project)
+	k.finished[s.Payload] = true
+	k.all = rest{}
 }
 
-// begin begins a round. What is recorded as delivered by now is not read as waiting any more.
-func (k *courier) begin() {
+// forgetFinished is called before a list is read: what is recorded as delivered by now does not stand in it.
+func (k *courier) forgetFinished() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.finished)
 }
 
-// isFinished reports whether a submission was delivered since the round began: the list that it stands in is older than that.
+// isFinished reports whether a submission was delivered since the list was read in which it stands.
 func (k *courier) isFinished(payload writ.Digest) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,49 +267,58 @@ func (k *courier) content() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.delayed)
-	k.pause, k.until = 0, time.Time{}
+	clear(k.projects)
+	k.all = rest{}
 }
 
-// later leaves a submission waiting, visibly. Whatever is not its own fault concerns all the others too.
-func (k *courier) later(payload writ.Digest, err error) {
-	k.c.outbox.note(payload, err)
+// later leaves a submission waiting, visibly. What is too early concerns it alone; what is too much, its project; and whatever else it is, all.
+func (k *courier) later(s writ.Submission, err error) {
+	k.c.outbox.note(s.Payload, err)
 	k.c.news.wake() // nothing was stored, but there is a new reason to show
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	again := time.Now()
 	switch writ.CodeOf(err) {
 	case writ.CodeNotYetValid, writ.CodeRosterTooOld:
 		again = again.Add(retryOne)
+	case writ.CodeRateLimited:
+		if k.projects[s.Project] == nil {
+			k.projects[s.Project] = new(rest)
+		}
+		k.projects[s.Project].begin(again)
 	default:
-		k.rest()
+		k.all.begin(again)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.delayed[payload] = again // it is owed also if another one, delivered meanwhile, ends the pause
+	k.delayed[s.Payload] = again // it is owed also if another one, delivered meanwhile, ends the pause
 }
 
-// rest makes a pause, twice as long as the one before. What fails during a pause was sent before it and does not make it longer.
+// rest makes a pause.
 func (k *courier) rest() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := time.Now()
-	if now.Before(k.until) {
-		return
-	}
-	k.pause = min(max(2*k.pause, firstPause), lastPause)
-	k.until = now.Add(k.pause)
+	k.all.begin(time.Now())
 }
 
 // rests reports whether there is a pause.
 func (k *courier) rests() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Now().Before(k.until)
+	return time.Now().Before(k.all.until)
+}
+
+// projectRests reports whether there is a pause for a project.
+func (k *courier) projectRests(project writ.ProjectID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.projects[project]
+	return r != nil && time.Now().Before(r.until)
 }
 
 // owes reports whether something is to be tried again now.
 func (k *courier) owes() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Now().After(k.until) && (k.pause > 0 || len(k.delayed) > 0)
+	return time.Now().After(k.all.until) && (k.all.pause > 0 || len(k.delayed) > 0)
 }
 
 // due reports whether a submission may be tried now.

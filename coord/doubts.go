@@ -8,20 +8,23 @@ import (
 	"writ/ledger"
 )
 
+// pageOfDoubtful is how many runs are read from the ledger at once.
+const pageOfDoubtful = 100
+
 // clearDoubts asks the datacenter for every open run that its journal has not told of. Mostly there is none, or it will tell soon. But a
 // journal that came from a backup knows nothing of the runs that were accepted since: handed in again, they begin again under the same
 // id, and nodes repeat nothing. What the datacenter does not take any more is lost, and would be shown as running for ever.
 func (k *courier) clearDoubts(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
-		doubtful, err := k.c.Ledger.Doubtful(ctx, k.dc, k.session.Hello.Journal, after, pageOfWaiting)
+		doubtful, err := k.c.Ledger.Doubtful(ctx, k.dc, k.session.Hello.Journal, after, pageOfDoubtful)
 		for i := 0; err == nil && i < len(doubtful); i++ {
 			if err = k.clear(ctx, doubtful[i]); err == nil {
 				after = doubtful[i].ID
 			}
 		}
 		switch {
-		case err == nil && len(doubtful) < pageOfWaiting:
+		case err == nil && len(doubtful) < pageOfDoubtful:
 			return
 		case err == nil:
 			continue
@@ -61,5 +64,6 @@ func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.State, run.Ended, run.Reason = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond), ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
 		WithHint("look at what there is with writ resource list, then submit the script again")}
+	run.Failure.Proof = why.Proof // of the refusal
 	return run
 }

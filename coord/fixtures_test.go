@@ -34,6 +34,7 @@ const (
 	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
 	graz   = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
 	shop   = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c1")
+	blog   = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
 	engine = "tengo/2.17.0 api/1"
 )
 
@@ -66,7 +67,7 @@ func firstRoster() *identity.Roster {
 		Cluster: identity.ClusterOf(root), Version: 1, Created: now.Add(-time.Hour), Expires: now.Add(identity.RosterValidity),
 		Root: root, Threshold: 1, Operators: []string{"alice"},
 		Principals: []identity.Principal{person("alice"), person("bob")},
-		Projects:   []identity.Project{{ID: shop, Name: "web-shop"}},
+		Projects:   []identity.Project{{ID: shop, Name: "web-shop"}, {ID: blog, Name: "web-blog"}},
 		Bindings: []identity.Binding{
 			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
 			{Principal: "alice", Role: identity.Operator, Project: "*"},
@@ -77,11 +78,20 @@ func firstRoster() *identity.Roster {
 	}
 }
 
+// firstDigest is the digest of firstRoster.
+func firstDigest() writ.Digest {
+	digest, err := firstRoster().Digest()
+	if err != nil {
+		panic(err)
+	}
+	return digest
+}
+
 // payload is a script of alice for Vienna.
 func payload() *identity.Payload {
 	now := time.Now().UTC().Truncate(time.Second)
 	return &identity.Payload{
-		Cluster: firstRoster().Cluster, Datacenter: vienna, Roster: 1, Project: shop, ProjectName: "web-shop", Signer: "alice",
+		Format: identity.FormatV2, Cluster: firstRoster().Cluster, Datacenter: vienna, Roster: 1, RosterDigest: firstDigest(), Project: shop, ProjectName: "web-shop", Signer: "alice",
 		Created: now, Expires: now.Add(identity.DefaultValidity), Deadline: time.Hour, Nonce: identity.NewNonce(),
 		Engine: engine, Allow: []string{"node.ping"}, MaxCalls: 10, Params: map[string]any{},
 		Script: identity.File{Name: "hello.tengo", Text: []byte("node := import(\"node\")\nnode.ping()\n")},
@@ -91,6 +101,7 @@ func payload() *identity.Payload {
 func statement(subject, decision string) *identity.Statement {
 	now := time.Now().UTC().Truncate(time.Second)
 	return &identity.Statement{
+		Format: identity.FormatV2, DatacenterName: "vienna", RosterDigest: firstDigest(), Seen: identity.SeenRun("hello.tengo", shop, "web-shop", time.Time{}),
 		Cluster: firstRoster().Cluster, Datacenter: vienna, Roster: 1, Subject: subject, Decision: decision, Signer: "alice",
 		Created: now, Expires: now.Add(identity.DefaultValidity), Nonce: identity.NewNonce(),
 	}
@@ -286,6 +297,7 @@ type supervisor struct {
 	rosters  [][]byte
 	accepted []writ.RunID
 	events   []writ.EncodedEvent
+	nodes    []link.NodeNow // what it says of its nodes now
 	changed  chan struct{}
 }
 
@@ -314,7 +326,7 @@ func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *superviso
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
-				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues}}
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
 			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
@@ -358,7 +370,7 @@ func (s *supervisor) EncodedEvents(ctx context.Context, after int64, most int) (
 
 func (s *supervisor) Agree(context.Context, string, int64, time.Time) error { return nil }
 
-func (s *supervisor) Acknowledge(context.Context, string, int64) error { return nil }
+func (s *supervisor) Acknowledge(context.Context, int64) error { return nil }
 
 // tell records events of the datacenter.
 func (s *supervisor) tell(events ...writ.Event) {
@@ -410,6 +422,10 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return writ.Preview{Calls: []writ.PreviewedCall{{
 			Seq: 1, Action: writ.ActionUpdate, NodeName: "node-1", Fields: []writ.FieldChange{{Field: "size_gib", To: size}},
 		}}}, err
+	case link.VerbNodes:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.nodes, nil
 	case link.VerbLogs:
 		var p link.Logs
 		if err := link.Decode(params, &p); err != nil {

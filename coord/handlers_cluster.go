@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/hex"
 	"net/http"
 	"net/url"
 	"slices"
@@ -184,8 +185,8 @@ func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (
 	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
 		return nil, err
 	}
-	list, err := h.c.Ledger.Nodes(ctx, filter, page)
-	return api.ListNodes200JSONResponse{Items: views(list.Items, h.c.nodeView), NextCursor: list.Next}, err
+	list, err := h.c.Nodes(ctx, filter, page)
+	return api.ListNodes200JSONResponse{Items: views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
 }
 
 func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
@@ -224,8 +225,8 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 // Queues asks all datacenters for the depth of their queues. One that does not answer says why.
 func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
 	answers, err := askAll[writ.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
-	return views(answers, func(a reply[writ.QueueDepth]) api.DatacenterQueues {
-		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: a.items, Error: writ.AsError(a.err)}
+	return views(answers, func(a reply[[]writ.QueueDepth]) api.DatacenterQueues {
+		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: a.answer, Error: writ.AsError(a.err)}
 	}), err
 }
 
@@ -240,22 +241,45 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 		return nil, err
 	}
 	answers, err := askAll[writ.Secret](ctx, h.c, only, link.VerbSecrets, link.Secrets{Project: project})
-	return api.ListSecrets200JSONResponse{Items: views(answers, func(a reply[writ.Secret]) api.DatacenterSecrets {
-		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.items, Error: writ.AsError(a.err)}
+	return api.ListSecrets200JSONResponse{Items: views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
+		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.answer, Error: writ.AsError(a.err)}
+	})}, err
+}
+
+// ListAdoptions asks the datacenters which roster is in force there. What they sign passes through.
+func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
+	nonce, err := hex.DecodeString(r.Params.Nonce)
+	if err != nil || len(nonce) != writ.AdoptionNonce {
+		return nil, writ.Errorf(writ.CodeBadRequest, "nonce: %d hex digits are needed", 2*writ.AdoptionNonce)
+	}
+	answers, err := askEach[link.AdoptedAnswer](ctx, h.c, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
+	return api.ListAdoptions200JSONResponse{Items: views(answers, func(a reply[link.AdoptedAnswer]) api.DatacenterAdoption {
+		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.answer.Proof, Error: writ.AsError(a.err)}
 	})}, err
 }
 
 // reply is what a datacenter answered, or why it did not.
 type reply[T any] struct {
 	writ.Datacenter
-	items []T
-	err   error
+	answer T
+	err    error
 }
 
 const askWithin = 5 * time.Second
 
-// askAll asks all datacenters at the same time for a list, or only one of them.
-func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
+// askAll asks all datacenters at the same time for a list, or only one of them. Who does not answer has an empty one.
+func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[[]T], error) {
+	answers, err := askEach[[]T](ctx, c, only, verb, params)
+	for i := range answers {
+		if answers[i].answer == nil {
+			answers[i].answer = []T{}
+		}
+	}
+	return answers, err
+}
+
+// askEach asks all datacenters at the same time, or only one of them.
+func askEach[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
 	datacenters, err := c.Ledger.Datacenters(ctx)
 	if err != nil {
 		return nil, err
@@ -265,18 +289,13 @@ func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, 
 	var answers []reply[T]
 	for _, d := range datacenters {
 		if only == "" || d.ID == only {
-			answers = append(answers, reply[T]{Datacenter: d.Datacenter, items: []T{}})
+			answers = append(answers, reply[T]{Datacenter: d.Datacenter})
 		}
 	}
 	var asking sync.WaitGroup
 	for i := range answers {
 		a := &answers[i]
-		asking.Go(func() {
-			var items []T
-			if items, a.err = ask[[]T](ctx, c, a.ID, verb, params); items != nil {
-				a.items = items
-			}
-		})
+		asking.Go(func() { a.answer, a.err = ask[T](ctx, c, a.ID, verb, params) })
 	}
 	asking.Wait()
 	return answers, nil

@@ -42,6 +42,11 @@ func (h handlers) GetSubmission(ctx context.Context, r api.GetSubmissionRequestO
 	return api.GetSubmission200JSONResponse(s), err
 }
 
+func (h handlers) GetSigned(ctx context.Context, r api.GetSignedRequestObject) (api.GetSignedResponseObject, error) {
+	signed, err := h.c.Ledger.Signed(ctx, r.Digest)
+	return api.GetSigned200JSONResponse{Signed: signed}, err
+}
+
 func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
@@ -50,7 +55,7 @@ func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequ
 	}
 	answer, err := h.c.State(ctx, signed, remote(ctx))
 	failpoint.StatementAnswered.Begin()
-	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done}, err
+	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
 }
 
 func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,12 +116,44 @@ func (p *place) request(method, path string, change func(r *http.Request)) (*htt
 	return p.client.Client.Do(r)
 }
 
+// TestEveryRouteRefusesPagesOfOthers walks the router, of a coordinator that listens where others reach it.
+func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
+	p := start(t, func(c *Coordinator) { c.InsecureListen, c.AllowedHosts = true, []string{"writ.internal"} })
+	routes := 0
+	err := chi.Walk(p.Handler().(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		routes++
+		path := regexp.MustCompile(`\{[^}]*\}|\*`).ReplaceAllString(route, "x")
+		for what, test := range map[string]struct {
+			change func(r *http.Request)
+			want   writ.Code
+		}{
+			"a rebound name": {func(r *http.Request) { r.Host = "evil.example:7440" }, writ.CodeHostUnknown},
+			"a stranger's page": {func(r *http.Request) {
+				r.Host = "writ.internal"
+				r.Header.Set("Origin", "https://evil.example")
+			}, writ.CodeOriginForeign},
+			"a stranger's link": {func(r *http.Request) {
+				r.Header.Set("Sec-Fetch-Site", "cross-site")
+				r.Header.Set("Accept", "text/event-stream")
+				r.Header.Set("Upgrade", "websocket")
+			}, writ.CodeOriginForeign},
+		} {
+			status, body := p.read(p.request(method, path, test.change))
+			wantProblem(t, method+" "+route+" by "+what, status, body, test.want)
+		}
+		return nil
+	})
+	if err != nil || routes < 20 {
+		t.Errorf("%d routes, %v", routes, err)
+	}
+}
+
 func TestPagesOfOthersGetNothing(t *testing.T) {
 	p := start(t, nil)
 	status, body := p.read(p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "evil.example:7440" })) // its name points here
-	wantProblem(t, "rebound name", status, body, writ.CodeBadRequest)
+	wantProblem(t, "rebound name", status, body, writ.CodeHostUnknown)
 	status, body = p.read(p.request("POST", "/v1/datacenters/registrations", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }))
-	wantProblem(t, "cross-origin", status, body, writ.CodeBadRequest)
+	wantProblem(t, "cross-origin", status, body, writ.CodeOriginForeign)
 	response, err := p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "localhost:1" })
 	if err != nil {
 		t.Fatal(err)
@@ -174,26 +207,6 @@ func TestTooManyRequestsAreSlowedDown(t *testing.T) {
 	wantProblem(t, "too many", status, body, writ.CodeRateLimited)
 	if limited.Header.Get("Retry-After") == "" {
 		t.Error("it does not say how long to wait")
-	}
-}
-
-func TestLimiterKeepsAddressesApartAndIsBounded(t *testing.T) {
-	l := limiter{perSecond: 1}
-	now := time.Now()
-	for range 3 {
-		l.take("192.0.2.1:1", now)
-	}
-	if l.take("192.0.2.1:2", now) == 0 || l.take("192.0.2.2:1", now) != 0 {
-		t.Error("ports share an allowance, addresses do not")
-	}
-	if l.take("192.0.2.1:1", now.Add(2*time.Second)) != 0 {
-		t.Error("time gives the allowance back")
-	}
-	for i := range 3 * maxVisitors {
-		l.take(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), now)
-	}
-	if len(l.visitors) > maxVisitors {
-		t.Errorf("%d visitors are remembered", len(l.visitors))
 	}
 }
 
@@ -369,7 +382,7 @@ func TestHealthReadinessMetricsAndSpec(t *testing.T) {
 		}
 	}
 	if _, body := p.get("/metrics"); !strings.Contains(body, `writ_http_requests_total{method="GET",route="/healthz",status="200"} 1`) ||
-		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) {
+		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, "writ_roster_renew_seconds ") || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) {
 		t.Errorf("metrics:\n%s", body)
 	}
 }
@@ -511,6 +524,36 @@ func TestStreamsAreBoundedAndEndWithTheCoordinator(t *testing.T) {
 	status, body := p.get("/v1/events")
 	wantProblem(t, "one too many", status, body, writ.CodeTooManyWatchers)
 	p.stop() // returns although two streams are open
+}
+
+// TestOneAddressLeavesStreamsForOthers opens streams from one address until it gets no more: somebody else could watch nothing then.
+func TestOneAddressLeavesStreamsForOthers(t *testing.T) {
+	p := start(t, func(c *Coordinator) { c.MaxStreams = 8 })
+	open := func(from string) int {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		transport := &http.Transport{DialContext: dialer.DialContext}
+		t.Cleanup(transport.CloseIdleConnections)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.PublicURL+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer.StatusCode
+	}
+	opened := 0
+	for open("127.0.0.1") == http.StatusOK {
+		opened++
+	}
+	if opened != 6 {
+		t.Errorf("one address has %d of 8 streams, want 6", opened)
+	}
+	if status := open("127.0.0.2"); status != http.StatusOK {
+		t.Errorf("another address is answered %d", status)
+	}
 }
 
 func TestSlowReaderHoldsNobodyUp(t *testing.T) {

@@ -46,7 +46,7 @@ func newMetrics(c *Coordinator) *metrics {
 	m.registry.MustRegister(m.requests, m.durations, m.submissions, m.refusals, m.statements, m.events, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
-			func() float64 { return float64(len(c.streams)) }))
+			func() float64 { return float64(c.streams.Taken()) }))
 	return m
 }
 
@@ -57,6 +57,7 @@ var (
 	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
+	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	readWithin    = 5 * time.Second
 )
 
@@ -80,6 +81,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- runsDesc
 	ch <- connectedDesc
 	ch <- rosterDesc
+	ch <- renewDesc
 }
 
 // Collect reads them. What cannot be read is left out, so that the rest is still there when the ledger is away.
@@ -103,6 +105,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 	if roster := s.c.rosters.current.Load(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
+		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
 	}
 }
 

@@ -8,20 +8,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"golang.org/x/time/rate"
 
 	"writ"
 	"writ/coord/api"
@@ -84,7 +80,7 @@ func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration
 		c.metrics.durations.WithLabelValues(method, route).Observe(took.Seconds())
 	}
 	level := slog.LevelDebug
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && seen.status() != http.StatusTooManyRequests {
 		level = slog.LevelInfo
 	}
 	c.Log.Log(r.Context(), level, "request", "request", askedOf(r.Context()).id, "method", r.Method, "path", r.URL.Path,
@@ -128,6 +124,32 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController and the link find what they need.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
+const (
+	// listCost is how many requests one for a list, or for a page with lists, counts as: it reads up to a thousand rows, or asks datacenters.
+	listCost = 10
+	// planBytes and bodyBytes are how many bytes of a plan, and of another body, count as one more request. A plan of two thousand calls has 300 KiB.
+	planBytes = 1 << 10
+	bodyBytes = 16 << 10
+	// unknownBody is what a body counts as whose size nobody says.
+	unknownBody = 64
+)
+
+// costOf returns how many requests a request counts as.
+func costOf(r *http.Request) int {
+	rest, isAPI := strings.CutPrefix(r.URL.Path, "/v1/")
+	switch {
+	case r.Method == http.MethodPost && r.ContentLength < 0:
+		return unknownBody
+	case r.Method == http.MethodPost && planPath.MatchString(r.URL.Path):
+		return listCost + int(r.ContentLength/planBytes)
+	case r.Method == http.MethodPost:
+		return 1 + int(r.ContentLength/bodyBytes)
+	case isAPI && strings.Contains(rest, "/"), strings.HasPrefix(r.URL.Path, "/static/"), r.URL.Path == link.Path:
+		return 1
+	}
+	return listCost
+}
+
 // guard bounds what a request may cost and sets the headers that every answer has.
 func (c *Coordinator) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,12 +159,12 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the dashboard allows itself more
-		if !c.knows(r.Host) {
-			c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "this coordinator is not called %q", r.Host).
-				WithHint("use its address, %s", c.PublicURL))
+		// What only reads is checked as well: a page of a stranger could read, with the operator's browser, what listens on loopback.
+		if err := c.names.Check(r); err != nil {
+			c.fail(w, r, err)
 			return
 		}
-		if wait := c.limits.take(r.RemoteAddr, time.Now()); wait > 0 {
+		if wait := c.limits.Take(r.RemoteAddr, costOf(r), time.Now()); wait > 0 {
 			h.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
 			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from %s", r.RemoteAddr))
 			return
@@ -158,27 +180,6 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, api.MaxSigned)
 		next.ServeHTTP(w, r)
 	})
-}
-
-// knows reports whether a Host header names this coordinator. A page of somebody else that has its own name point here would otherwise
-// read, with the operator's browser, what listens on loopback only.
-func (c *Coordinator) knows(host string) bool {
-	if c.InsecureListen {
-		return true
-	}
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	if isLoopback(name) {
-		return true
-	}
-	for _, address := range append([]string{c.PublicURL}, c.OtherURLs...) {
-		if u, err := url.Parse(address); err == nil && strings.EqualFold(u.Hostname(), name) {
-			return true
-		}
-	}
-	return false
 }
 
 // Bounds of the bodies that are JSON.
@@ -230,6 +231,9 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	body, _ := json.Marshal(problem) // strings and numbers
 	w.Header().Set("Content-Type", api.ProblemType)
+	if problem.Code == writ.CodeRateLimited && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.WriteHeader(problem.Status)
 	_, _ = w.Write(append(body, '\n'))
 }
@@ -255,57 +259,4 @@ func unknownParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFu
 		}
 		return next(ctx, w, r, request)
 	}
-}
-
-// limiter bounds the requests of each remote address.
-type limiter struct {
-	perSecond float64
-
-	mu       sync.Mutex
-	visitors map[netip.Addr]*visitor
-}
-
-type visitor struct {
-	rate *rate.Limiter
-	last time.Time
-}
-
-const (
-	maxVisitors  = 10_000
-	visitorStays = time.Minute // after that its allowance is full again anyway
-)
-
-// take takes a request of an address into account. It returns 0, or how long to wait before the next.
-func (l *limiter) take(remote string, now time.Time) time.Duration {
-	var address netip.Addr
-	if ap, err := netip.ParseAddrPort(remote); err == nil {
-		address = ap.Addr().Unmap()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.visitors) >= maxVisitors {
-		for a, v := range l.visitors {
-			if now.Sub(v.last) > visitorStays {
-				delete(l.visitors, a)
-			}
-		}
-		if len(l.visitors) >= maxVisitors {
-			clear(l.visitors) // so many at once: better all too fast than memory without end
-		}
-	}
-	if l.visitors == nil {
-		l.visitors = map[netip.Addr]*visitor{}
-	}
-	v := l.visitors[address]
-	if v == nil {
-		v = &visitor{rate: rate.NewLimiter(rate.Limit(l.perSecond), int(2*l.perSecond)+1)}
-		l.visitors[address] = v
-	}
-	v.last = now
-	reservation := v.rate.ReserveN(now, 1)
-	if wait := reservation.DelayFrom(now); wait > 0 {
-		reservation.CancelAt(now)
-		return wait
-	}
-	return 0
 }

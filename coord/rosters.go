@@ -23,6 +23,7 @@ type rosters struct {
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
 	changed broadcast
+	forks   identity.Forks // that were logged
 }
 
 // newest returns the newest roster. Without any it is ROSTER_INVALID.

@@ -69,7 +69,7 @@ func TestRosterReachesEveryDatacenter(t *testing.T) {
 		t.Errorf("a supervisor that asks gets %d rosters, %v", len(asked.Signed), err)
 	}
 	projects, err := api.Answer[api.ProjectList](p.client.ListProjects(t.Context()))
-	if err != nil || len(projects.Items) != 2 {
+	if err != nil || len(projects.Items) != 3 {
 		t.Errorf("projects: %+v, %v", projects, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
-	r.Use(c.observe, c.guard, c.sameOrigin, c.strictBodies, middleware.GetHead)
+	r.Use(c.observe, c.guard, c.strictBodies, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
 	})
@@ -79,15 +79,6 @@ func tooLarge(err error) error {
 		return writ.Errorf(writ.CodeTooLarge, "the body has more than %d bytes", cut.Limit)
 	}
 	return nil
-}
-
-// sameOrigin refuses what a page of somebody else makes a browser send. The API needs no cookies, but registrations need no signature.
-func (c *Coordinator) sameOrigin(next http.Handler) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, writ.Errorf(writ.CodeBadRequest, "a page of another site sent this"))
-	}))
-	return protection.Handler(next)
 }
 
 // handlers is the server's side of the generated interface: each method reads its parameters, calls one method of a Coordinator or its

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/limit"
 	"writ/ledger"
 )
 
@@ -16,6 +17,9 @@ const (
 	writeWithin   = 10 * time.Second // a reader that takes no bytes for so long is cut off; it resumes where it was
 	eventsAtOnce  = 200
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
+	// breath is how long a stream waits for more events after it wrote some, for each stream that is open: to write each event to each of
+	// hundreds of readers by itself takes more than all the rest. With 200 streams it is 20 ms.
+	breath = 100 * time.Microsecond
 )
 
 // stream is an open event stream. It keeps nothing but its place: events come as fast as the reader takes them, from the tail that all
@@ -59,12 +63,13 @@ func (s *stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.s
 
 // serve streams until the reader goes, is too slow, or the coordinator stops. Errors after the first byte can only end the stream.
 func (s *stream) serve(w http.ResponseWriter) error {
-	select {
-	case s.c.streams <- struct{}{}:
-		defer func() { <-s.c.streams }()
-	default:
-		return writ.Errorf(writ.CodeTooManyWatchers, "%d event streams are open", cap(s.c.streams))
+	remote := askedOf(s.ctx).remote
+	leave, ok := s.c.streams.Enter(remote)
+	if !ok {
+		return writ.Errorf(writ.CodeTooManyWatchers, "%d event streams are open, and there are no more for %s",
+			s.c.streams.Taken(), limit.NetworkOf(remote))
 	}
+	defer leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -95,10 +100,15 @@ func (s *stream) flow(w http.ResponseWriter) error {
 	}
 	for {
 		grown := s.c.tail.grown.next()
-		if more, err := s.write(w, control); err != nil {
+		wrote, more, err := s.write(w, control)
+		if err != nil {
 			return err
-		} else if more {
+		}
+		if more {
 			continue
+		}
+		if wrote {
+			s.rest(time.Duration(s.c.streams.Taken()) * breath)
 		}
 		select {
 		case <-grown:
@@ -118,25 +128,36 @@ func (s *stream) flow(w http.ResponseWriter) error {
 	}
 }
 
-// write writes the events that there are and reports whether there may be more at once.
-func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (more bool, err error) {
+// rest waits, at most until the stream ends.
+func (s *stream) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+	case <-s.c.stopping:
+	}
+}
+
+// write writes the events that there are, and reports whether there were any and whether there may be more at once.
+func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
 	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
 	if !ok {
 		if notes, upTo, err = s.catchUp(upTo); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
 	s.after = max(s.after, upTo) // what the filter passes over need not be looked at again
 	if len(notes) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 	for _, n := range notes {
 		if _, err := w.Write(n.text); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	return len(notes) == eventsAtOnce, control.Flush()
+	return true, len(notes) == eventsAtOnce, control.Flush()
 }
 
 // catchUp reads the events from the ledger that the tail does not have any more, and says up to which event that is all of them; tailTo

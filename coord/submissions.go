@@ -22,6 +22,10 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		return writ.Submission{}, err
 	}
 	log = log.With("run", v.Run, "signer", v.Signer, "dc", v.Payload.Datacenter)
+	if err := c.awaitTurn(ctx, v.Payload, len(signed)); err != nil {
+		c.refused(ctx, log, "submission", err)
+		return writ.Submission{}, err
+	}
 	in := ledger.Incoming{
 		Submission: writ.Submission{
 			Payload: v.Digest, Run: v.Run, Datacenter: v.Payload.Datacenter, Project: v.Payload.Project, Signer: v.Signer,
@@ -34,7 +38,18 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	if v.Payload.Deployment != (identity.Deployment{}) {
 		in.Deployment = v.Payload.Deployment.String()
 	}
+	if full := c.quota.take(ctx, c, v.Signer, len(signed)); full != nil {
+		known, err := c.Ledger.Submission(ctx, v.Digest)
+		if err != nil { // else it came before, and takes no more room
+			c.refused(ctx, log, "submission", full)
+			return writ.Submission{}, full
+		}
+		return known, nil
+	}
 	s, added, err := c.Ledger.AddSubmission(ctx, in)
+	if err != nil || !added {
+		c.quota.giveBack(v.Signer, len(signed))
+	}
 	if err != nil {
 		return writ.Submission{}, err
 	}
@@ -48,6 +63,22 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	}
 	c.outbox.wake(s.Datacenter)
 	return s, nil
+}
+
+// submitWithin is how long a submission waits for the turn of its project.
+const submitWithin = 5 * time.Second
+
+// usualBytes is how large a submission may be that counts as one. To check and compile a script takes time by its size.
+const usualBytes = 16 << 10
+
+// awaitTurn lets a project hand in as much in a second as it may. It is asked after the signature was verified: nobody else uses that up.
+func (c *Coordinator) awaitTurn(ctx context.Context, p *identity.Payload, bytes int) error {
+	again, err := c.projects.Wait(ctx, string(p.Project), 1+bytes/usualBytes, submitWithin)
+	if err == nil && again > 0 {
+		err = writ.Errorf(writ.CodeRateLimited, "the project %s hands in more than %g submissions of %d KiB a second", p.ProjectName, c.SubmissionsPerSecond, usualBytes>>10).
+			WithHint("submit again in %s, or have the coordinator started with a higher --project-rate", again.Round(time.Second)+time.Second)
+	}
+	return err
 }
 
 // check is the early check of a submission.
@@ -83,7 +114,9 @@ func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identit
 func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string, err error) {
 	code := writ.CodeOf(err)
 	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
-	log.WarnContext(ctx, what+" refused", "code", code, "err", err)
+	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say { // anybody may send as many as he likes
+		log.WarnContext(ctx, what+" refused", "code", code, "err", err, "times", times)
+	}
 }
 
 // State takes any other signed statement: verify, hand it to its datacenter, pass on the answer. If the datacenter is away nothing
@@ -97,6 +130,10 @@ func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (
 		return link.StatementAnswer{}, err
 	}
 	log = log.With("subject", statement.Subject, "decision", statement.Decision, "signer", statement.Signer, "dc", statement.Datacenter)
+	if err := c.awaitStatement(ctx, statement.Signer); err != nil {
+		c.refused(ctx, log, "statement", err)
+		return link.StatementAnswer{}, err
+	}
 	var answer link.StatementAnswer
 	err = c.links.Request(ctx, statement.Datacenter, link.VerbStatement, link.Statement{Signed: signed}, &answer, nil)
 	if err != nil {
@@ -106,6 +143,17 @@ func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (
 	c.metrics.statements.Inc()
 	log.InfoContext(ctx, "statement carried out", "done", answer.Done)
 	return answer, nil
+}
+
+// awaitStatement lets a person sign as many statements in a second as he may. They are not counted for projects: who cancels the runs of one that
+// hands in too much must not wait behind it.
+func (c *Coordinator) awaitStatement(ctx context.Context, signer string) error {
+	again, err := c.signers.Wait(ctx, signer, 1, submitWithin)
+	if err == nil && again > 0 {
+		err = writ.Errorf(writ.CodeRateLimited, "%s signs more than %g statements a second", signer, c.signers.PerSecond).
+			WithHint("try again in %s, or have the coordinator started with a higher --project-rate", again.Round(time.Second)+time.Second)
+	}
+	return err
 }
 
 func (c *Coordinator) checkStatement(ctx context.Context, signed []byte) (*identity.Statement, error) {

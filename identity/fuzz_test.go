@@ -30,6 +30,9 @@ func FuzzSignature(f *testing.F) {
 }
 
 func FuzzPayload(f *testing.F) {
+	if text, err := oldPayload().Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testPayload(), func(text []byte) (texter, error) { return ParsePayload(text) })
 }
 
@@ -82,7 +85,10 @@ func FuzzSignedRoster(f *testing.F) {
 
 func FuzzToken(f *testing.F) {
 	f.Add(NewToken(testCluster()).String())
-	f.Add("writ1.aaaaaaaaaaaaa..")
+	if token, err := NewToken(testCluster()).For(viennaID, testRoster()); err == nil {
+		f.Add(token.String())
+	}
+	f.Add("writ2.aaaaaaaaaaaaa.....")
 	f.Fuzz(func(t *testing.T, s string) {
 		token, err := ParseToken(s)
 		if err != nil {

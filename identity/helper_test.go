@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,34 +102,79 @@ func testRoster() *Roster {
 	}
 }
 
+// testDigest is the digest of testRoster.
+var testDigest = sync.OnceValue(func() writ.Digest {
+	digest, err := testRoster().Digest()
+	if err != nil {
+		panic(err)
+	}
+	return digest
+})
+
+// oldPayload is testPayload as earlier versions of writ wrote it.
+func oldPayload() *Payload {
+	p := testPayload()
+	p.Format, p.RosterDigest = FormatV1, writ.Digest{}
+	return p
+}
+
 func testPayload() *Payload {
 	return &Payload{
-		Cluster:     testCluster(),
-		Datacenter:  viennaID,
-		Roster:      1,
-		Project:     shopID,
-		ProjectName: "web-shop",
-		Deployment:  Deployment{Name: "web", Base: 12},
-		Signer:      "alice",
-		Created:     noon,
-		Expires:     noon.Add(DefaultValidity),
-		Deadline:    time.Hour,
-		Nonce:       Nonce{1, 2, 3},
-		Engine:      "tengo/2.17.0 api/1",
-		Allow:       []string{"machine.create", "machine.get", "volume.create"},
-		MaxCalls:    200,
-		Params:      map[string]any{"count": int64(2), "image": "debian-12", "sizes": []any{int64(-1), "b", true}, "quote": "\"\\\n\u007f é"},
-		Modules:     []File{{Name: "lib/fleet@1", Text: []byte("export 1\n")}, {Name: "lib/net@2", Text: []byte("export 2\n")}},
-		Secrets:     []string{"db-password@3"},
-		Script:      File{Name: "web.tengo", Text: []byte("machine := import(\"machine\")\n\nmachine.create(\"web-1\", {cpus: 2})")},
+		Format:       FormatV2,
+		Cluster:      testCluster(),
+		Datacenter:   viennaID,
+		Roster:       1,
+		RosterDigest: testDigest(),
+		Project:      shopID,
+		ProjectName:  "web-shop",
+		Deployment:   Deployment{Name: "web", Base: 12},
+		Signer:       "alice",
+		Created:      noon,
+		Expires:      noon.Add(DefaultValidity),
+		Deadline:     time.Hour,
+		Nonce:        Nonce{1, 2, 3},
+		Engine:       "tengo/2.17.0 api/1",
+		Allow:        []string{"machine.create", "machine.get", "volume.create"},
+		MaxCalls:     200,
+		Params:       map[string]any{"count": int64(2), "image": "debian-12", "sizes": []any{int64(-1), "b", true}, "quote": "\"\\\n\u007f é"},
+		Modules:      []File{{Name: "lib/fleet@1", Text: []byte("export 1\n")}, {Name: "lib/net@2", Text: []byte("export 2\n")}},
+		Secrets:      []string{"db-password@3"},
+		Script:       File{Name: "web.tengo", Text: []byte("machine := import(\"machine\")\n\nmachine.create(\"web-1\", {cpus: 2})")},
 	}
 }
 
 func testStatement() *Statement {
 	return &Statement{
+		Format: FormatV2, DatacenterName: "vienna", RosterDigest: testDigest(), Seen: SeenRun("web.tengo", shopID, "web-shop", time.Time{}),
 		Cluster: testCluster(), Datacenter: viennaID, Roster: 1, Subject: "run/" + string(testRun), Decision: "cancel",
 		Signer: "alice", Created: noon, Expires: noon.Add(DefaultValidity), Nonce: Nonce{4, 5, 6}, Reason: "wrong image",
 	}
+}
+
+// oldStatement is testStatement as earlier versions of writ wrote it.
+func oldStatement() *Statement {
+	s := testStatement()
+	s.Format, s.DatacenterName, s.RosterDigest, s.Seen = FormatV1, "", writ.Digest{}, Seen{}
+	return s
+}
+
+// seen fills in what the signer of a test saw of the subject.
+func seen(s *Statement) *Statement {
+	project, _ := s.Params["project"].(string)
+	p := testRoster().Project(writ.ProjectID(project))
+	switch s.Kind() {
+	case "node":
+		s.Seen = Seen{Name: "n1", Fingerprint: Fingerprint(supervisorKey("node")), Revision: 7}
+	case "token":
+		s.Seen = Seen{}
+	case "secret":
+		name := "unknown"
+		if p != nil {
+			name = p.Name
+		}
+		s.Seen = SeenSecret(writ.ProjectID(project), name, 2)
+	}
+	return s
 }
 
 var testRun = writ.RunIDOf(writ.Digest{1})
@@ -136,6 +182,9 @@ var testRun = writ.RunIDOf(writ.Digest{1})
 // signText signs what text returns and joins both.
 func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text() ([]byte, error) }) []byte {
 	t.Helper()
+	if s, ok := text.(*Statement); ok && s.Format == FormatV2 {
+		seen(s)
+	}
 	b, err := text.Text()
 	if err != nil {
 		t.Fatal(err)

@@ -49,26 +49,29 @@ func (d Deployment) String() string {
 
 // Payload is what is signed for a script: everything that the run may depend on.
 type Payload struct {
-	Cluster     writ.ClusterID
-	Datacenter  writ.DatacenterID
-	Roster      int // the version that the signer knows; a verifier must know at least this one
-	Project     writ.ProjectID
-	ProjectName string
-	Deployment  Deployment
-	Signer      string    // a principal of the roster
-	Created     time.Time // whole seconds; fractions are cut off
-	Expires     time.Time // it may be accepted until then
-	Deadline    time.Duration
-	Nonce       Nonce
-	Engine      string   // "tengo/2.17.0 api/1"
-	Allow       []string // operations that the script may call
-	Destructive bool     // whether those that delete or overwrite data are meant
-	MaxCalls    int
-	Params      map[string]any // all of them, defaults filled in: string, bool, int64 within ±2^53 and lists of these
-	Modules     []File         // every module that is imported, sorted by name
-	Secrets     []string       // "name@version", each name once
-	Plan        writ.Digest    // of the plan that was accepted, zero if none
-	Script      File
+	Format       Format // FormatV2 for what is new
+	Cluster      writ.ClusterID
+	Datacenter   writ.DatacenterID
+	Roster       int         // the version that the signer knows; a verifier must know at least this one
+	RosterDigest writ.Digest // of that version's text; zero in FormatV1
+	Project      writ.ProjectID
+	ProjectName  string
+	Deployment   Deployment
+	Signer       string    // a principal of the roster
+	Created      time.Time // whole seconds; fractions are cut off
+	Expires      time.Time // it may be accepted until then
+	Deadline     time.Duration
+	Nonce        Nonce
+	Engine       string   // "tengo/2.17.0 api/1"
+	Allow        []string // operations that the script may call
+	Destructive  bool     // in FormatV1: whether those that delete or overwrite data are meant
+	Targets      []string // from FormatV2 on: what these may be about, "volume/web-0" or "volume/web-*"; see Covered
+	MaxCalls     int
+	Params       map[string]any // all of them, defaults filled in: string, bool, int64 within ±2^53 and lists of these
+	Modules      []File         // every module that is imported, sorted by name
+	Secrets      []string       // "name@version", each name once
+	Plan         writ.Digest    // of the plan that was accepted, zero if none
+	Script       File
 }
 
 var (
@@ -84,11 +87,11 @@ func (p *Payload) Text() ([]byte, error) {
 	w := new(textWriter)
 	modules := slices.SortedFunc(slices.Values(p.Modules), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 
-	w.line("writ-script", "v1")
+	w.format("writ-script", p.Format)
 	w.cluster(p.Cluster)
 	w.check(writ.ValidUUID(string(p.Datacenter)), "datacenter", "%q is not the id of a datacenter", p.Datacenter)
 	w.line("datacenter", string(p.Datacenter))
-	w.number("roster", p.Roster, 1, maxRosterVersion)
+	w.roster(p.Format, p.Roster, p.RosterDigest)
 	w.check(writ.ValidUUID(string(p.Project)), "project", "%q is not the id of a project", p.Project)
 	w.check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
 	w.line("project", string(p.Project)+" "+p.ProjectName)
@@ -100,7 +103,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.check(enginePattern.MatchString(p.Engine), "engine", "%q does not name an engine like \"tengo/2.17.0 api/1\"", p.Engine)
 	w.line("engine", p.Engine)
 	w.set("allow", p.Allow, operationPattern)
-	w.line("destructive", yesNo(p.Destructive))
+	w.destructive(p)
 	w.number("max-calls", p.MaxCalls, 1, MaxCalls)
 	w.params(p.Params)
 	for i, m := range modules {
@@ -152,6 +155,18 @@ func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
 	w.line(key, orDash(strings.Join(words, " ")))
 }
 
+// destructive writes what the script may destroy: from FormatV2 on by name, "-" for nothing.
+func (w *textWriter) destructive(p *Payload) {
+	if p.Format == FormatV1 {
+		w.check(len(p.Targets) == 0, "destructive", "the format v1 names nothing")
+		w.line("destructive", yesNo(p.Destructive))
+		return
+	}
+	w.check(!p.Destructive, "destructive", "the format v2 names what may be destroyed")
+	w.check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are possible", len(p.Targets), MaxTargets)
+	w.set("destructive", p.Targets, targetPattern)
+}
+
 func (w *textWriter) params(params map[string]any) {
 	text, err := canonicalJSON(params)
 	if err != nil {
@@ -184,10 +199,10 @@ func ParsePayload(text []byte) (*Payload, error) {
 	}
 	r := newTextReader(header)
 	p := new(Payload)
-	r.one("writ-script")
+	p.Format = r.format("writ-script")
 	p.Cluster = writ.ClusterID(r.one("cluster"))
 	p.Datacenter = writ.DatacenterID(r.one("datacenter"))
-	p.Roster = r.number("roster")
+	p.Roster, p.RosterDigest = r.roster(p.Format)
 	project := r.fields(r.one("project"), 2)
 	p.Project, p.ProjectName = writ.ProjectID(project[0]), project[1]
 	p.Deployment = r.deployment()
@@ -200,7 +215,11 @@ func ParsePayload(text []byte) (*Payload, error) {
 	if allow := r.one("allow"); allow != "-" {
 		p.Allow = strings.Split(allow, " ")
 	}
-	p.Destructive = r.one("destructive") == "yes"
+	if destructive := r.one("destructive"); p.Format == FormatV1 {
+		p.Destructive = destructive == "yes"
+	} else if destructive != "-" {
+		p.Targets = strings.Split(destructive, " ")
+	}
 	p.MaxCalls = r.number("max-calls")
 	p.Params = r.params()
 	var sizes []int

@@ -59,7 +59,9 @@ type Roster struct {
 	Bindings         []Binding
 	Datacenters      []Datacenter
 
-	byKey map[string]keyOwner // made when parsing; see owners
+	byKey  map[string]keyOwner // made when parsing; see owners
+	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
+	before *ancestor           // the versions before it, newest first, as far as they were verified here
 }
 
 // Principal is a person or machine that signs.
@@ -352,6 +354,9 @@ func (r *Roster) DatacenterOf(supervisor ed25519.PublicKey) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
 }
 
+// RenewFrom is when half of the roster's time is over. A root operator should sign the next version from then on.
+func (r *Roster) RenewFrom() time.Time { return r.Created.Add(r.Expires.Sub(r.Created) / 2) }
+
 // Digest returns the SHA-256 of the text, by which the next version names this one.
 func (r *Roster) Digest() (writ.Digest, error) {
 	text, err := r.Text()
@@ -371,7 +376,7 @@ func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	if err != nil {
 		return nil, err
 	}
-	next.byKey = nil
+	next.byKey, next.digest = nil, writ.Digest{}
 	next.Version++
 	next.Previous = writ.DigestOf(text)
 	next.Created = now.UTC().Truncate(time.Second)

@@ -57,7 +57,7 @@ func ParseRoster(text []byte) (*Roster, error) {
 	if err := same(text, want); err != nil {
 		return nil, err
 	}
-	o.byKey = o.owners()
+	o.byKey, o.digest = o.owners(), writ.DigestOf(text)
 	return o, nil
 }
 
@@ -186,8 +186,15 @@ func VerifyRoster(previous *Roster, signed []byte, now time.Time) (*Roster, erro
 		if !next.signedByRoot(keys) {
 			return nil, badRoster("version 1 is not signed by the root that it names")
 		}
-	} else if err := next.succeeds(previous, keys); err != nil {
-		return nil, err
+	} else {
+		if err := next.succeeds(previous, keys); err != nil {
+			return nil, err
+		}
+		digest, err := previous.Digest()
+		if err != nil {
+			return nil, err
+		}
+		next.before = &ancestor{previous.Version, digest, previous.before}
 	}
 	if !now.IsZero() && now.After(next.Expires) {
 		return nil, badRoster("version %d expired on %s", next.Version, formatTime(next.Expires)).WithHint("a root operator signs a new version")

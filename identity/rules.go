@@ -61,26 +61,39 @@ type Rule struct {
 	Decider   Decider
 
 	validID     func(id string) bool
+	about       about                             // what the signer says of the subject
 	checkParams func(s *Statement) error          // nil if the decision takes no parameters
 	projectOf   func(s *Statement) writ.ProjectID // nil if the statement does not say its project itself
 }
 
+// DecisionLost says of a node that it never comes back, so that the names of what it had are free.
+const DecisionLost = "lost"
+
+// What statements say of their subjects. A token is made by its signer, who says all of it in the parameters.
+var (
+	ofRun       = about{name: filePattern.MatchString, project: true}
+	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}
+	ofNode      = about{name: writ.ValidName, fingerprint: true, revision: true}
+	ofSecret    = about{project: true, revision: true}
+)
+
 // Rules is the one table of signed texts.
 var Rules = []Rule{
-	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, nil, nil},
-	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, nil, nil},
-	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil, nil},
-	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, nil, nil},
-	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, nil, nil},
-	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, checkLabelChange, nil},
-	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, checkTokenGrant, nil},
-	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},
-	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, checkSecretChange, projectOfSecret},
+	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, about{}, nil, nil},
+	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
+	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofRun, nil, nil},
+	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofFailedRun, nil, nil},
+	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, checkLabelChange, nil},
+	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, about{}, checkTokenGrant, nil},
+	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
+	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 }
 
 // RuleOf finds a row of the table.

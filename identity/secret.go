@@ -54,6 +54,10 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 		return SecretChange{}, malformed("a secret needs the parameter \"version\", from 1 to %d", MaxSecretVersion)
 	}
 	c.Version = int(version)
+	if s.Format != FormatV1 && c.Project != s.Seen.Project {
+		return SecretChange{}, malformed("the parameter \"project\" is %q, the signer saw the project %q",
+			clip(string(c.Project)), clip(string(s.Seen.Project)))
+	}
 	if !writ.ValidUUID(string(c.Project)) {
 		return SecretChange{}, malformed("a secret needs the parameter \"project\", the id of one")
 	}

@@ -28,6 +28,15 @@ const (
 	timeFormat = "2006-01-02T15:04:05Z"
 )
 
+// Format is the version of a signed text's form. The first line of the text says it.
+type Format int
+
+// The formats. FormatV1 is read for what earlier versions of writ have stored; every client writes FormatV2.
+const (
+	FormatV1 Format = 1 // the line `roster` has the version of the signer's roster
+	FormatV2 Format = 2 // the line `roster` has its digest besides
+)
+
 // Nonce makes two texts with the same content differ. It is random.
 type Nonce [16]byte
 
@@ -104,6 +113,24 @@ func (w *textWriter) check(ok bool, key, format string, args ...any) {
 func (w *textWriter) cluster(id writ.ClusterID) {
 	w.check(clusterPattern.MatchString(string(id)), "cluster", "%q is not the id of a cluster (64 hex digits)", id)
 	w.line("cluster", string(id))
+}
+
+// format writes the first line.
+func (w *textWriter) format(key string, f Format) {
+	w.check(f == FormatV1 || f == FormatV2, key, "there is no format %d", f)
+	w.line(key, "v"+strconv.Itoa(int(f)))
+}
+
+// roster writes which roster the signer has seen: its version, and from FormatV2 on its digest.
+func (w *textWriter) roster(f Format, version int, digest writ.Digest) {
+	if f == FormatV1 {
+		w.check(digest.IsZero(), "roster", "the format v1 has no digest")
+		w.number("roster", version, 1, maxRosterVersion)
+		return
+	}
+	w.check(version >= 1 && version <= maxRosterVersion, "roster", "%d is not between 1 and %d", version, maxRosterVersion)
+	w.check(!digest.IsZero(), "roster", "the digest is missing")
+	w.line("roster", strconv.Itoa(version)+" "+digest.String())
 }
 
 func (w *textWriter) principal(key, name string) {
@@ -210,6 +237,40 @@ func (r *textReader) number(key string) int {
 		r.fail("%q is not a number", clip(s))
 	}
 	return n
+}
+
+// format reads the first line.
+func (r *textReader) format(key string) Format {
+	switch s := r.one(key); {
+	case r.err != nil:
+	case s == "v1":
+		return FormatV1
+	case s == "v2":
+		return FormatV2
+	default:
+		r.fail("this version of writ does not know the format %q", clip(s))
+	}
+	return 0
+}
+
+// roster reads the version and, from FormatV2 on, the digest of a roster.
+func (r *textReader) roster(f Format) (version int, digest writ.Digest) {
+	if f == FormatV1 {
+		return r.number("roster"), writ.Digest{}
+	}
+	s := r.one("roster")
+	if r.err != nil {
+		return 0, writ.Digest{}
+	}
+	words := r.fields(s, 2)
+	version, err := strconv.Atoi(words[0])
+	if err != nil {
+		r.fail("%q is not the version of a roster", clip(words[0]))
+	}
+	if digest, err = writ.ParseDigest(words[1]); err != nil {
+		r.fail("%v", err)
+	}
+	return version, digest
 }
 
 func (r *textReader) time(key string) time.Time {

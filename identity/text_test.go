@@ -15,8 +15,15 @@ import (
 )
 
 func TestGoldenTexts(t *testing.T) {
-	golden(t, "payload.writ", signText(t, testSigner("alice"), ScriptNamespace, testPayload()))
-	golden(t, "statement.writ", signText(t, testSigner("alice"), StatementNamespace, testStatement()))
+	golden(t, "payload.writ", signText(t, testSigner("alice"), ScriptNamespace, oldPayload()))
+	destructive := testPayload()
+	destructive.Targets = []string{"volume/web-0", "volume/data-*", "*"}
+	golden(t, "payload-v2.writ", signText(t, testSigner("alice"), ScriptNamespace, destructive))
+	golden(t, "statement.writ", signText(t, testSigner("alice"), StatementNamespace, oldStatement()))
+	golden(t, "statement-v2.writ", signText(t, testSigner("alice"), StatementNamespace, testStatement()))
+	cordon := testStatement()
+	cordon.Subject, cordon.Decision = "node/"+nodeID, "cordon"
+	golden(t, "statement-node-v2.writ", signText(t, testSigner("alice"), StatementNamespace, cordon))
 	golden(t, "roster.writ", signRoster(t, testRoster(), "root"))
 }
 
@@ -24,6 +31,7 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	p := testPayload()
 	p.Plan = writ.DigestOf([]byte("plan"))
 	p.Secrets = []string{"api-key@1", "db-password@3"}
+	p.Targets = []string{"herodb/store", "volume/web-*"}
 	p.Deadline = 90 * time.Minute
 	text, err := p.Text()
 	if err != nil {
@@ -47,6 +55,32 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(bare, have); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What journals of earlier versions hold is read and written again byte for byte.
+func TestPayloadOfAnEarlierVersionKeepsItsText(t *testing.T) {
+	text, err := oldPayload().Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := ParsePayload(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(oldPayload(), have); diff != "" {
+		t.Error(diff)
+	}
+	for name, p := range map[string]*Payload{
+		"v1 with a digest": {Format: FormatV1}, "v2 without one": {Format: FormatV2}, "no format": {},
+	} {
+		bad := testPayload()
+		if bad.Format = p.Format; p.Format == FormatV2 {
+			bad.RosterDigest = writ.Digest{}
+		}
+		if _, err := bad.Text(); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -80,21 +114,39 @@ func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
 	for name, bad := range map[string]string{
 		"empty":                 "",
 		"no header end":         strings.ReplaceAll(good, "\n\n", "\n"),
-		"other version":         strings.Replace(good, "writ-script: v1", "writ-script: v2", 1),
+		"other version":         strings.Replace(good, "writ-script: v2", "writ-script: v1", 1),
+		"unknown version":       strings.Replace(good, "writ-script: v2", "writ-script: v3", 1),
 		"other kind":            strings.Replace(good, "writ-script", "writ-statement", 1),
 		"CRLF":                  strings.Replace(good, "\n", "\r\n", 1),
 		"two spaces":            strings.Replace(good, "signer: ", "signer:  ", 1),
 		"trailing space":        line("signer", "alice "),
-		"line missing":          strings.Replace(good, "destructive: no\n", "", 1),
-		"line twice":            strings.Replace(good, "destructive: no\n", "destructive: no\ndestructive: no\n", 1),
-		"unknown line":          strings.Replace(good, "destructive: no\n", "destructive: no\nforce: yes\n", 1),
-		"order":                 strings.Replace(good, "destructive: no\nmax-calls: 200\n", "max-calls: 200\ndestructive: no\n", 1),
+		"line missing":          strings.Replace(good, "destructive: -\n", "", 1),
+		"line twice":            strings.Replace(good, "destructive: -\n", "destructive: -\ndestructive: -\n", 1),
+		"unknown line":          strings.Replace(good, "destructive: -\n", "destructive: -\nforce: yes\n", 1),
+		"order":                 strings.Replace(good, "destructive: -\nmax-calls: 200\n", "max-calls: 200\ndestructive: -\n", 1),
+		"destructive yes":       line("destructive", "yes"),
+		"destructive no":        line("destructive", "no"),
+		"destructive unsorted":  line("destructive", "volume/web-1 volume/web-0"),
+		"destructive twice":     line("destructive", "volume/web-0 volume/web-0"),
+		"destructive short":     line("destructive", "volume/we*"),
+		"destructive kind only": line("destructive", "volume/*"),
+		"destructive no kind":   line("destructive", "web-0"),
+		"destructive middle":    line("destructive", "volume/web*0"),
+		"destructive two stars": line("destructive", "volume/web-**"),
+		"destructive kinds":     line("destructive", "*/web-0"),
+		"destructive case":      line("destructive", "Volume/web-0"),
+		"destructive dots":      line("destructive", "volume/../web"),
 		"empty value":           line("signer", ""),
 		"cluster":               line("cluster", strings.Repeat("A", 64)),
 		"datacenter":            line("datacenter", "any"),
 		"datacenter upper case": line("datacenter", strings.ToUpper(string(viennaID))),
-		"roster 0":              line("roster", "0"),
-		"roster +1":             line("roster", "+1"),
+		"roster 0":              line("roster", "0 "+testDigest().String()),
+		"roster +1":             line("roster", "+1 "+testDigest().String()),
+		"roster alone":          line("roster", "1"),
+		"roster short":          line("roster", "1 "+testDigest().String()[:62]),
+		"roster zero digest":    line("roster", "1 "+strings.Repeat("0", 64)),
+		"roster upper case":     line("roster", "1 "+strings.ToUpper(testDigest().String())),
+		"roster three":          line("roster", "1 "+testDigest().String()+" x"),
 		"project id":            line("project", "x web-shop"),
 		"project name":          line("project", string(shopID)+" Web"),
 		"project words":         line("project", string(shopID)),
@@ -276,7 +328,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity)}.Statement(create)
 	bare := testStatement()
 	bare.Reason, bare.Subject, bare.Decision = "", "node/"+nodeID, "drain"
-	for _, s := range []*Statement{testStatement(), create, bare} {
+	for _, s := range []*Statement{testStatement(), seen(create), seen(bare), oldStatement()} {
 		text, err := s.Text()
 		if err != nil {
 			t.Fatal(err)
@@ -309,7 +361,7 @@ func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 		case rule.checkParams != nil:
 			TokenGrant{ID: s.ID(), Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
 		}
-		if _, err := s.Text(); err != nil {
+		if _, err := seen(s).Text(); err != nil {
 			t.Errorf("%s %s: %v", rule.Kind, rule.Decision, err)
 		}
 	}
@@ -400,11 +452,55 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 			if name == "token id" {
 				s.Subject = "token/1"
 			}
-			_, err := s.Text()
+			_, err := seen(s).Text()
 			wantCode(t, err, writ.CodePayloadMalformed)
 		})
 	}
+	for name, change := range map[string]func(s *Statement){
+		"no format":               func(s *Statement) { s.Format = 0 },
+		"v1 that says more":       func(s *Statement) { s.Format = FormatV1 },
+		"v1 with a name":          func(s *Statement) { *s = *oldStatement(); s.Seen.Name = "web.tengo" },
+		"v1 with a datacenter":    func(s *Statement) { *s = *oldStatement(); s.DatacenterName = "vienna" },
+		"no digest of the roster": func(s *Statement) { s.RosterDigest = writ.Digest{} },
+		"no datacenter name":      func(s *Statement) { s.DatacenterName = "" },
+		"datacenter in capitals":  func(s *Statement) { s.DatacenterName = "Vienna" },
+		"run without a script":    func(s *Statement) { s.Seen.Name = "" },
+		"run without a project":   func(s *Statement) { s.Seen.Project = "" },
+		"project without a name":  func(s *Statement) { s.Seen.ProjectName = "" },
+		"run with a fingerprint":  func(s *Statement) { s.Seen.Fingerprint = Fingerprint(supervisorKey("node")) },
+		"cancel with a revision":  func(s *Statement) { s.Seen.Revision = 1 },
+		"negative revision":       func(s *Statement) { s.Decision, s.Seen.Revision = "resume", -1 },
+		"node without a name":     func(s *Statement) { s.Subject, s.Decision = "node/"+nodeID, "drain"; seen(s).Seen.Name = "" },
+		"node without a key":      func(s *Statement) { s.Subject, s.Decision = "node/"+nodeID, "drain"; seen(s).Seen.Fingerprint = "" },
+		"node with a short key": func(s *Statement) {
+			s.Subject, s.Decision = "node/"+nodeID, "drain"
+			seen(s).Seen.Fingerprint = "SHA256:abc"
+		},
+		"node with a project": func(s *Statement) { s.Subject, s.Decision = "node/"+nodeID, "drain"; seen(s).Seen.Project = shopID },
+		"token with a name": func(s *Statement) {
+			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
+			s.Seen = Seen{Name: "n1"}
+		},
+		"secret of two projects": func(s *Statement) {
+			SecretChange{shopID, "db-password", 3, nil}.Statement(s)
+			seen(s).Seen.Project = mailID
+		},
+	} {
+		s := testStatement()
+		change(s)
+		if _, err := s.Text(); writ.CodeOf(err) != writ.CodePayloadMalformed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	text, _ := testStatement().Text()
+	for _, bad := range []string{"web-shop\nfingerprint: -\nrevision: 00\n", "web-shop x\nfingerprint: -\nrevision: 0\n", "web-shop\nfingerprint: -\nrevision: +0\n"} {
+		changed := strings.Replace(string(text), "web-shop\nfingerprint: -\nrevision: 0\n", bad, 1)
+		if changed == string(text) {
+			t.Fatal("the case changes nothing")
+		}
+		_, err := ParseStatement([]byte(changed))
+		wantCode(t, err, writ.CodePayloadMalformed)
+	}
 	for _, bad := range []string{string(text) + "\n", string(text) + "more: 1\n", strings.TrimSuffix(string(text), "\n"), ""} {
 		_, err := ParseStatement([]byte(bad))
 		wantCode(t, err, writ.CodePayloadMalformed)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 )
 
 const (
-	tokenPrefix = "writ1"
+	tokenPrefix    = "writ2"
+	oldTokenPrefix = "writ1" // said neither datacenter nor roster
 	// TokenValidity is how long a token may be used unless its maker says otherwise, MaxTokenValidity how long at most.
 	TokenValidity    = time.Hour
 	MaxTokenValidity = 24 * time.Hour
@@ -27,9 +29,48 @@ const (
 // Token admits one machine, once. Whoever has its text can join, and can tell the right cluster from a wrong one before saying
 // anything.
 type Token struct {
-	ID     string
-	Secret [32]byte
-	Pin    writ.ClusterID
+	ID           string
+	Secret       [32]byte
+	Pin          writ.ClusterID
+	Datacenter   writ.DatacenterID // that it admits to; "" if it is for a supervisor that asks for a place in the roster
+	Roster       int               // the version that its maker saw, 0 for none
+	RosterDigest writ.Digest
+}
+
+// For binds a new token to a datacenter, and to the roster that its maker saw.
+func (t Token) For(datacenter writ.DatacenterID, roster *Roster) (Token, error) {
+	digest, err := roster.Digest()
+	if err != nil {
+		return Token{}, err
+	}
+	t.Datacenter, t.Roster, t.RosterDigest = datacenter, roster.Version, digest
+	return t, nil
+}
+
+// Admits checks that a token is for the datacenter whose supervisor has proved itself, and that its chain of rosters leads through the one that
+// the maker of the token saw. A joiner asks before the token proves anything.
+func (t Token) Admits(roster *Roster, d *Datacenter) error {
+	switch {
+	case t.Datacenter == "":
+		return writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor that asks for a place in the roster, not for a node").
+			WithHint("make one with `writ token create --dc %s`", d.Name)
+	case t.Datacenter != d.ID:
+		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
+			nameIn(roster, t.Datacenter), d.Name).
+			WithHint("give the address of the other one's supervisor, or make a token with `writ token create --dc %s`", d.Name)
+	case roster.Version < t.Roster:
+		return writ.Errorf(writ.CodeRosterTooOld, "the token was made at version %d of the roster, the supervisor has version %d",
+			t.Roster, roster.Version).
+			WithHint("wait until the supervisor has the newer roster")
+	}
+	return roster.checkSeen(t.Roster, t.RosterDigest)
+}
+
+func nameIn(r *Roster, id writ.DatacenterID) string {
+	if d := r.Datacenter(id); d != nil {
+		return d.Name
+	}
+	return string(id)
 }
 
 // TokenKey is what a store keeps of a token: the ed25519 public key that is derived from its secret. It verifies the token's proofs
@@ -64,27 +105,53 @@ func NewToken(pin writ.ClusterID) Token {
 	return t
 }
 
-// String returns the token as people copy it: "writ1.<id>.<secret>.<pin>". It holds the secret.
+// String returns the token as people copy it: "writ2.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>", where "-", "0" and "-" stand for none.
+// It holds the secret.
 func (t Token) String() string {
-	return strings.Join([]string{tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin)}, ".")
+	digest := "-"
+	if !t.RosterDigest.IsZero() {
+		digest = t.RosterDigest.String()
+	}
+	return strings.Join([]string{
+		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin), orDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
+	}, ".")
 }
 
 // ParseToken is the reverse of String. The error has the code TOKEN_INVALID and does not repeat the token.
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
-	if len(parts) != 4 || parts[0] != tokenPrefix || !validTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
+	if parts[0] == oldTokenPrefix {
+		return Token{}, writ.Errorf(writ.CodeTokenInvalid, "the token was made by an earlier version of writ, and does not say which datacenter it is for").
+			WithHint("make another one with this version")
+	}
+	if len(parts) != 7 || parts[0] != tokenPrefix || !validTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
 		return Token{}, badToken()
 	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
 	if err != nil || len(secret) != len(Token{}.Secret) || strings.ContainsAny(parts[2], "\r\n") {
 		return Token{}, badToken()
 	}
-	return Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3])}, nil
+	t := Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3]), Datacenter: writ.DatacenterID(fromDash(parts[4]))}
+	if t.Datacenter != "" {
+		if !writ.ValidUUID(string(t.Datacenter)) {
+			return Token{}, badToken()
+		}
+		if t.Roster, err = strconv.Atoi(parts[5]); err != nil {
+			return Token{}, badToken()
+		}
+		if t.RosterDigest, err = writ.ParseDigest(parts[6]); err != nil || t.RosterDigest.IsZero() || t.Roster < 1 || t.Roster > maxRosterVersion {
+			return Token{}, badToken()
+		}
+	}
+	if t.String() != strings.TrimSpace(s) {
+		return Token{}, badToken()
+	}
+	return t, nil
 }
 
 func badToken() *writ.Error {
 	return writ.Errorf(writ.CodeTokenInvalid, "this is not a join token, or a part of it is missing").
-		WithHint("a token looks like %s.<id>.<secret>.<pin>, in one piece", tokenPrefix)
+		WithHint("a token looks like %s.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>, in one piece", tokenPrefix)
 }
 
 // Key returns what a store keeps of the token.

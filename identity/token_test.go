@@ -18,8 +18,14 @@ import (
 )
 
 func TestTokenSurvivesBeingCopied(t *testing.T) {
-	for range 100 {
+	for i := range 100 {
 		want := NewToken(testCluster())
+		if i%2 == 0 {
+			var err error
+			if want, err = want.For(viennaID, testRoster()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		have, err := ParseToken(" " + want.String() + "\n")
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +37,10 @@ func TestTokenSurvivesBeingCopied(t *testing.T) {
 }
 
 func TestParseTokenRefuses(t *testing.T) {
-	token := NewToken(testCluster())
+	token, err := NewToken(testCluster()).For(viennaID, testRoster())
+	if err != nil {
+		t.Fatal(err)
+	}
 	good := strings.Split(token.String(), ".")
 	with := func(i int, s string) string {
 		p := append([]string(nil), good...)
@@ -39,7 +48,9 @@ func TestParseTokenRefuses(t *testing.T) {
 		return strings.Join(p, ".")
 	}
 	for _, bad := range []string{
-		"", "writ1", with(0, "writ2"), with(1, "abc"), with(1, "aaaaaaaaaaaab"), with(1, strings.ToUpper(good[1])), with(2, good[2][1:]),
+		"", "writ2", with(0, "writ1"), with(0, "writ3"), strings.Join(good[:4], "."), "writ1." + strings.Join(good[1:4], "."),
+		with(4, "vienna"), with(4, ""), with(4, "-"), with(5, "0"), with(5, "01"), with(5, ""), with(6, "-"), with(6, "00"), with(6, strings.Repeat("0", 64)),
+		with(1, "abc"), with(1, "aaaaaaaaaaaab"), with(1, strings.ToUpper(good[1])), with(2, good[2][1:]),
 		with(2, good[2]+"AAAA"), with(2, good[2][:42]+"_"), with(2, good[2][:20]+"\n"+good[2][20:]), with(3, "00"), with(3, strings.ToUpper(good[3])),
 		token.String() + ".x",
 	} {
@@ -47,6 +58,33 @@ func TestParseTokenRefuses(t *testing.T) {
 		wantCode(t, err, writ.CodeTokenInvalid)
 		if err != nil && strings.Contains(err.Error(), good[2]) {
 			t.Errorf("the error tells the secret: %v", err)
+		}
+	}
+}
+
+// A token admits to one datacenter. A joiner finds that out before the token proves anything.
+func TestATokenAdmitsToItsDatacenterOnly(t *testing.T) {
+	roster := testVerifier(t).Roster
+	token, err := NewToken(testCluster()).For(viennaID, roster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, fork := token, token
+	later.Roster++
+	fork.RosterDigest = writ.DigestOf([]byte("another roster of this version"))
+	for name, tt := range map[string]struct {
+		token Token
+		to    writ.DatacenterID
+		want  writ.Code
+	}{
+		"its own":           {token, viennaID, ""},
+		"another":           {token, grazID, writ.CodeWrongDatacenter},
+		"of a supervisor":   {NewToken(testCluster()), viennaID, writ.CodeTokenInvalid},
+		"of a newer roster": {later, viennaID, writ.CodeRosterTooOld},
+		"of another roster": {fork, viennaID, writ.CodeRosterFork},
+	} {
+		if err := tt.token.Admits(roster, roster.Datacenter(tt.to)); writ.CodeOf(err) != tt.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

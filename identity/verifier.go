@@ -20,6 +20,8 @@ type Verifier struct {
 	Now        func() time.Time  // time.Now if nil
 	// ProjectOf tells the project of a run; statements about runs are refused without it. Its error is returned as it is.
 	ProjectOf func(run writ.RunID) (writ.ProjectID, error)
+	// Forked is told of each refusal because of ROSTER_FORK, if it is set. signer is whose key has signed.
+	Forked func(signer string, err error)
 }
 
 // Verified is a submission that passed every check.
@@ -38,7 +40,8 @@ type VerifiedStatement struct {
 	Project   writ.ProjectID // of the run or secret that it is about, "" if it is about something else
 	Digest    writ.Digest    // SHA-256 of the text: the identity of the statement
 	Signer    string
-	Signed    []byte // text and signature
+	Signed    []byte  // text and signature
+	Roster    *Roster // by which it was verified
 }
 
 // Submission makes every check of a submission that can be made without a store, in this order: size, armor, algorithm, namespace,
@@ -70,7 +73,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.addressed(p.Cluster, p.Datacenter, p.Roster, m); err != nil {
+	if err := v.addressed(p.Cluster, p.Datacenter, p.Roster, p.RosterDigest, who, m); err != nil {
 		return nil, err
 	}
 	if project := v.Roster.Project(p.Project); project == nil || project.Name != p.ProjectName {
@@ -91,11 +94,30 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end)).WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(ScriptNamespace, "", "")
-	action := rule.Action
-	if p.Destructive {
-		action = ActionDestroy
+	if err := v.Roster.allows(p.Signer, rule.Action, p.Project, m.at, who.userVerified); err != nil {
+		return nil, err
 	}
-	if err := v.Roster.allows(p.Signer, action, p.Project, m.at, who.userVerified); err != nil {
+	if p.Destroys() {
+		if err := v.Roster.allows(p.Signer, ActionDestroy, p.Project, m.at, who.userVerified); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(p.Targets, AnyTarget) && v.Roster.allows(p.Signer, ActionDestroy, "", m.at, who.userVerified) != nil {
+		return nil, writ.Errorf(writ.CodeDestructiveDenied, "%s may destroy in the project %s, but not everything at once", p.Signer, p.ProjectName).
+			WithHint("name what the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
+	}
+	digest := writ.DigestOf(text)
+	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed}, nil
+}
+
+// ReadSubmission returns what a submission says, without verifying anything: for one that was verified before.
+func ReadSubmission(signed []byte) (*Verified, error) {
+	text, _, err := Split(signed)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParsePayload(text)
+	if err != nil {
 		return nil, err
 	}
 	digest := writ.DigestOf(text)
@@ -114,8 +136,16 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, m); err != nil {
+	if s.Format == FormatV1 {
+		return nil, writ.Errorf(writ.CodeFormatTooOld, "the statement has the form v1, which does not say what its signer saw").
+			WithHint("upgrade writ on the machine that signs, and decide again")
+	}
+	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, s.RosterDigest, who, m); err != nil {
 		return nil, err
+	}
+	if d := v.Roster.Datacenter(s.Datacenter); d.Name != s.DatacenterName {
+		return nil, writ.Errorf(writ.CodeConflict, "the statement was signed for the datacenter %s, whose id is that of %s", s.DatacenterName, d.Name).
+			WithHint("get the newest roster, and decide again")
 	}
 	if err := who.is(s.Signer, v.Roster, m); err != nil {
 		return nil, err
@@ -129,12 +159,16 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 		if project, err = v.projectOf(rule, s); err != nil {
 			return nil, err
 		}
+		if err := v.isSeen(s, project); err != nil {
+			return nil, err
+		}
 	}
 	if err := v.Roster.allows(s.Signer, rule.Action, project, m.at, who.userVerified); err != nil {
 		return nil, err
 	}
 	return &VerifiedStatement{
 		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
+		Roster: v.Roster,
 	}, nil
 }
 
@@ -152,6 +186,19 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 		return "", fmt.Errorf("verify a statement about the run %s: nobody knows its project", s.ID())
 	}
 	return v.ProjectOf(writ.RunID(s.ID()))
+}
+
+// isSeen compares the project of a subject with the one that the signer saw.
+func (v *Verifier) isSeen(s *Statement, project writ.ProjectID) error {
+	name := string(project)
+	if p := v.Roster.Project(project); p != nil {
+		name = p.Name
+	}
+	if project == s.Seen.Project && name == s.Seen.ProjectName {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "the signer saw the %s in the project %s, it is in %s", s.Subject, s.Seen.ProjectName, name).
+		WithHint("look at it again, then decide")
 }
 
 func (v *Verifier) now() time.Time {
@@ -247,6 +294,14 @@ func checkCertificate(cert *ssh.Certificate, at time.Time) error {
 	return nil
 }
 
+// name returns whose key has signed.
+func (i identified) name() string {
+	if i.authority != nil {
+		return "authority " + i.authority.Name
+	}
+	return nameOf(i.principal)
+}
+
 // is checks that the signer whom a text names made the signature.
 func (i identified) is(signer string, r *Roster, m moment) error {
 	p := i.principal
@@ -270,7 +325,7 @@ func nameOf(p *Principal) string {
 }
 
 // addressed checks that a text is meant for this verifier, and that the verifier is fit to judge it.
-func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, m moment) error {
+func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
 	if cluster != v.Roster.Cluster {
 		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).
 			WithHint("hand it in at its own cluster, or sign it again for this one")
@@ -292,6 +347,12 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 		return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version).
 			WithHint("hand the newer roster in here too, or wait until it has come")
 	}
+	if err := v.Roster.checkSeen(roster, digest); err != nil {
+		if v.Forked != nil {
+			v.Forked(who.name(), err)
+		}
+		return err
+	}
 	if m.at.After(v.Roster.Expires) {
 		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, formatTime(v.Roster.Expires)).
 			WithHint("a root operator signs a new version")
@@ -299,12 +360,10 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 	return nil
 }
 
-// inTime checks the window in which a text may be accepted.
+// inTime checks the window in which a text may be accepted. That a run was accepted later than it is now here speaks of clocks and of nothing
+// else: the window bounds that, too.
 func inTime(created, expires time.Time, m moment) error {
 	switch {
-	case m.at.After(m.now.Add(Skew)):
-		return writ.Errorf(writ.CodeNotYetValid, "the run was accepted in the future, at %s", formatTime(m.at)).
-			WithHint("set the clock of this machine and of its supervisor")
 	case m.at.Before(created.Add(-Skew)):
 		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).
 			WithHint("set the clock of the machine that signs")

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 	"writ/internal/testenv"
@@ -116,8 +117,16 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 		"no role there": {func(s *scene) {
 			s.signer, s.p.Signer, s.p.Project, s.p.ProjectName = testSigner("bob"), "bob", mailID, "mail"
 		}, writ.CodeRoleMissing},
-		"role expired":      {func(s *scene) { s.signer, s.p.Signer = testSigner("frank"), "frank"; s.v.Now = at(time.Minute) }, writ.CodeRoleMissing},
-		"destructive":       {func(s *scene) { s.signer, s.p.Signer, s.p.Destructive = testSigner("bob"), "bob", true }, writ.CodeDestructiveDenied},
+		"role expired": {func(s *scene) { s.signer, s.p.Signer = testSigner("frank"), "frank"; s.v.Now = at(time.Minute) }, writ.CodeRoleMissing},
+		"destructive":  {func(s *scene) { s.signer, s.p.Signer, s.p.Targets = testSigner("bob"), "bob", []string{"volume/web-0"} }, writ.CodeDestructiveDenied},
+		"destructive v1": {func(s *scene) {
+			s.signer, s.p = testSigner("bob"), oldPayload()
+			s.p.Signer, s.p.Destructive = "bob", true
+		}, writ.CodeDestructiveDenied},
+		"everything of one project": {func(s *scene) {
+			s.signer, s.p.Signer, s.p.Targets = testSigner("bob"), "bob", []string{"*"}
+			s.v.Roster.Bindings = append(slices.Clone(s.v.Roster.Bindings), Binding{Principal: "bob", Role: Deployer, Project: shopID, Destructive: true})
+		}, writ.CodeDestructiveDenied},
 		"cert of stranger":  {func(s *scene) { ci(s, "mallory", nil) }, writ.CodeSignerUnknown},
 		"cert of a person":  {func(s *scene) { ci(s, "alice", nil) }, writ.CodeSignerUnknown},
 		"removed authority": {func(s *scene) { ci(s, "old forge", nil) }, writ.CodeSignerUnknown},
@@ -207,7 +216,7 @@ func TestVerifierRefusesACertificateForNobody(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
-	p := testPayload()
+	p := oldPayload() // it names no digest, which a roster that breaks the rules does not have
 	p.Signer = "ci/ghost"
 	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
 	_, err := v.Submission(signText(t, s, ScriptNamespace, p))
@@ -235,8 +244,8 @@ func TestVerifierLater(t *testing.T) {
 		"past its deadline":     {now: 70*time.Minute + Skew + time.Second, want: writ.CodeRunExpired},
 		"accepted too late":     {accepted: noon.Add(DefaultValidity + Skew + time.Second), now: time.Hour, want: writ.CodeExpired},
 		"accepted too early":    {accepted: noon.Add(-Skew - time.Second), now: time.Minute, want: writ.CodeNotYetValid},
-		"accepted after now":    {now: 10*time.Minute - Skew - time.Second, want: writ.CodeNotYetValid},
-		"still not destructive": {signer: "bob", name: "bob", now: time.Hour, change: func(p *Payload) { p.Destructive = true }, want: writ.CodeDestructiveDenied},
+		"accepted after now":    {now: 10*time.Minute - Skew - time.Second, want: ""},
+		"still not destructive": {signer: "bob", name: "bob", now: time.Hour, change: func(p *Payload) { p.Targets = []string{"volume/web-0"} }, want: writ.CodeDestructiveDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, p := testVerifier(t), testPayload()
@@ -340,15 +349,21 @@ func TestVerifierRefusesStatement(t *testing.T) {
 		"changed": {func(s *scene) {
 			s.spoil = func(b []byte) []byte { return bytes.Replace(b, []byte("cancel"), []byte("resume"), 1) }
 		}, writ.CodeSignatureInvalid},
-		"nonsense":      {func(s *scene) { s.s = nil }, writ.CodePayloadMalformed},
-		"cluster":       {func(s *scene) { s.s.Cluster = ClusterOf(testPublic("another root")) }, writ.CodeWrongCluster},
-		"datacenter":    {func(s *scene) { s.s.Datacenter = grazID }, writ.CodeWrongDatacenter},
-		"no datacenter": {func(s *scene) { s.v.Datacenter, s.s.Datacenter = "", "" }, writ.CodeDatacenterUnknown},
-		"newer roster":  {func(s *scene) { s.s.Roster = 2 }, writ.CodeRosterTooOld},
-		"future":        {func(s *scene) { s.v.Now = at(-Skew - time.Second) }, writ.CodeNotYetValid},
-		"expired":       {func(s *scene) { s.v.Now = at(DefaultValidity + Skew + time.Second) }, writ.CodeExpired},
-		"unknown run":   {func(s *scene) { s.s.Subject = "run/" + string(writ.RunIDOf(writ.Digest{2})) }, writ.CodeNotFound},
-		"nobody to ask": {func(s *scene) { s.v.ProjectOf = nil }, writ.CodeInternal},
+		"nonsense":              {func(s *scene) { s.s = nil }, writ.CodePayloadMalformed},
+		"cluster":               {func(s *scene) { s.s.Cluster = ClusterOf(testPublic("another root")) }, writ.CodeWrongCluster},
+		"datacenter":            {func(s *scene) { s.s.Datacenter = grazID }, writ.CodeWrongDatacenter},
+		"no datacenter":         {func(s *scene) { s.v.Datacenter, s.s.Datacenter, s.s.DatacenterName = "", "", "" }, writ.CodeDatacenterUnknown},
+		"an earlier form":       {func(s *scene) { s.s = oldStatement() }, writ.CodeFormatTooOld},
+		"another roster":        {func(s *scene) { s.s.RosterDigest = writ.DigestOf([]byte("x")) }, writ.CodeRosterFork},
+		"name of a datacenter":  {func(s *scene) { s.s.DatacenterName = "graz" }, writ.CodeConflict},
+		"another project":       {func(s *scene) { s.s.Seen.Project, s.s.Seen.ProjectName = mailID, "mail" }, writ.CodeConflict},
+		"another project name":  {func(s *scene) { s.s.Seen.ProjectName = "mail" }, writ.CodeConflict},
+		"the id of another one": {func(s *scene) { s.s.Seen.Project = mailID }, writ.CodeConflict},
+		"newer roster":          {func(s *scene) { s.s.Roster = 2 }, writ.CodeRosterTooOld},
+		"future":                {func(s *scene) { s.v.Now = at(-Skew - time.Second) }, writ.CodeNotYetValid},
+		"expired":               {func(s *scene) { s.v.Now = at(DefaultValidity + Skew + time.Second) }, writ.CodeExpired},
+		"unknown run":           {func(s *scene) { s.s.Subject = "run/" + string(writ.RunIDOf(writ.Digest{2})) }, writ.CodeNotFound},
+		"nobody to ask":         {func(s *scene) { s.v.ProjectOf = nil }, writ.CodeInternal},
 		"no role": {func(s *scene) {
 			by(s, "dave")
 			s.signer, s.s.Signer = testSigner("frank"), "frank"

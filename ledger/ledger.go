@@ -99,19 +99,33 @@ type Submissions interface {
 	Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error)
 	// Signed returns the bytes of a submission: text and signature.
 	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
-	// Waiting lists at most max waiting submissions of a datacenter that come after one of them in order of arrival; the zero value
-	// of after stands before all.
-	Waiting(ctx context.Context, datacenter writ.DatacenterID, after Position, max int) ([]writ.Submission, error)
+	// WaitingProjects lists the projects of which submissions wait for a datacenter.
+	WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error)
+	// Waiting lists at most max submissions of a project that wait for a datacenter and come after one of them in order of arrival; the
+	// zero value of after stands before all.
+	Waiting(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID, after Position, max int) ([]writ.Submission, error)
+	// WaitingBySigner counts what waits, by signer.
+	WaitingBySigner(ctx context.Context) (map[string]Waits, error)
 	// Overdue lists at most max waiting submissions of any datacenter that expired before now, those that expired first in front.
 	Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error)
 	// Deliver records that the submission's datacenter accepted it as this run, which becomes the ledger's copy unless the
 	// datacenter's events have told more already. A submission that is delivered already stays so; any other state is a CONFLICT. A
 	// run that is not the submission's is an EXEC_ERROR: the datacenter answered something else.
 	Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error
-	// Reject moves a waiting submission to refused or expired, for a reason, and its run with it. It is a CONFLICT unless the
-	// submission is waiting, so that it cannot be both delivered and refused.
+	// Reject moves a waiting submission to refused or expired, for a reason, and its run with it. Its text is forgotten, and of its signer no more
+	// than MaxRejected that were rejected are kept, the newest. It is a CONFLICT unless the submission is waiting, so that it cannot be both
+	// delivered and refused.
 	Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error
 }
+
+// Waits is how much waits for datacenters.
+type Waits struct {
+	Submissions int64
+	Bytes       int64 // of signed texts
+}
+
+// Plus adds two.
+func (w Waits) Plus(v Waits) Waits { return Waits{w.Submissions + v.Submissions, w.Bytes + v.Bytes} }
 
 // Incoming is a submission with what is shown of its run until the datacenter has it.
 type Incoming struct {
@@ -203,6 +217,8 @@ type Usage struct {
 const (
 	DefaultLimit = 50
 	MaxLimit     = 500
+	// MaxRejected is how many submissions of a signer that were refused or expired are kept.
+	MaxRejected = 1_000
 )
 
 // Page asks for a part of a list.

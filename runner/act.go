@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -130,7 +131,7 @@ func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
 			return result
 		case w.repeatable():
 			return n.refuseUnrecorded(w.ctx, w, doneUnrecorded(w, result, err))
-		case !sleep(n.working, retryAfter):
+		case sleep.For(n.working, retryAfter) != nil:
 			return nil
 		}
 	}
@@ -247,8 +248,9 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// clip makes a text fit to travel.
+// clip makes a text fit to travel, and one line: what shows it takes the end of a line for something that a terminal would act on.
 func clip(text string, most int) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if len(text) > most {
 		text = text[:most] + " …"
 	}

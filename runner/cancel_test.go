@@ -23,7 +23,7 @@ func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
 		runs := n.job(1, "volume.create", "data", nil)
 		waits := n.job(2, "volume.create", "data", nil)
 		foreign := n.job(1, "volume.create", "other", func(j *writ.Job) {
-			j.Payload = writ.DigestOf([]byte("another run"))
+			j.Payload = n.submission(n.alice, nil)
 			j.Run = writ.RunIDOf(j.Payload)
 		})
 		n.push(runs)

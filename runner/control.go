@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/runner/queue"
 )
@@ -27,7 +28,7 @@ func (n *incarnation) listen(ctx context.Context) {
 		messages, err := n.queue.Receive(ctx, receiveFor, in)
 		n.noteTransit(ctx, err)
 		if err != nil {
-			sleep(ctx, retryAfter)
+			_ = sleep.For(ctx, retryAfter)
 			continue
 		}
 		if len(messages) == 0 {
@@ -114,7 +115,7 @@ func (a *acks) take() []writ.JobKey {
 // keepAcks records which results the supervisor has, now and then, and what is left when ctx ends.
 func (n *incarnation) keepAcks(ctx context.Context) {
 	for more := true; more; {
-		more = sleep(ctx, acksEvery)
+		more = sleep.For(ctx, acksEvery) == nil
 		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...)) // noted; the next start sends these results again
 	}
 }
@@ -131,6 +132,9 @@ func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
 		}
 		if epoch := n.epoch.Load(); c.Epoch < epoch {
 			return nil, fmt.Errorf("its epoch is %d, the node has seen %d", c.Epoch, epoch)
+		}
+		if err := writ.CheckEpoch(c.Epoch, n.now()); err != nil {
+			return nil, err
 		}
 	}
 	return controls, nil

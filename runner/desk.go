@@ -30,6 +30,7 @@ type work struct {
 	driver    sal.Driver
 	about     writ.NodeDriver // what the driver says of itself
 	turn      *turn
+	place     func() // gives its slot or its place among transfers back, nil if it has none
 
 	said   string    // by its driver, last; guarded by the desk
 	wedged time.Time // since then its driver ignores that its time is over; zero if it does not
@@ -140,7 +141,16 @@ func (d *desk) tell(w *work, text string) {
 	w.said = clip(text, maxProgressText)
 }
 
-// progress is what drivers said last of the active jobs, in order.
+// say notes what a job waits for before it begins, "" if for nothing any more.
+func (d *desk) say(key writ.JobKey, text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.active[key]; w != nil {
+		w.said = clip(text, maxProgressText)
+	}
+}
+
+// progress is what drivers said last of the active jobs, or what these wait for, in order.
 func (d *desk) progress() []writ.Progress {
 	all := listed(d, func(w *work) bool { return w.said != "" }, func(w *work) writ.Progress { return writ.Progress{JobKey: w.job.JobKey, Text: w.said} })
 	return all[:min(len(all), maxProgress)]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"writ"
@@ -73,6 +74,8 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 		err = fmt.Errorf("%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
 		err = fmt.Errorf("it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
+	default:
+		err = writ.CheckEpoch(job.Epoch, now)
 	}
 	return &job, digest, err
 }
@@ -80,6 +83,9 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 // carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
 func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 	defer func() {
+		if w.place != nil {
+			w.place()
+		}
 		if w.wedged.IsZero() {
 			w.turn.leave()
 		}
@@ -121,8 +127,8 @@ func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Pa
 	return n.act(w) // it was recorded that it began, and it did not
 }
 
-// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, record. It returns
-// what there was before if that speaks against acting.
+// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, wait for a place,
+// record. It returns what there was before if that speaks against acting.
 func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
 	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)
@@ -158,13 +164,16 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 			return nil, err
 		}
 	}
-	if w.operation.Destructive {
+	if w.operation.Signed() {
 		if err := n.permits.check(early, w.job, w.operation); err != nil {
 			if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
 				return nil, cause
 			}
 			return nil, err
 		}
+	}
+	if err := n.enter(early, w); err != nil {
+		return nil, err
 	}
 	if taking.Err() != nil {
 		return nil, errShutdown
@@ -185,18 +194,26 @@ func (n *incarnation) until(parent context.Context, end int64, cause error) (con
 	return context.WithTimeoutCause(parent, time.UnixMilli(end).Sub(n.now()), cause)
 }
 
-// raiseEpoch keeps the epoch of an authentic message if it is higher than all before.
+// raiseEpoch keeps the epoch of an authentic message if it is higher than all before. It counts at once, also if it cannot be kept: the node
+// obeys nothing earlier any more and says so, and begins nothing until it is on disk.
 func (n *incarnation) raiseEpoch(ctx context.Context, epoch int64) error {
-	if epoch <= n.epoch.Load() {
+	raise(&n.epoch, epoch)
+	if epoch <= n.epochKept.Load() {
 		return nil
 	}
 	if err := n.noteStore(ctx, n.journal.RaiseEpoch(context.WithoutCancel(ctx), epoch)); err != nil {
 		return err
 	}
+	raise(&n.epochKept, epoch)
+	return nil
+}
+
+// raise makes a number at least n.
+func raise(number *atomic.Int64, n int64) {
 	for {
-		known := n.epoch.Load()
-		if epoch <= known || n.epoch.CompareAndSwap(known, epoch) {
-			return nil
+		known := number.Load()
+		if n <= known || number.CompareAndSwap(known, n) {
+			return
 		}
 	}
 }

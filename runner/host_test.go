@@ -58,6 +58,16 @@ func (h *host) count(key string) int {
 	return h.effects[key]
 }
 
+// busy is how many jobs act now.
+func (h *host) busy() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, jobs := range h.atOnce {
+		n += jobs
+	}
+	return n
+}
+
 // remove takes away what a job made.
 func (h *host) remove(job *writ.Job) {
 	h.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -16,9 +17,11 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal"
+	"writ/supervisor/nodes"
 )
 
 // pruneEvery is how often what is too old is forgotten.
@@ -27,6 +30,7 @@ const pruneEvery = 10 * time.Minute
 // incarnation is one start of a runner: everything that it holds in memory.
 type incarnation struct {
 	member  *Member
+	door    nodes.Backend
 	node    writ.NodeID
 	queue   queue.Queue
 	journal *journal.Journal
@@ -43,12 +47,15 @@ type incarnation struct {
 	capacity writ.Capacity
 	version  string
 
+	peers     []netip.Prefix
 	transfers *Transfers // nil if it gives nothing to other nodes
 
 	opener    *seal.Opener // of jobs
 	epoch     atomic.Int64 // the highest that was seen
+	epochKept atomic.Int64 // as far as it is on disk
 	desk      desk
 	turns     turns
+	places    *places
 	waiting   atomic.Int32 // jobs that wait for more of a log
 	outbox    *outbox
 	acks      acks
@@ -59,6 +66,8 @@ type incarnation struct {
 	store     fault // of the journal
 	transit   fault // of the queue
 	stopping  atomic.Bool
+	standing  chan struct{} // closed once the supervisor has said what the node is
+	stood     sync.Once
 
 	working  context.Context // of all jobs
 	stopWork context.CancelCauseFunc
@@ -67,17 +76,19 @@ type incarnation struct {
 // begin reads what earlier incarnations left.
 func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *slog.Logger) (*incarnation, error) {
 	n := &incarnation{
-		member: r.Member, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
+		member: r.Member, door: r.Door, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door), transfers: r.Transfers,
+		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door), transfers: r.Transfers, peers: r.Peers,
 	}
 	if n.now = r.Now; n.now == nil {
 		n.now = time.Now
 	}
 	n.log = log.With("dc", r.Member.Datacenter(), "node", n.node)
 	n.opener = &seal.Opener{Keys: n.supervisorKey}
+	n.places, n.standing = newPlaces(n.slots), make(chan struct{})
 	n.outbox = newOutbox(n.sendResults)
-	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, seen: map[writ.Digest]permit{}}
+	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, say: n.desk.say,
+		seen: map[writ.Digest]*permit{}, asking: map[writ.Digest]chan struct{}{}}
 	for _, lacking := range r.Lacking {
 		n.about = append(n.about, fit(lacking))
 	}
@@ -103,6 +114,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		return nil, fmt.Errorf("read the epoch: %w", err)
 	}
 	n.epoch.Store(max(epoch, r.Member.state().Epoch))
+	n.epochKept.Store(n.epoch.Load())
 	n.desk.active = map[writ.JobKey]*work{}
 	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
 		return nil, fmt.Errorf("read the cancelled runs: %w", err)
@@ -206,7 +218,7 @@ func (n *incarnation) prune(ctx context.Context) {
 		now := n.now()
 		n.desk.forget(now)
 		_ = n.noteStore(ctx, n.journal.Prune(context.WithoutCancel(ctx), now)) // tried again; noted
-		if !sleep(ctx, pruneEvery) {
+		if sleep.For(ctx, pruneEvery) != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -9,10 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"writ"
 	"writ/identity"
+	"writ/identity/seal"
+	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
 
@@ -23,7 +27,7 @@ const askEvery = 5 * time.Second
 type Joining struct {
 	Dir     string         // the data directory; keys and membership are kept there
 	Door    nodes.Backend  // of the datacenter's supervisor
-	Token   string         // "writ1.…"; without one the node is pending until an approve statement
+	Token   string         // "writ2.…"; without one the node is pending until an approve statement
 	Cluster writ.ClusterID // needed only without a token: what the node believes in; a token names it
 	Name    string         // what the node wants to be called; see writ.ValidName
 	Version string         // of the program, for people
@@ -53,7 +57,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	switch {
 	case pin == "":
 		return nil, writ.Errorf(writ.CodeUsage, "the node does not know which cluster to believe in").
-			WithHint("give it a token (`writ token create`), or the cluster's id and approve it with `writ node approve`")
+			WithHint("give it a token (`writ token create`), or the cluster's id and approve it with `writ node approve NODE FINGERPRINT`")
 	case !writ.ValidName(j.Name):
 		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node", j.Name).
 			WithHint("use 1 to 63 lower-case letters, digits and hyphens")
@@ -72,7 +76,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 			told = true
 			log.WarnContext(ctx, "cannot join yet, and try again", "err", err)
 		}
-		if !sleep(ctx, askEvery) {
+		if sleep.For(ctx, askEvery) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -123,6 +127,11 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("verify the supervisor: %w", err)
 	}
+	if m.token != nil {
+		if err := m.token.Admits(roster, datacenter); err != nil {
+			return fmt.Errorf("compare the token with the datacenter: %w", err)
+		}
+	}
 	if known := m.Roster(); known != nil && roster.Version < known.Version {
 		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor knows roster %d, the node has seen %d", roster.Version, known.Version)
 	}
@@ -136,17 +145,62 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("ask to be admitted: %w", err)
 	}
-	switch {
-	case welcome.Cluster != before.Cluster || welcome.Datacenter != datacenter.ID:
-		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s of cluster %s",
-			datacenter.Name, welcome.Datacenter, welcome.Cluster)
-	case !writ.ValidUUID(string(welcome.Node)) || before.Node != "" && before.Node != welcome.Node:
-		return writ.Errorf(writ.CodeInternal, "the supervisor calls the node %q", welcome.Node)
+	member, err := m.openWelcome(welcome.Signed, datacenter, roster, slices.Concat(joiner.Nonce, proof.Nonce))
+	if err != nil {
+		return fmt.Errorf("verify the welcome: %w", err)
+	}
+	if before.Node != "" && before.Node != member.Node {
+		return writ.Errorf(writ.CodeInternal, "the supervisor calls the node %q, and has called it %s", member.Node, before.Node)
 	}
 	return m.store(record{
-		Cluster: welcome.Cluster, Datacenter: welcome.Datacenter, Node: welcome.Node, Name: welcome.Name,
-		Admission: welcome.Admission, Epoch: welcome.Epoch, Rosters: proof.Rosters,
+		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
+		Admission: member.Admission, Epoch: member.Epoch, Rosters: proof.Rosters,
 	}, roster)
+}
+
+// openWelcome opens what a supervisor signed in answer to a join. All that the node will live by is in it, so that nobody in between can
+// change any of it: the supervisor's epoch, the newest roster, and who the node is.
+func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte) (nodes.Membership, error) {
+	if len(signed) == 0 {
+		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
+			WithHint("upgrade the supervisor, which comes before its nodes; if it is as new as the node, somebody in between has cut the " +
+				"signature off")
+	}
+	opened, _, err := seal.Open[nodes.Membership](seal.Welcome, signed, seal.Only(datacenter.SupervisorKey))
+	if err != nil {
+		return nodes.Membership{}, err
+	}
+	member, err := m.answers(opened, nonce)
+	if err != nil {
+		return member, err
+	}
+	digest, err := roster.Digest()
+	switch {
+	case err != nil:
+		return member, err
+	case member.Datacenter != datacenter.ID:
+		return member, writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s", datacenter.Name,
+			member.Datacenter)
+	case member.Roster != roster.Version || member.Digest != digest: // it adopted one meanwhile, or somebody held some back
+		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, and the node was given those up to %d", member.Roster,
+			roster.Version).
+			WithHint("the node asks again by itself")
+	case !writ.ValidUUID(string(member.Node)) || !writ.ValidName(member.Name):
+		return member, writ.Errorf(writ.CodeInternal, "the supervisor calls the node %q, %q", member.Node, member.Name)
+	}
+	return member, nil
+}
+
+// answers checks that what a supervisor signed is about this node, and answers the question with a nonce.
+func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Membership, error) {
+	member := opened[0]
+	switch {
+	case len(opened) != 1 || !bytes.Equal(member.Nonce, nonce) || !m.PublicKey().Equal(ed25519.PublicKey(member.Key)):
+		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid, "what the supervisor signed answers another question, or another node")
+	case member.Cluster != m.state().Cluster:
+		return nodes.Membership{}, writ.Errorf(writ.CodeWrongCluster, "the supervisor answered for the cluster %s", member.Cluster)
+	}
+	return member, writ.CheckEpoch(member.Epoch, time.Now())
 }
 
 // awaitApproval asks the door until the node is approved, and tells once that it waits.
@@ -157,35 +211,20 @@ func (m *Member) awaitApproval(ctx context.Context, door nodes.Backend, log *slo
 			return nil
 		case writ.AdmissionPending:
 		default:
-			return writ.Errorf(writ.CodeNodeRejected, "the datacenter has %s the node %s", m.Admission(), m.Name()).
-				WithHint("to join anew, start with an empty data directory")
+			return m.rejected()
 		}
 		if !told {
 			told = true
-			log.InfoContext(ctx, "waiting to be approved: `writ node approve "+m.Name()+"`", "node", m.Node())
+			fingerprint := identity.Fingerprint(m.PublicKey())
+			log.InfoContext(ctx, "waiting to be approved: `writ node approve "+m.Name()+" "+fingerprint+"`", "node", m.Node(), "key", fingerprint)
 		}
-		if !sleep(ctx, askEvery) {
+		if sleep.For(ctx, askEvery) != nil {
 			return context.Cause(ctx)
 		}
 		err := m.ask(ctx, door)
-		if writ.CodeOf(err) == writ.CodeNodeRejected {
-			return err
-		}
 		if err != nil && !failing && ctx.Err() == nil {
 			log.WarnContext(ctx, "cannot ask whether the node is approved, and try again", "node", m.Node(), "err", err)
 		}
 		failing = err != nil
-	}
-}
-
-// sleep waits for d and reports whether ctx lasted so long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

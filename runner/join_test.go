@@ -1,9 +1,19 @@
 package runner_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +64,14 @@ func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 			},
 			want: writ.CodeWrongCluster,
 		},
+		"another datacenter's token": {
+			token: func(s *site) string {
+				token, err := identity.NewToken(s.roster.Cluster).For(writ.DatacenterID(writ.NewUUID()), s.roster)
+				must(s.TB, err)
+				return token.String()
+			},
+			want: writ.CodeWrongDatacenter,
+		},
 		"a key that no roster names": {token: token, spoil: func(s *site) { s.supervisor = newKey() }, want: writ.CodeSignatureInvalid},
 		"an old key, after its roster was replaced": {
 			token: token,
@@ -90,32 +108,140 @@ func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 
 func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
-		lie  func(w *nodes.Welcome)
-		want writ.Code
+		spoil func(m *nodes.Membership)
+		want  writ.Code
 	}{
-		"another datacenter": {func(w *nodes.Welcome) { w.Datacenter = writ.DatacenterID(writ.NewUUID()) }, writ.CodeWrongDatacenter},
-		"another cluster":    {func(w *nodes.Welcome) { w.Cluster = "x" }, writ.CodeWrongDatacenter},
-		"no node":            {func(w *nodes.Welcome) { w.Node = "" }, writ.CodeInternal},
-		"a node like a path": {func(w *nodes.Welcome) { w.Node = "../n" }, writ.CodeInternal},
+		"another datacenter":  {func(m *nodes.Membership) { m.Datacenter = writ.DatacenterID(writ.NewUUID()) }, writ.CodeWrongDatacenter},
+		"another cluster":     {func(m *nodes.Membership) { m.Cluster = "x" }, writ.CodeWrongCluster},
+		"no node":             {func(m *nodes.Membership) { m.Node = "" }, writ.CodeInternal},
+		"a node like a path":  {func(m *nodes.Membership) { m.Node = "../n" }, writ.CodeInternal},
+		"another key":         {func(m *nodes.Membership) { m.Key = publicOf(newKey()) }, writ.CodeSignatureInvalid},
+		"another question":    {func(m *nodes.Membership) { m.Nonce = make([]byte, 2*identity.NonceSize) }, writ.CodeSignatureInvalid},
+		"an epoch of no time": {func(m *nodes.Membership) { m.Epoch = 9e18 }, writ.CodeEpochInvalid},
+		"a negative epoch":    {func(m *nodes.Membership) { m.Epoch = -1 }, writ.CodeEpochInvalid},
 	} {
-		s := newSite(t)
-		door := lyingDoor{s, tt.lie}
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), Door: door, Token: s.token(), Name: "n1"})
+		s, dir := newSite(t), t.TempDir()
+		s.spoil = tt.spoil
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: Join = %v, want %s", name, err, tt.want)
+		}
+		if runner.Joined(dir) {
+			t.Errorf("%s: it was stored", name)
 		}
 	}
 }
 
-type lyingDoor struct {
-	nodes.Backend
-	lie func(*nodes.Welcome)
+// through is the supervisor behind a proxy in the network, that sees everything and changes what it likes.
+func (s *site) through(t *testing.T, change func(path string, body []byte) []byte) *nodes.Client {
+	t.Helper()
+	supervisor := httptest.NewServer(nodes.Handler(s, slog.New(slog.DiscardHandler)))
+	t.Cleanup(supervisor.Close)
+	to, err := url.Parse(supervisor.URL)
+	must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		body = change(r.Request.URL.Path, body)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return nil
+	}
+	middle := httptest.NewServer(proxy)
+	t.Cleanup(middle.Close)
+	return &nodes.Client{URL: middle.URL}
 }
 
-func (d lyingDoor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
-	w, err := d.Backend.Admit(ctx, claim)
-	d.lie(&w)
-	return w, err
+// welcome lets a proxy change the answer to a claim.
+func welcome(change func(w *nodes.Welcome)) func(path string, body []byte) []byte {
+	return func(path string, body []byte) []byte {
+		var w nodes.Welcome
+		if !strings.HasSuffix(path, "/claim") || json.Unmarshal(body, &w) != nil {
+			return body
+		}
+		change(&w)
+		body, _ = json.Marshal(w)
+		return body
+	}
+}
+
+func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
+	t.Run("WhatIsNotSignedDoesNotCount", func(t *testing.T) {
+		s, dir := newSite(t), t.TempDir()
+		door := s.through(t, welcome(func(w *nodes.Welcome) {
+			w.Node, w.Name, w.Admission, w.Cluster, w.Datacenter, w.Epoch = "x", "evil", writ.AdmissionRemoved, "x", "x", 9_000_000_000_000_000_000
+		}))
+		m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"})
+		must(t, err)
+		stored, err := os.ReadFile(filepath.Join(dir, "member.json"))
+		must(t, err)
+		if m.Name() != "n1" || m.Admission() != writ.AdmissionApproved || m.Datacenter() != s.datacenter || strings.Contains(string(stored), "9000000000000000000") {
+			t.Errorf("joined as %s, %s; stored %s", m.Name(), m.Admission(), stored)
+		}
+	})
+	t.Run("WithoutSignatureItIsRefused", func(t *testing.T) {
+		s, dir := newSite(t), t.TempDir()
+		door := s.through(t, welcome(func(w *nodes.Welcome) { w.Signed = nil }))
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"})
+		if writ.CodeOf(err) != writ.CodeSignatureMalformed || writ.AsError(err).Hint == "" || runner.Joined(dir) {
+			t.Errorf("Join = %v", err)
+		}
+	})
+	t.Run("ThatOfAnotherJoinIsRefused", func(t *testing.T) {
+		s, dir := newSite(t), t.TempDir()
+		var old []byte
+		door := s.through(t, welcome(func(w *nodes.Welcome) {
+			if old == nil {
+				old = w.Signed
+			}
+			w.Signed = old
+		}))
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), Door: door, Token: s.token(), Name: "n0"})
+		must(t, err)
+		if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"}); writ.CodeOf(err) != writ.CodeSignatureInvalid || runner.Joined(dir) {
+			t.Errorf("Join = %v", err)
+		}
+	})
+}
+
+// Whoever holds back the newest roster would keep an old key alive. A supervisor that has adopted one in the middle of a join is asked again.
+func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
+	s, dir := newSite(t), t.TempDir()
+	token := s.token() // made before there was another roster, so that it does not tell of that one
+	s.amend(func(*identity.Roster) {})
+	held := 0
+	door := s.through(t, func(path string, body []byte) []byte {
+		var p nodes.Proof
+		if !strings.HasSuffix(path, "/hello") || json.Unmarshal(body, &p) != nil {
+			return body
+		}
+		held++
+		p.Rosters = p.Rosters[:1]
+		body, _ = json.Marshal(p)
+		return body
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &waitsFor{text: "the supervisor has roster 2", found: cancel}
+	_, err := runner.Join(ctx, runner.Joining{Dir: dir, Door: door, Token: token, Name: "n1", Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err == nil || runner.Joined(dir) || held == 0 {
+		t.Errorf("Join = %v with %d rosters held back", err, held)
+	}
+}
+
+// waitsFor calls found when a text is logged.
+type waitsFor struct {
+	text  string
+	found func()
+}
+
+func (w *waitsFor) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), w.text) {
+		w.found()
+	}
+	return len(line), nil
 }
 
 func TestJoinWaitsForTheDoorAndAsksAgainForALostAnswer(t *testing.T) {

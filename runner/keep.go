@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/sal"
 )
@@ -96,6 +97,13 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	return k
 }
 
+// lookAfter looks after everything once the node knows that it is still a member.
+func (n *incarnation) lookAfter(ctx context.Context) {
+	if n.awaitStanding(ctx); ctx.Err() == nil {
+		n.keeper.run(ctx)
+	}
+}
+
 // run looks after everything when the runner starts, as its host may have been started too, and every keepEvery from then on.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
@@ -104,7 +112,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		k.report(ctx, round)
-		if !sleep(ctx, keepEvery) {
+		if sleep.For(ctx, keepEvery) != nil {
 			return
 		}
 	}
@@ -308,7 +316,7 @@ func (k *keeper) untold(round int64) (mendings []writ.NodeMending, total int64) 
 
 // report tells the supervisor what there is to tell. What gets lost is in the next one.
 func (k *keeper) report(ctx context.Context, round int64) {
-	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
+	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
 		if len(r.Drifts) < maxFound {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
@@ -395,9 +403,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			all = append(all, orphan)
 		}
 	}
-	slices.SortFunc(all, func(a, b writ.Orphan) int {
-		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(all, byRank)
 	return all[:min(len(all), maxFound)]
 }
 
@@ -406,9 +412,17 @@ func isCommand(line string) bool {
 	return len(line) <= maxRemedy && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl)
 }
 
+// byRank orders orphans by module, in the order in which they are best taken away.
+func byRank(a, b writ.Orphan) int {
+	return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// kindProcess is the kind of orphans that run.
+const kindProcess = "process"
+
 // rank is the order in which orphans are best taken away: processes hold on to the rest.
 func rank(o writ.Orphan) int {
-	if o.Kind == "process" {
+	if o.Kind == kindProcess {
 		return 0
 	}
 	return 1

@@ -456,9 +456,6 @@ func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 			t.Helper()
 			of := func(j *writ.Job) { j.Name, j.UID = name, uids[name] }
 			job := n.job(seq, operation, name, of)
-			if operation == "volume.delete" {
-				job = n.destroy(seq, n.submission(n.alice, nil), of)
-			}
 			n.push(job)
 			if r := n.await(job.JobKey); r.Error != nil {
 				t.Fatal(r.Error)

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/identity/secret"
+	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
 
@@ -40,13 +41,16 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	if l.known && !refused {
 		return l.name, l.password, nil
 	}
-	if wait := time.Until(l.next); wait > 0 && !sleep(ctx, wait) {
+	if wait := time.Until(l.next); wait > 0 && sleep.For(ctx, wait) != nil {
 		return "", "", context.Cause(ctx)
 	}
 	l.next = time.Now().Add(retryAfter)
 	name, password, err = l.ask(ctx)
 	if err != nil {
 		l.known = false
+		if writ.CodeOf(err) == writ.CodeNodeRejected { // it is not signed
+			l.member.doubt()
+		}
 		if !writ.AsError(err).Retryable() {
 			l.next = time.Now().Add(askEvery)
 		}
@@ -58,7 +62,11 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 
 func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	m := l.member
-	sealed, err := l.door.Account(ctx, m.Node())
+	asked, err := seal.Seal(seal.AccountRequest, m.key, nodes.AccountRequest{Node: m.Node(), Scripts: nodes.ScriptsLoaded})
+	if err != nil {
+		return "", "", err
+	}
+	sealed, err := l.door.Account(ctx, m.Node(), asked)
 	if err != nil {
 		return "", "", err
 	}

@@ -38,10 +38,12 @@ type Member struct {
 	age     *age.X25519Identity
 	token   *identity.Token // of this process's Join, nil if it had none
 	version string          // of the program
+	doubted chan struct{}   // holds one if something says that the node is no member any more
 
-	mu     sync.Mutex
-	record record
-	roster *identity.Roster // the newest of the record
+	adopting sync.Mutex // one change of the record at a time
+	mu       sync.Mutex
+	record   record
+	roster   *identity.Roster // the newest of the record
 }
 
 // record is what member.json holds.
@@ -53,6 +55,10 @@ type record struct {
 	Admission  writ.Admission    `json:"admission"`
 	Epoch      int64             `json:"epoch"`   // of the supervisor when the node was admitted
 	Rosters    [][]byte          `json:"rosters"` // signed texts, version 1 first
+	// Of a node that is gone for its datacenter: that it is to stop what it has, that it has done so and told, and how often it has answered.
+	FenceOrdered bool  `json:"fence_ordered,omitempty"`
+	Fenced       bool  `json:"fenced,omitempty"`
+	FenceRound   int64 `json:"fence_round,omitempty"`
 }
 
 // openMember reads the data directory and makes keys if there are none. The member's node id is "" if it never joined.
@@ -60,7 +66,7 @@ func openMember(dir string) (*Member, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	m := &Member{dir: dir}
+	m := &Member{dir: dir, doubted: make(chan struct{}, 1)}
 	var err error
 	if m.key, err = loadKey(filepath.Join(dir, keyFile)); err != nil {
 		return nil, fmt.Errorf("load the node's key: %w", err)
@@ -141,11 +147,13 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	return datacenter, nil
 }
 
-// adopt verifies rosters that follow those the node has and stores them. One caller at a time.
+// adopt verifies rosters that follow those the node has and stores them.
 func (m *Member) adopt(following [][]byte, now time.Time) error {
 	if len(following) == 0 {
 		return nil
 	}
+	m.adopting.Lock()
+	defer m.adopting.Unlock()
 	next := m.state()
 	next.Rosters = append(next.Rosters[:len(next.Rosters):len(next.Rosters)], following...)
 	roster, err := identity.VerifyRosters(next.Cluster, next.Rosters, now)

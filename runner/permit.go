@@ -3,81 +3,153 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"writ"
 	"writ/identity"
+	"writ/internal/sleep"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
 )
 
-// maxPermits bounds the payloads that a runner remembers to have verified.
-const maxPermits = 64
+// maxPermits bounds how many runs a runner remembers to have verified the payload of.
+const maxPermits = 1024
 
-// permits lets a node see for itself that somebody with the right to do so signed for what deletes or overwrites data: a supervisor
-// that was taken over can keep a node busy, but not make it destroy what nobody signed for.
+// permits lets a node see for itself that a person signed for what it is asked to do: whoever has the supervisor's key alone cannot make it
+// change anything. A payload is fetched and verified once for each run, and again when the roster changes.
 type permits struct {
 	member  *Member
 	door    nodes.Backend
 	now     func() time.Time
-	refresh func(ctx context.Context) error // fetches newer rosters
+	refresh func(ctx context.Context) error    // fetches newer rosters
+	say     func(key writ.JobKey, text string) // of a job that waits, for people
 
-	mu   sync.Mutex
-	seen map[writ.Digest]permit
+	mu     sync.Mutex
+	seen   map[writ.Digest]*permit
+	asking map[writ.Digest]chan struct{} // closed when whoever fetches a payload has it, or has failed
 }
 
-// permit is a verified payload, as long as roster and acceptance are those that it was verified with.
+// permit is what a verified payload allows, as long as roster and acceptance are those that it was verified with.
 type permit struct {
-	payload  *identity.Payload
+	payload  *identity.Payload // without texts and parameters
 	roster   int
 	accepted int64
+	end      time.Time // of the run
 }
 
-// check returns nil if the user's payload allows the job. It waits for a door that does not answer until ctx ends.
+// check returns nil if the payload of the job's run allows the job. It waits for a door that does not answer until ctx ends.
 func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.Operation) error {
 	if run := writ.RunIDOf(job.Payload); run != job.Run {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the job is one of the run %s and names the payload of the run %s", job.Run, run)
 	}
-	payload, err := p.payload(ctx, job)
-	switch {
-	case err != nil:
+	permit, err := p.permit(ctx, job)
+	if err != nil {
 		return err
+	}
+	payload := permit.payload
+	switch {
 	case !slices.Contains(payload.Allow, operation.Name()):
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", operation.Name())
-	case !payload.Destructive:
-		return writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the script was signed with `destructive: no`", operation.Name())
+	case job.Seq > payload.MaxCalls:
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the script was signed for %d calls, and this is call %d", payload.MaxCalls, job.Seq)
 	case payload.Project != job.Project:
 		return writ.Errorf(writ.CodeRoleMissing, "the script was signed for the project %s, the job is about %s", payload.Project, job.Project)
-	}
-	if end := time.UnixMilli(job.Accepted).Add(payload.Deadline); p.now().After(end.Add(identity.Skew)) {
-		return writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", end.UTC().Format(time.RFC3339))
+	case operation.Destructive && !payload.MayDestroy(operation.Kind, job.Name):
+		return writ.Errorf(writ.CodeDestructiveDenied, "the signed header does not name the %s %s as one that may be destroyed", operation.Kind,
+			job.Name)
+	case p.now().After(permit.end.Add(identity.Skew)):
+		return writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", permit.end.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// payload returns the verified payload of a job.
-func (p *permits) payload(ctx context.Context, job *writ.Job) (*identity.Payload, error) {
-	p.mu.Lock()
-	known, ok := p.seen[job.Payload]
-	p.mu.Unlock()
-	if ok && known.roster == p.member.Roster().Version && known.accepted == job.Accepted {
-		return known.payload, nil
-	}
+// permit returns what the verified payload of a job allows. Jobs of one run that come together let one of them fetch it.
+func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 	for {
-		payload, err := p.fetch(ctx, job)
-		if err == nil || !writ.AsError(err).Retryable() || !sleep(ctx, retryAfter) {
-			return payload, err
+		known, fetched := p.known(job)
+		if known != nil {
+			return known, nil
+		}
+		if fetched == nil {
+			break
+		}
+		select {
+		case <-fetched:
+		case <-ctx.Done():
+			return nil, errNoPayload
+		}
+	}
+	defer p.asked(job)
+	var since time.Time // that nothing could be fetched
+	for {
+		found, err := p.fetch(ctx, job)
+		if err == nil && !since.IsZero() {
+			p.say(job.JobKey, "")
+		}
+		if err == nil || !writ.AsError(err).Retryable() {
+			return found, err
+		}
+		if since.IsZero() {
+			since = p.now()
+			p.say(job.JobKey, fmt.Sprintf("%s cannot get the signed script from its supervisor's node API since %s UTC, and waits: %s",
+				p.member.Name(), since.UTC().Format(time.TimeOnly), writ.AsError(err).Message))
+		}
+		if sleep.For(ctx, retryAfter) != nil {
+			return found, err
 		}
 	}
 }
 
+// known returns the permit of a job if it is there, or else a channel to wait at if somebody fetches it. If it returns neither the caller is
+// to fetch it, and to call asked after that.
+func (p *permits) known(job *writ.Job) (*permit, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.seen[job.Payload]; known != nil && known.roster == p.member.Roster().Version && known.accepted == job.Accepted {
+		return known, nil
+	}
+	fetched := p.asking[job.Payload]
+	if fetched == nil {
+		p.asking[job.Payload] = make(chan struct{})
+	}
+	return nil, fetched
+}
+
+// asked lets those go on who wait for a payload.
+func (p *permits) asked(job *writ.Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.asking[job.Payload])
+	delete(p.asking, job.Payload)
+}
+
+// keep remembers a permit. Where there are too many, those of runs whose time is over go, or else any.
+func (p *permits) keep(digest writ.Digest, verified *permit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seen) >= maxPermits {
+		now := p.now()
+		maps.DeleteFunc(p.seen, func(_ writ.Digest, old *permit) bool { return now.After(old.end.Add(identity.Skew)) })
+	}
+	for other := range p.seen {
+		if len(p.seen) < maxPermits {
+			break
+		}
+		delete(p.seen, other)
+	}
+	p.seen[digest] = verified
+}
+
+var errNoPayload = writ.Errorf(writ.CodeUnreachable, "the supervisor's door did not give the payload in time")
+
 // fetch gets the payload from the door and verifies it with the newest roster.
-func (p *permits) fetch(ctx context.Context, job *writ.Job) (*identity.Payload, error) {
+func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
 	signed, err := p.door.Payload(ctx, job.Payload)
 	if ctx.Err() != nil {
-		return nil, writ.Errorf(writ.CodeUnreachable, "the supervisor's door did not give the payload in time")
+		return nil, errNoPayload
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fetch the payload %s: %w", job.Payload, err)
@@ -98,13 +170,9 @@ func (p *permits) fetch(ctx context.Context, job *writ.Job) (*identity.Payload, 
 	if verified.Digest != job.Payload {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's door gave the payload %s for %s", verified.Digest, job.Payload)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.seen) >= maxPermits {
-		clear(p.seen)
-	}
-	p.seen[job.Payload] = permit{verified.Payload, roster.Version, job.Accepted}
-	return verified.Payload, nil
+	found := &permit{payload: verified.Payload.Header(), roster: roster.Version, accepted: job.Accepted, end: accepted.Add(verified.Payload.Deadline)}
+	p.keep(job.Payload, found)
+	return found, nil
 }
 
 func (p *permits) verifier(roster *identity.Roster) *identity.Verifier {

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,11 +30,42 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 		want   writ.Code
 	}{
 		"signed for": {submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) }},
-		"destructive: no": {
+		"signed for nothing to be destroyed": {
 			submit: func(s *site) writ.Digest {
-				return s.submission(s.alice, func(p *identity.Payload) { p.Destructive = false })
+				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = nil })
 			},
 			want: writ.CodeDestructiveDenied,
+		},
+		"signed for others to be destroyed": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/data-*", "herodb/data"} })
+			},
+			want: writ.CodeDestructiveDenied,
+		},
+		"signed for what begins so": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/dat*"} })
+			},
+		},
+		"signed by an earlier version of writ": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) {
+					p.Format, p.RosterDigest, p.Targets, p.Destructive = identity.FormatV1, writ.Digest{}, nil, true
+				})
+			},
+		},
+		"signed by an earlier version for nothing to be destroyed": {
+			submit: func(s *site) writ.Digest {
+				return s.submission(s.alice, func(p *identity.Payload) {
+					p.Format, p.RosterDigest, p.Targets = identity.FormatV1, writ.Digest{}, nil
+				})
+			},
+			want: writ.CodeDestructiveDenied,
+		},
+		"beyond its calls": {
+			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *site, j *writ.Job) { j.Seq = 11 },
+			want:   writ.CodeOperationNotAllowed,
 		},
 		"allowed for other operations": {
 			submit: func(s *site) writ.Digest {
@@ -92,7 +124,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 		},
 		"another payload than asked for": {
 			submit: func(s *site) writ.Digest {
-				asked := s.submission(s.alice, func(p *identity.Payload) { p.Destructive = false })
+				asked := s.submission(s.alice, func(p *identity.Payload) { p.Targets = nil })
 				s.payloads[asked] = s.payloads[s.submission(s.alice, nil)]
 				return asked
 			},
@@ -252,6 +284,29 @@ func TestADoorThatHangsHoldsNothingUp(t *testing.T) {
 		}
 		if got := n.got(job.JobKey); len(got) != 0 {
 			t.Errorf("the job was answered with %+v", got[0].Error)
+		}
+	})
+}
+
+// Whoever asks why the call waits reads it: what a job waits for travels with each beat.
+func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		digest := s.submission(s.alice, nil)
+		n.push(n.job(1, "volume.create", "data", nil))
+		quiet(5 * time.Second)
+		s.closeDoor(1 << 30)
+		n.push(n.job(2, "volume.delete", "data", func(j *writ.Job) { j.Payload, j.Run = digest, writ.RunIDOf(digest) }))
+		quiet(5 * time.Second)
+		beat := n.lastBeat()
+		if len(beat.Progress) != 1 || !strings.Contains(beat.Progress[0].Text, "n1 cannot get the signed script from its supervisor's node API since ") {
+			t.Errorf("the node says %+v", beat.Progress)
+		}
+		s.closeDoor(0)
+		quiet(10 * time.Second)
+		if beat := n.lastBeat(); len(beat.Progress)+len(beat.Active) != 0 {
+			t.Errorf("when the node API is back: %+v, %v", beat.Progress, beat.Active)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
 
@@ -76,7 +77,7 @@ func (n *incarnation) followRosters(ctx context.Context) {
 		pause, wake := refreshEvery, n.rosters.wake
 		if failing || n.rosters.wanted.Load() > int64(version) {
 			pause, wake = askEvery, nil
-		} else if !sleep(ctx, retryAfter) { // whoever sends garbage must not make the node ask all the time
+		} else if sleep.For(ctx, retryAfter) != nil { // whoever sends garbage must not make the node ask all the time
 			return
 		}
 		timer := time.NewTimer(pause)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,13 +43,15 @@ type Runner struct {
 	// Lacking are drivers with which the node makes nothing new, each with what it lacks. They are told, and nothing else; one of them is among
 	// Drivers if there is something that it looks after.
 	Lacking []writ.NodeDriver
-	Slots   int // jobs at a time; DefaultSlots if 0
+	Slots   int // jobs at a time, besides those that fetch; DefaultSlots if 0
 	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs of the host, its memory, and the size of the disk that holds
 	// the data directory; of the last two the host keeps some for itself.
 	Capacity writ.Capacity
 	Grace    time.Duration // DefaultGrace if 0
 	// Transfers is where other nodes fetch copies of what is here; nil gives nothing away.
 	Transfers *Transfers
+	// Peers are ranges of addresses at which this node fetches from others, besides those on the internet.
+	Peers []netip.Prefix
 	// Now is the node's wall clock, time.Now if nil: seals are judged by it. It may be set at any time, forward and back.
 	Now     func() time.Time
 	Version string       // of the program
@@ -85,6 +88,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
 	err = r.Member.awaitApproval(ctx, r.Door, log)
+	if left(r.Member.Admission()) {
+		r.fence(drivers, nil, log).retire(ctx, false)
+	}
 	var n *incarnation
 	if err == nil {
 		n, err = r.begin(ctx, drivers, log)
@@ -95,7 +101,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.run(ctx)
+	err = n.run(ctx)
+	if left(r.Member.Admission()) {
+		r.fence(drivers, n, log).retire(ctx, true)
+	}
+	return err
 }
 
 func (r *Runner) validate() (map[string]sal.Driver, error) {
@@ -118,11 +128,23 @@ func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var services sync.WaitGroup
-	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.keeper.run, n.give} {
+	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give} {
 		services.Go(func() { service(background) })
 	}
+	ctx, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	removed := make(chan error, 1)
+	services.Go(func() {
+		if err := n.watchStanding(background); err != nil {
+			n.log.ErrorContext(ctx, "the datacenter has this node no more: it ends, and leaves what runs here as it is unless somebody has "+
+				"signed that it is lost", "err", err)
+			n.stopWork(errShutdown)
+			removed <- err
+			stopServing()
+		}
+	})
 	served := make(chan error, 1)
-	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots, n.handle) })
+	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots*inHandPerSlot, n.handle) })
 	n.log.InfoContext(ctx, "serving", "incarnation", n.number, "slots", n.slots)
 
 	var err error
@@ -144,6 +166,11 @@ func (n *incarnation) run(ctx context.Context) error {
 	services.Wait()
 	for _, w := range n.desk.wedged() {
 		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", w.Run, "seq", w.Seq)
+	}
+	select {
+	case why := <-removed:
+		return why
+	default:
 	}
 	if err != nil {
 		return fmt.Errorf("serve the node's queue: %w", err)

@@ -122,16 +122,17 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 				body[len(body)-10] ^= 1
 				n.pushBytes(j.TaskID(), body)
 			},
-			"cut off":             func(j *writ.Job) { body := sealed(j); n.pushBytes(j.TaskID(), body[:len(body)/2]) },
-			"nothing":             func(j *writ.Job) { n.pushBytes(j.TaskID(), nil) },
-			"for another node":    changed(func(j *writ.Job) { j.Node = writ.NodeID(writ.NewUUID()) }),
-			"another datacenter":  changed(func(j *writ.Job) { j.Datacenter = writ.DatacenterID(writ.NewUUID()) }),
-			"another cluster":     changed(func(j *writ.Job) { j.Cluster = writ.ClusterID(strings.Repeat("a", 64)) }),
-			"past its start-by":   changed(func(j *writ.Job) { j.StartBy = at(-time.Second) }),
-			"past its end-by":     changed(func(j *writ.Job) { j.EndBy = at(-time.Second) }),
-			"without times":       changed(func(j *writ.Job) { j.StartBy, j.EndBy = 0, 0 }),
-			"of an epoch gone by": changed(func(j *writ.Job) { j.Epoch = 0 }),
-			"without a key":       changed(func(j *writ.Job) { j.Try = 0 }),
+			"cut off":                func(j *writ.Job) { body := sealed(j); n.pushBytes(j.TaskID(), body[:len(body)/2]) },
+			"nothing":                func(j *writ.Job) { n.pushBytes(j.TaskID(), nil) },
+			"for another node":       changed(func(j *writ.Job) { j.Node = writ.NodeID(writ.NewUUID()) }),
+			"another datacenter":     changed(func(j *writ.Job) { j.Datacenter = writ.DatacenterID(writ.NewUUID()) }),
+			"another cluster":        changed(func(j *writ.Job) { j.Cluster = writ.ClusterID(strings.Repeat("a", 64)) }),
+			"past its start-by":      changed(func(j *writ.Job) { j.StartBy = at(-time.Second) }),
+			"past its end-by":        changed(func(j *writ.Job) { j.EndBy = at(-time.Second) }),
+			"without times":          changed(func(j *writ.Job) { j.StartBy, j.EndBy = 0, 0 }),
+			"of an epoch gone by":    changed(func(j *writ.Job) { j.Epoch = 0 }),
+			"of an epoch of no time": changed(func(j *writ.Job) { j.Epoch = 9e18 }),
+			"without a key":          changed(func(j *writ.Job) { j.Try = 0 }),
 		}
 		seq := 0
 		for name, attack := range attacks {

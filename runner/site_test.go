@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -17,6 +18,7 @@ import (
 	"writ/identity"
 	"writ/identity/seal"
 	"writ/runner"
+	"writ/sal/catalog"
 	"writ/supervisor/nodes"
 )
 
@@ -53,8 +55,14 @@ type site struct {
 	members   map[string]nodes.Welcome
 	claims    []nodes.Claim
 	payloads  map[writ.Digest][]byte
-	asked     int // for payloads
-	away      int // so many more requests find the door closed
+	everyday  writ.Digest                    // of the payload that jobs belong to
+	others    map[writ.ProjectID]writ.Digest // of such payloads of other projects
+	asked     int                            // for payloads
+	standing  seal.Kind                      // of the envelope that says what a node is, if it is another one
+	spoil     func(m *nodes.Membership)      // changes what is signed
+	lost      bool                           // somebody has signed that the nodes are lost
+	fenced    []nodes.FenceAnswer            // what nodes said of that
+	away      int                            // so many more requests find the door closed
 
 	account       func(node writ.NodeID) ([]byte, error) // what the door answers; that there are none if nil
 	accountsAsked int
@@ -63,6 +71,7 @@ type site struct {
 const (
 	shopProject  = writ.ProjectID("0192f6c2-0000-7000-8000-000000000001")
 	labProject   = writ.ProjectID("0192f6c2-0000-7000-8000-000000000002")
+	thirdProject = writ.ProjectID("0192f6c2-0000-7000-8000-000000000003")
 	datacenterID = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000d")
 )
 
@@ -84,7 +93,7 @@ func newSite(t testing.TB) *site {
 			{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: key(s.alice)},
 			{Name: "bob", Kind: identity.Person, State: identity.Active, Keys: key(s.bob)},
 		},
-		Projects: []identity.Project{{ID: shopProject, Name: "shop"}, {ID: labProject, Name: "lab"}},
+		Projects: []identity.Project{{ID: shopProject, Name: "shop"}, {ID: labProject, Name: "lab"}, {ID: thirdProject, Name: "third"}},
 		Bindings: []identity.Binding{
 			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
 			{Principal: "bob", Role: identity.Deployer, Project: "*"},
@@ -95,7 +104,29 @@ func newSite(t testing.TB) *site {
 		}},
 	}
 	s.sign(s.roster)
+	s.everyday = s.everydayOf(s.roster.Projects[0])
+	s.others = map[writ.ProjectID]writ.Digest{}
+	for _, p := range s.roster.Projects {
+		s.others[p.ID] = s.everydayOf(p)
+	}
 	return s
+}
+
+// everydayOf is a payload that allows everything in a project, for as long as a payload can.
+func (s *site) everydayOf(project identity.Project) writ.Digest {
+	return s.submission(s.alice, func(p *identity.Payload) {
+		p.Project, p.ProjectName = project.ID, project.Name
+		p.Allow, p.Targets, p.MaxCalls = everything(), []string{identity.AnyTarget}, identity.MaxCalls
+		p.Expires, p.Deadline = p.Created.Add(identity.MaxValidity), identity.MaxDeadline
+	})
+}
+
+// everything are the names of all operations.
+func everything() (names []string) {
+	for _, o := range catalog.Operations() {
+		names = append(names, o.Name())
+	}
+	return names
 }
 
 // sign adds a roster that is ready to the chain.
@@ -119,7 +150,8 @@ func (s *site) amend(change func(r *identity.Roster)) {
 
 // token makes a join token.
 func (s *site) token() string {
-	token := identity.NewToken(s.roster.Cluster)
+	token, err := identity.NewToken(s.roster.Cluster).For(s.datacenter, s.roster)
+	must(s.TB, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens[token.ID] = token.Key()
@@ -165,7 +197,76 @@ func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error
 	}
 	welcome.Admission = s.admission
 	s.members[string(claim.Hello.Key)] = welcome
+	var err error
+	if welcome.Signed, err = s.membership(seal.Welcome, claim.Hello.Key, slices.Concat(claim.Hello.Nonce, claim.Nonce)); err != nil {
+		return nodes.Welcome{}, err
+	}
 	return welcome, s.open() // a door that closes here admits, and its answer is lost
+}
+
+// membership signs what a node is. The caller holds mu.
+func (s *site) membership(kind seal.Kind, key, nonce []byte) ([]byte, error) {
+	digest, err := s.roster.Digest()
+	if err != nil {
+		return nil, err
+	}
+	w := s.members[string(key)]
+	m := nodes.Membership{
+		Node: w.Node, Name: w.Name, Key: key, Admission: s.admission, Cluster: w.Cluster, Datacenter: w.Datacenter, Epoch: w.Epoch,
+		Roster: len(s.rosters), Digest: digest, Nonce: nonce, Made: time.Now().UnixMilli(),
+	}
+	if s.spoil != nil {
+		s.spoil(&m)
+	}
+	return seal.Seal(kind, s.supervisor, m)
+}
+
+func (s *site) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	for key, w := range s.members {
+		if w.Node == node {
+			return s.membership(cmp.Or(s.standing, seal.Standing), []byte(key), nonce)
+		}
+	}
+	return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
+}
+
+// Fence answers whether a node is to stop what it has: that is so once lost is set.
+func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	for key, w := range s.members {
+		if w.Node == node && s.lost {
+			return s.membership(cmp.Or(s.standing, seal.Fence), []byte(key), nonce)
+		}
+	}
+	return nil, writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
+}
+
+func (s *site) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return err
+	}
+	for key, w := range s.members {
+		if w.Node != node {
+			continue
+		}
+		answers, _, err := seal.Open[nodes.FenceAnswer](seal.Fenced, sealed, seal.Only(ed25519.PublicKey(key)))
+		if err != nil {
+			return err
+		}
+		s.fenced = append(s.fenced, answers...)
+	}
+	return nil
 }
 
 func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) {
@@ -174,7 +275,7 @@ func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) {
 	return slices.Clone(s.rosters[min(after, len(s.rosters)):]), s.open()
 }
 
-func (s *site) Account(_ context.Context, node writ.NodeID) ([]byte, error) {
+func (s *site) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accountsAsked++
@@ -211,6 +312,12 @@ func (s *site) setAdmission(a writ.Admission) {
 	s.admission = a
 }
 
+func (s *site) setKey(key ed25519.PrivateKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.supervisor = key
+}
+
 func (s *site) setRosters(signed [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,10 +347,12 @@ func (s *site) submission(signer identity.Signer, change func(p *identity.Payloa
 		name = "bob"
 	}
 	now := time.Now().UTC().Truncate(time.Second)
+	seen, err := s.roster.Digest()
+	must(s.TB, err)
 	p := &identity.Payload{
-		Cluster: s.roster.Cluster, Datacenter: s.datacenter, Roster: s.roster.Version, Project: shopProject, ProjectName: "shop",
+		Format: identity.FormatV2, Cluster: s.roster.Cluster, Datacenter: s.datacenter, Roster: s.roster.Version, RosterDigest: seen, Project: shopProject, ProjectName: "shop",
 		Signer: name, Created: now, Expires: now.Add(15 * time.Minute), Deadline: time.Hour, Nonce: identity.NewNonce(),
-		Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create", "volume.delete"}, Destructive: true, MaxCalls: 10,
+		Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create", "volume.delete"}, Targets: []string{"volume/data"}, MaxCalls: 10,
 		Script: identity.File{Name: "test.tengo", Text: []byte("// nothing\n")},
 	}
 	if change != nil {

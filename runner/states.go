@@ -65,6 +65,7 @@ func (s *states) keep(there map[writ.ResourceID]bool) {
 	defer s.mu.Unlock()
 	for r, known := range s.all {
 		switch gone := known.State == catalog.Gone; {
+		case gone && there[r]: // its record is there, and it is not
 		case gone && known.told:
 			delete(s.all, r)
 		case !gone && !there[r]:

@@ -72,3 +72,22 @@ func TestWhatIsGoneIsToldOnce(t *testing.T) {
 		t.Errorf("what was deleted is told: %+v", got)
 	}
 }
+
+// What has a record and is not there itself is told once, too, as long as it stays so.
+func TestWhatIsGoneButForItsRecordIsToldOnce(t *testing.T) {
+	var s states
+	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
+	there := map[writ.ResourceID]bool{id: true}
+	for round := int64(1); round < 4; round++ {
+		s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "gone"})
+		s.keep(there)
+		if got := s.untold(round, 1, 10); (len(got) == 1) != (round == 1) {
+			t.Errorf("report %d tells %+v", round, got)
+		}
+		s.acknowledged(round)
+	}
+	s.keep(nil)
+	if len(s.all) > 0 {
+		t.Errorf("it is remembered after its record: %+v", s.all)
+	}
+}

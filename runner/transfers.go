@@ -62,15 +62,15 @@ func (n *incarnation) shipper(kind writ.ResourceKind) sal.Shipper {
 
 // origin is where the content comes from that a job copies, nil if that is here.
 func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
-	if len(w.job.Waybill) == 0 {
+	if len(w.job.Grant) == 0 {
 		return nil, nil
 	}
-	all, _, err := seal.Open[writ.Waybill](seal.Waybill, w.job.Waybill, n.supervisorKey)
+	all, _, err := seal.Open[writ.TransferGrant](seal.TransferGrant, w.job.Grant, n.supervisorKey)
 	if err != nil {
-		return nil, fmt.Errorf("open the waybill of the job: %w", err)
+		return nil, fmt.Errorf("open the transfer grant of the job: %w", err)
 	}
 	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill of the job is for another node")
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
-	return &carry.Fetcher{Key: n.member.key, Waybill: all[0], Sealed: w.job.Waybill, Progress: n.progress(ctx, w)}, nil
+	return &carry.Fetcher{Key: n.member.key, Grant: all[0], Sealed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
 }

@@ -17,9 +17,10 @@ import (
 	"writ/sal"
 )
 
-// TestAJobWithAWaybillHasAnOrigin has a driver look at what it is given: where to fetch, if the job has a waybill for this node, and nothing
-// otherwise. A waybill that is not for this node, or not its supervisor's, refuses the job.
-func TestAJobWithAWaybillHasAnOrigin(t *testing.T) {
+// TestAJobWithATransferGrantHasAnOrigin has a driver look at what it is given: where to fetch, if the job has a transfer grant for this node,
+// and nothing
+// otherwise. A transfer grant that is not for this node, or not its supervisor's, refuses the job.
+func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		n := s.fresh(nil)
@@ -31,33 +32,33 @@ func TestAJobWithAWaybillHasAnOrigin(t *testing.T) {
 			return nil
 		})
 		other := newKey()
-		waybill := writ.Waybill{
+		grant := writ.TransferGrant{
 			Cluster: s.roster.Cluster, Datacenter: s.datacenter, Transfer: "r-1", From: "n2", FromName: "n2", FromKey: publicOf(other), Address: "n2:7450",
 			To: n.member.Node(), ToKey: n.member.PublicKey(), Resource: writ.ResourceID{Project: s.project, Kind: writ.KindVolume, Name: "data"},
 			UID: "0192f6c2-0000-7000-8000-0000000000bb", Expires: time.Now().Add(time.Hour).UnixMilli(),
 		}
-		elsewhere, keyless := waybill, waybill
+		elsewhere, keyless := grant, grant
 		elsewhere.To, keyless.ToKey = "n3", publicOf(other)
 		for seq, tt := range []struct {
-			name    string
-			by      ed25519.PrivateKey // nil: the job has no waybill
-			waybill writ.Waybill
-			code    writ.Code
-			origin  bool
+			name   string
+			by     ed25519.PrivateKey // nil: the job has no transfer grant
+			grant  writ.TransferGrant
+			code   writ.Code
+			origin bool
 		}{
 			{name: "none"},
-			{"its own", s.supervisor, waybill, "", true},
+			{"its own", s.supervisor, grant, "", true},
 			{"of another node", s.supervisor, elsewhere, writ.CodeSignatureInvalid, false},
 			{"of another key", s.supervisor, keyless, writ.CodeSignatureInvalid, false},
-			{"by a stranger", other, waybill, writ.CodeSignerUnknown, false},
+			{"by a stranger", other, grant, writ.CodeSignerUnknown, false},
 		} {
 			given.Store([]sal.Origin{nil})
 			job := s.job(seq+1, "volume.copy", "copy", func(j *writ.Job) {
-				j.Args = map[string]any{"from": map[string]any{"kind": "volume", "name": "data", "uid": string(waybill.UID)}, "size_gib": int64(1)}
+				j.Args = map[string]any{"from": map[string]any{"kind": "volume", "name": "data", "uid": string(grant.UID)}, "size_gib": int64(1)}
 				if tt.by != nil {
-					sealed, err := seal.Seal(seal.Waybill, tt.by, tt.waybill)
+					sealed, err := seal.Seal(seal.TransferGrant, tt.by, tt.grant)
 					must(t, err)
-					j.Waybill = sealed
+					j.Grant = sealed
 				}
 			})
 			n.push(job)
@@ -66,7 +67,7 @@ func TestAJobWithAWaybillHasAnOrigin(t *testing.T) {
 			}
 			origin := given.Load().([]sal.Origin)[0]
 			f, _ := origin.(*carry.Fetcher)
-			if (origin != nil) != tt.origin || tt.origin && f.Waybill.Address != "n2:7450" {
+			if (origin != nil) != tt.origin || tt.origin && f.Grant.Address != "n2:7450" {
 				t.Errorf("%s: the driver was given %#v", tt.name, origin)
 			}
 		}
@@ -81,7 +82,10 @@ type slowShipper struct {
 }
 
 func (s *slowShipper) Ship(ctx context.Context, _ sal.Shipment) (sal.Archive, error) {
-	s.keeping <- true
+	select {
+	case s.keeping <- true:
+	case <-s.free: // it is asked once more, and nobody listens any longer
+	}
 	<-s.free
 	return sal.Archive{}, writ.Errorf(writ.CodeDriverFailed, "told to fail")
 }
@@ -124,16 +128,16 @@ func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
 			}
 		})
 		other := newKey()
-		waybill := writ.Waybill{
+		grant := writ.TransferGrant{
 			Cluster: s.roster.Cluster, Datacenter: s.datacenter, Transfer: "r-1", From: n.member.Node(), FromName: "n1", FromKey: n.member.PublicKey(),
 			Address: "n1:7450", To: "n2", ToKey: publicOf(other), Resource: writ.ResourceID{Project: s.project, Kind: writ.KindVolume, Name: "data"},
 			UID: "0192f6c2-0000-7000-8000-0000000000aa", Expires: time.Now().Add(time.Hour).UnixMilli(),
 		}
-		sealed, err := seal.Seal(seal.Waybill, s.supervisor, waybill)
+		sealed, err := seal.Seal(seal.TransferGrant, s.supervisor, grant)
 		must(t, err)
 		fetched := make(chan error)
 		go func() {
-			f := &carry.Fetcher{Key: other, Waybill: waybill, Sealed: sealed, Dial: listener.dial}
+			f := &carry.Fetcher{Key: other, Grant: grant, Sealed: sealed, Dial: listener.dial}
 			fetched <- f.Fetch(t.Context(), "", nothing{})
 		}()
 		<-shipper.keeping

@@ -26,7 +26,7 @@ type turn struct {
 // holder is who has a turn: a job, a transfer to another node, or the node itself, which looks after the resource.
 type holder struct {
 	job      writ.JobKey
-	transfer string // as its waybill has it
+	transfer string // as its transfer grant has it
 }
 
 // works says what the holder does, to whoever waits for it.

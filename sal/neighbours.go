@@ -19,6 +19,7 @@ import (
 type Owner struct {
 	Resource writ.ResourceID
 	UID      writ.UID
+	IDs      uint32 // the first of the users of the host that it has for itself, 0 if it has none; asked for with a namespace, and never told
 }
 
 // Images are the images on this host.

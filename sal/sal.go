@@ -34,7 +34,7 @@ type Outcome struct {
 type Observation struct {
 	Exists bool
 	UID    writ.UID
-	State  string         // the driver's word, "running"
+	State  string         // the driver's word, "running"; catalog.Gone if there is a record, and not what it is about
 	Values map[string]any // as in Outcome
 }
 
@@ -43,7 +43,8 @@ type Observation struct {
 // Every operation that is declared as repeatable is "make it so": it may be called again after a crash at any point, and asking
 // for what already is, is success with ChangeUnchanged. A Make operation compares with what the last one asked for, not with what
 // Alter operations did since, so that a script that makes a volume of 10 GiB and then lets it grow to 20 changes nothing when it
-// runs again: equal is unchanged, another mutable field is updated, another immutable one IMMUTABLE_FIELD.
+// runs again: equal is unchanged, another mutable field is updated, another immutable one IMMUTABLE_FIELD. What the driver has a record of
+// and cannot find any more (catalog.Gone) is made again, which is ChangeCreated, or the error says what stands against that.
 //
 // A resource has one UID for life. Any operation that names another one than it has is RESOURCE_CONFLICT, also a Remove: what
 // somebody else made meanwhile is not ours. Remove of what is not there is success with ChangeUnchanged; Alter and Look of it are

@@ -43,7 +43,7 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	if !ascending(o.Handled, len(journal)) || slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] == EntryOpen }) {
 		return impossible("it handled failures that are none")
 	}
-	if len(o.Logs) > MaxLogLines || slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
+	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 || slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
 		return impossible("its log is no log")
 	}
 	return nil
@@ -94,7 +94,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		return impossible("it makes a call that was not allowed")
 	case op.Named() != (c.Name != "") || op.Named() && !writ.ValidName(c.Name):
 		return impossible("it makes a call on something without a name")
-	case !place(c.Position):
+	case !place(c.Position), c.Read != "" && !place(c.Read):
 		return impossible("it makes a call nowhere")
 	}
 	const heads = 9 // how much more sizeOf may say, and defaults may add
@@ -109,7 +109,8 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		}
 		return "", ok
 	})
-	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() {
+	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() ||
+		c.Options.OnLoss == onLossReplace && irreplaceable(op, c.Options) != "" {
 		return impossible("it makes a call with arguments that do not fit")
 	}
 	for ref := range refs {

@@ -15,7 +15,7 @@ import (
 // compiler refuses, and what the catalogue of operations knows. It also says what the script is: its parameters and its operations.
 func Check(bundle Bundle) Report {
 	a := analyse(bundle)
-	c := &checker{analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool), misdeclared: make(map[string]bool)}
+	c := newChecker(a)
 	for _, u := range a.units {
 		if u.tree != nil {
 			c.nodes(u.tree)
@@ -44,9 +44,15 @@ func Check(bundle Bundle) Report {
 			a.refused(err)
 		}
 	}
+	for _, u := range a.units {
+		if u.source.Name != "enum" {
+			c.disguises(u)
+		}
+	}
 	slices.Sort(report.Modules)
 	report.Operations = slices.Sorted(maps.Keys(c.operations))
 	report.Destructive = destructive(report.Operations)
+	report.Targets, report.MoreTargets = c.targets.list()
 	report.Secrets = slices.Sorted(maps.Keys(c.secrets))
 	report.Diagnostics, report.More = a.sorted()
 	return report
@@ -64,6 +70,7 @@ type checker struct {
 	*analysis
 	operations map[string]bool
 	secrets    map[string]bool
+	targets    targets
 	seen       map[parser.Expr]bool // names of modules that stand where they may
 
 	reads        []paramRead
@@ -76,6 +83,12 @@ type checker struct {
 type paramRead struct {
 	name string
 	at   parser.Expr
+}
+
+func newChecker(a *analysis) *checker {
+	return &checker{
+		analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool), misdeclared: make(map[string]bool),
+	}
 }
 
 // nodes checks n and everything below it.
@@ -210,6 +223,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 	}
 	if op, ok := catalog.Lookup(module + "." + key.Value); ok {
 		c.operations[op.Name()] = true
+		c.targets.mention(op)
 		return
 	}
 	if _, ok := goModules[module][key.Value]; !ok {
@@ -308,6 +322,8 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	args := e.Args
 	if op.Named() {
 		c.resourceName(op, args[0])
+		prefix, whole := c.nameOf(args[0])
+		c.targets.of(op, prefix, whole)
 		args = args[1:]
 	}
 	for i, arg := range args {
@@ -324,7 +340,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 			}
 			continue
 		}
-		_, problems := parseOptions(given)
+		_, problems := optionsFor(op, given)
 		for _, p := range problems {
 			c.optionProblem(arg, p)
 		}

@@ -74,6 +74,10 @@ const (
 	codeUnreachable    = "W0409"
 	codeLateVariable   = "W0410"
 	codeSameEachRound  = "W0411"
+	codeSplitGroup     = "W0412"
+
+	codeHidden    = "W0413"
+	codeDisguised = "W0414"
 
 	codeTestOperation = "W0501"
 	codeTestMember    = "W0502"

@@ -106,7 +106,7 @@ volume.create("data", {size_gib: 10}, {retry: 3})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {retries: 3})`},
 	{codeOptionValue, SeverityError, "an option has a value that does not fit",
-		"retries is a number from 0 to 100, timeout a duration like \"5m\", on_loss \"fail\" or \"wait\", node a name, labels a map of strings, idempotent and adopt are true or false.",
+		"retries is a number from 0 to 100, timeout a duration like \"5m\", on_loss \"fail\", \"wait\" or \"replace\" where another node can do it, node a name, labels a map of strings, idempotent and adopt are true or false.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {timeout: "5 minutes"})`,
 		`volume := import("volume")
@@ -402,6 +402,39 @@ for i := 0; i < 3; i++ {
 	volume.create("data-" + i, {size_gib: 10})
 }`},
 
+	{codeSplitGroup, SeverityWarning, "a read splits what goes together",
+		"Calls that handles link get one node together if the script asks for all of them before it waits. Reading a field of a result waits. What was asked for before the read gets a node alone, so a later call that needs several of these things can find them on different nodes: it fails with RESOURCE_CONFLICT or NO_CAPACITY, and to resume the run does not help. Ask for everything first and read results after that, or give each call the same option `node`.",
+		`volume := import("volume")
+machine := import("machine")
+run := import("run")
+disks := []
+for i := 0; i < 2; i++ {
+	disk := volume.create("data-" + i, {size_gib: 10})
+	run.log(disk.uid) // here data-0 gets its node
+	disks = append(disks, disk)
+}
+machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})`,
+		`volume := import("volume")
+machine := import("machine")
+run := import("run")
+disks := []
+for i := 0; i < 2; i++ {
+	disks = append(disks, volume.create("data-" + i, {size_gib: 10}))
+}
+machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})
+for disk in disks {
+	run.log(disk.uid)
+}`},
+
+	{codeHidden, SeverityWarning, "a character that is not seen",
+		"A character without width, or one that turns the direction of text, makes a script read other than it is: what looks like a comment may be carried out, and two names that look alike may be two. Such characters are reported wherever they stand, in comments and texts too. Take them out; if a text needs one, put it together from what is seen.",
+		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
+		"run := import(\"run\")\nrun.log(\"web\")"},
+	{codeDisguised, SeverityWarning, "letters that look like others",
+		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such letters alone: `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
+		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
+		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
+
 	{codeTestOperation, SeverityError, "a test calls no operations",
 		"A file whose name ends with `_test.tengo` holds tests, and a test asks nobody for anything: it lets scripts run, `t.run(\"web.tengo\")`, on simulated drivers. So the modules of operations and `run` cannot be imported there, nor by the modules that it imports. Pure modules (text, json, math, …) can.",
 		`volume := import("volume")
@@ -430,7 +463,7 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{codeTestOption, SeverityError, "an option of t.run does not fit",
-		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `fail` (`{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`) and `results` (`{\"node.facts\": {cpus: 2}}`). A call is named by its operation, and by the name of its resource if only that one is meant; codes are those of docs/codes.md.",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes` (how many the datacenter has, 2 unless it is said), `fail` (`{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`) and `results` (`{\"node.facts\": {cpus: 2}}`). A call is named by its operation, and by the name of its resource if only that one is meant; codes are those of docs/codes.md.",
 		`test_full := func(t) {
 	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
 }`,

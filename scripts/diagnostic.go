@@ -13,6 +13,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 
 	"writ"
+	"writ/internal/hidden"
 )
 
 // Diagnostic is one thing that is wrong with a script, and where.
@@ -67,9 +68,13 @@ type Report struct {
 	Params      Params       `json:"params,omitempty"`
 	Operations  []string     `json:"operations,omitempty"`  // every operation that the script mentions, sorted: its `allow`
 	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
-	Secrets     []string     `json:"secrets,omitempty"`     // the names of all secrets that the script writes out, sorted
-	Modules     []string     `json:"modules,omitempty"`     // of the bundle that it needs, sorted
-	Tests       []Test       `json:"tests,omitempty"`       // of a test file, in its order
+	// Targets are what these are about as far as the text tells, sorted: "volume/web-0", or "volume/web-*" where only the run knows the rest
+	// of the name. MoreTargets says that there is more, of which it does not tell enough.
+	Targets     []string `json:"targets,omitempty"`
+	MoreTargets bool     `json:"more_targets,omitempty"`
+	Secrets     []string `json:"secrets,omitempty"` // the names of all secrets that the script writes out, sorted
+	Modules     []string `json:"modules,omitempty"` // of the bundle that it needs, sorted
+	Tests       []Test   `json:"tests,omitempty"`   // of a test file, in its order
 }
 
 // OK reports whether nothing stops the script.
@@ -212,7 +217,7 @@ func lineAt(text []byte, offset int) string {
 	clean := make([]byte, 0, len(line))
 	for len(line) > 0 {
 		r, size := utf8.DecodeRune(line)
-		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' {
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' || hidden.Is(r) {
 			clean = append(clean, bytes.Repeat([]byte{'?'}, size)...)
 		} else {
 			clean = append(clean, line[:size]...)

@@ -30,6 +30,8 @@ type pass struct {
 	calls   []NewCall
 	logs    []string
 	handled map[int]bool
+	told    map[int]bool // the calls whose results were read
+	readAt  spot         // where the last of them was read first
 	output  map[string]any
 	// suspended is the wait that ended the pass, if the VM was stopped for it.
 	suspended *suspension
@@ -172,6 +174,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if trace := frames(p.vm, p.files); len(trace) > 0 {
 		call.Position = trace[0]
 	}
+	call.Read = p.readAt.position(p.files)
 	if p.plan != nil {
 		p.plan.add(request, hash, call)
 		return made, nil
@@ -205,9 +208,21 @@ func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, erro
 	return objectOf(v)
 }
 
+// reads notes that the script reads the result of a call. An earlier pass may have ended there.
+func (p *pass) reads(seq int) {
+	if p.told[seq] {
+		return
+	}
+	if p.told == nil {
+		p.told = make(map[int]bool)
+	}
+	p.told[seq] = true
+	p.readAt = here(p.vm)
+}
+
 // outcome says how the pass ended.
 func (p *pass) outcome(err error) Outcome {
-	o := Outcome{Calls: p.calls, Logs: p.logs, Handled: slices.Sorted(maps.Keys(p.handled))}
+	o := Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: slices.Sorted(maps.Keys(p.handled))}
 	var waits *suspension
 	switch {
 	case err == nil:

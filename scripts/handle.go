@@ -112,6 +112,7 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	if entry == nil || entry.State == EntryOpen {
 		return nil, &suspension{seq: h.seq}
 	}
+	h.pass.reads(h.seq)
 	if !known {
 		return h.failure(entry)
 	}

@@ -141,6 +141,9 @@ func asRecorded(call, recorded scripts.NewCall) scripts.NewCall {
 	if len(call.Args) == 0 {
 		call.Args = nil
 	}
+	if recorded.Read == "" { // of a time when it was not noted: it is for people
+		call.Read = ""
+	}
 	return call
 }
 

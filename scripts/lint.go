@@ -51,6 +51,7 @@ func (c *checker) lint(params Params) {
 		l.main = u.main
 		l.statements(u.tree.Stmts)
 		l.nodes(u.tree)
+		l.splits(u.tree.Stmts)
 	}
 	l.unusedNames()
 	l.unusedParams(params)

@@ -46,6 +46,18 @@ var lints = []struct {
 	{use + "a := v.get(\"a\")\nif a { r.log(1) }\nfor !a { r.log((a) && 1, a ? 1 : 2, n.ping() || 3) }\nif a.err { m.get(\"a\") }",
 		[]string{"W0407 3:4", "W0407 4:6", "W0407 4:17", "W0407 4:26", "W0407 4:37"}},
 
+	// What goes together.
+	{use + "l := []\nfor i := 0; i < 2; i++ { d := v.create(\"d\" + i, {size_gib: 1}); r.log(d.uid); l = append(l, d) }\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l}); n.ping()", []string{"W0412 3:71"}},
+	{use + "l := []\nfor i in [1, 2] { l = append(l, v.create(\"d\" + i, {size_gib: 1})) }\nr.log(l[0].uid)\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l}); n.ping()", []string{"W0412 4:7"}},
+	{use + "a := v.create(\"a\", {size_gib: 1})\nb := v.create(\"b\", {size_gib: a.size_gib})\nif n.ping().err == undefined { m.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}) }; r.log(1)", []string{"W0412 3:31"}},
+	{use + "f := func() {\n\ta := v.create(\"a\", {size_gib: 1})\n\tr.log(a.uid)\n\tb := v.create(\"b\", {size_gib: 1})\n\tr.log(b.uid)\n\treturn m.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]})\n}\nf(); n.ping()", []string{"W0412 4:8"}},
+	{use + "a := v.create(\"a\", {size_gib: 1})\nr.log(a.uid)\nb := v.create(\"b\", {size_gib: 1}) // goes where a is, with m\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}); n.ping()", nil},
+	{use + "l := []\nfor i := 0; i < 2; i++ { l = append(l, v.create(\"d\" + i, {size_gib: 1})) }\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l})\nfor d in l { r.log(d.uid, d.name) }; n.ping()", nil},
+	{use + "l := []\nfor i := 0; i < 2; i++ { d := v.create(\"d\" + i, {size_gib: 1}, {node: \"n1\"}); r.log(d.uid); l = append(l, d) }\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l}); n.ping()", nil},
+	{use + "for i := 0; i < 2; i++ {\n\td := v.create(\"d\" + i, {size_gib: 1})\n\tr.log(d.name, d.uid)\n\tm.create(\"m\" + i, {cpus: 1, memory_mib: 64, disks: [d]}); n.ping()\n}", nil},
+	{use + "a := v.create(\"a\", {size_gib: 1})\nr.log(a.uid)\nb := v.clone(\"b\", {from: a})\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}); n.ping()", nil},
+	{use + "a := v.get(\"a\")\nr.log(a.uid)\nb := v.get(\"b\")\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}); n.ping()", nil},
+
 	// The order of things.
 	{"r := import(\"run\")\nf := func(x) {\n\tif x { return 1; r.log(1); r.log(2) }\n\tfor { break; r.log(3) }\n\tfor { continue\n r.log(4) }\n\tr.fail(\"no\")\n\t{}\n}\nf(1)\nr.fail(\"x\")",
 		[]string{"W0409 3:19", "W0409 4:15", "W0409 6:2", "W0409 8:2"}},
@@ -57,6 +69,9 @@ var lints = []struct {
 	{"e := import(\"enum\")\nfs := []\nfor i in [1] {\n\te.each([1], func(k, v) { fs = append(fs, k + v + i) })\n\tf := func() { return i }\n\tf()\n\tfs = append(fs, func(i) { return func() { return i } }(i))\n}", nil},
 	{use + "for i := 0; i < 3; i++ { v.create(\"a\", {size_gib: 1}); m.create(\"a\" + i, {cpus: 1, memory_mib: 64}); n.ping(); v.get(\"a\") }\nr.log(1)", []string{"W0411 2:35"}},
 	{use + "for i := 0; i < 3; i++ { if v.create(\"a\", {size_gib: i}).err == undefined { break } }\nfor { f := func() { v.create(\"a\", {size_gib: 1}) }; f(); n.ping(); m.get(\"m\"); r.log(1) }", nil},
+
+	// Text that reads other than it is; hidden_test.go has more.
+	{"// a\u202eb\n\u0430dmin := 1\n\u0430dmin += 1\nprint := func(x) { return x }\nr := import(\"run\")\nr.log(print(\u0430dmin))", []string{"W0413 1:5", "W0414 2:1", "W0414 3:1", "W0414 6:13"}},
 }
 
 func TestLintsFindLikelyMistakes(t *testing.T) {

@@ -187,7 +187,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	if r.options != nil {
 		options, _ := valueOf(r.options).(map[string]any)
 		var problems []catalog.Problem
-		if call.Options, problems = parseOptions(r.checkable(options)); len(problems) > 0 {
+		if call.Options, problems = optionsFor(r.op, r.checkable(options)); len(problems) > 0 {
 			return nil, invalid(r.op, optionText(problems[0]))
 		}
 	}
@@ -217,8 +217,9 @@ var optionSchema = catalog.Schema{
 		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
 		Help: "how long one try may take; what the operation says if not given"},
-	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait"},
-		Help: "what happens if the node is lost: fail the call after a minute (fail), or wait for the node (wait)"},
+	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
+		Help: "what happens if the node is lost: fail the call after a minute (fail), wait for the node (wait), or wait until somebody signs " +
+			"that it never comes back and do it on another one (replace)"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
@@ -239,6 +240,34 @@ func ParseOptions(given map[string]any) (writ.CallOptions, error) {
 		return options, writ.Errorf(writ.CodeArgumentsInvalid, "%s", optionText(problems[0]))
 	}
 	return options, nil
+}
+
+// onLossReplace is the value of the option on_loss that has a call done by another node once its own is lost for good.
+const onLossReplace = "replace"
+
+// optionsFor is parseOptions for the options of a call of an operation: those that make no sense there are problems, too.
+func optionsFor(op *catalog.Operation, given map[string]any) (writ.CallOptions, []catalog.Problem) {
+	o, problems := parseOptions(given)
+	if why := irreplaceable(op, o); len(problems) == 0 && o.OnLoss == onLossReplace && why != "" {
+		problems = []catalog.Problem{{Path: catalog.Path{"on_loss"}, Reason: catalog.WrongValue,
+			Message: fmt.Sprintf("on_loss cannot be %q: %s", onLossReplace, why)}}
+	}
+	return o, problems
+}
+
+// irreplaceable says why a call cannot be done by another node once its own is lost, "" if it can.
+func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
+	switch {
+	case op.Effect == catalog.Find:
+		return op.Name() + " is answered by the supervisor, and no node does it"
+	case op.Repeat == catalog.Once && !o.Idempotent:
+		return op.Name() + " must not be done twice, and nobody knows whether the lost node did it"
+	case op.Named() && op.Effect != catalog.Make && op.Effect != catalog.Remove:
+		return op.Name() + " acts on what is on its node, and that is lost with it"
+	case o.Node != "":
+		return "the call asks for the node " + o.Node + ", so no other one may do it"
+	}
+	return ""
 }
 
 // parseOptions reads the options of a call; values that are catalog.Unknown are passed over.

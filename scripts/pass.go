@@ -28,6 +28,7 @@ type Inputs struct {
 	Allow          []string          `json:"allow,omitempty"`   // operations that the signed header allows
 	Secrets        []string          `json:"secrets,omitempty"` // that the signed header names, "db-password@3"; each name once
 	MaxCalls       int               `json:"max_calls"`
+	Logged         int               `json:"-"` // lines of its log that earlier passes gave: this one leaves them out
 }
 
 // EntryState is how far a journaled call is.
@@ -62,6 +63,7 @@ type NewCall struct {
 	Options   writ.CallOptions `json:"options"`
 	After     []int            `json:"after,omitempty"` // the seqs of the handles among the arguments, ascending
 	Position  string           `json:"position"`        // "web.tengo:14:2"
+	Read      string           `json:"read,omitempty"`  // where the script read its last result before the call; "" if it had read none
 }
 
 // Status is how a pass ended.
@@ -79,7 +81,7 @@ type Outcome struct {
 	_       struct{}       `cbor:",toarray"`
 	Status  Status         `json:"status"`
 	Calls   []NewCall      `json:"calls,omitempty"`
-	Logs    []string       `json:"logs,omitempty"` // all lines of the run so far, from the first
+	Logs    []string       `json:"logs,omitempty"` // the lines of the run after those that Inputs counts
 	Waiting []int          `json:"waiting,omitempty"`
 	Handled []int          `json:"handled,omitempty"` // calls whose .err was read, ascending
 	Output  map[string]any `json:"output,omitempty"`

@@ -49,6 +49,31 @@ run.log("not reached")
 	}
 }
 
+func TestACallSaysWhatWasReadBefore(t *testing.T) {
+	o, w := play(t, compile(t, bundleOf(imports+`
+a := volume.create("a", {size_gib: 1})
+b := volume.create("b", {size_gib: 1})
+run.log(a.uid, a.path, b.name)
+c := volume.create("c", {size_gib: 1})
+run.log(a.size_gib)
+for v in [b, c] {
+	run.log(v.uid)
+	volume.create("of-" + v.name, {size_gib: 1})
+}
+`)), everything(), nil)
+	if o.Status != scripts.Completed {
+		t.Fatalf("%+v", o)
+	}
+	var lines []string
+	for _, c := range w.calls {
+		line, _, _ := strings.Cut(strings.TrimPrefix(c.Read, "test.tengo:"), ":")
+		lines = append(lines, line)
+	}
+	if want := []string{"", "", "7", "11", "11"}; !slices.Equal(lines, want) {
+		t.Errorf("before the calls was read in lines %q, want %q", lines, want)
+	}
+}
+
 // outputs runs a script against the world to its end and returns what it handed out under "v".
 func outputs(t *testing.T, text string) any {
 	t.Helper()
@@ -319,6 +344,22 @@ func TestLogsAreBounded(t *testing.T) {
 	o = first(t, `run := import("run"); text := import("text"); run.log(text.repeat("ä", 4000))`)
 	if len(o.Logs) != 1 || len(o.Logs[0]) > scripts.MaxLogLine+8 || !strings.HasSuffix(o.Logs[0], "ä …") {
 		t.Errorf("a long line became %d bytes", len(o.Logs[0]))
+	}
+}
+
+// The whole log of a run with each of its passes was more than everything else that goes between processes.
+func TestPassLeavesOutWhatIsLogged(t *testing.T) {
+	program := compile(t, bundleOf(imports+`run.log("a"); run.log("b"); run.log("c")`))
+	for logged, want := range [][]string{{"a", "b", "c"}, {"b", "c"}, {"c"}, nil, nil} {
+		in := everything()
+		in.Logged = logged
+		o, err := program.Pass(t.Context(), in, nil)
+		if err != nil || o.Status != scripts.Completed {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if len(o.Logs) != len(want) || !slices.Equal(o.Logs, want) {
+			t.Errorf("after %d lines it gives %q, want %q", logged, o.Logs, want)
+		}
 	}
 }
 

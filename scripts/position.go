@@ -34,12 +34,44 @@ func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	return trace
 }
 
+// spot is where a VM was at a moment, without the work of saying it.
+type spot struct {
+	fn reflect.Value
+	ip int64
+}
+
+// here is where the VM is.
+func here(vm *tengo.VM) (s spot) {
+	v := reflect.ValueOf(vm).Elem()
+	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")
+	if !ip.IsValid() || !count.IsValid() || !stack.IsValid() || count.Int() < 1 {
+		return s
+	}
+	fn := stack.Index(int(count.Int()) - 1).FieldByName("fn")
+	if !fn.IsValid() || fn.IsNil() {
+		return s
+	}
+	return spot{fn.Elem(), ip.Int() - 1} // not the frame's field, which has another function later
+}
+
+// position says where that is, "" if it is nowhere.
+func (s spot) position(files *parser.SourceFileSet) string {
+	if !s.fn.IsValid() {
+		return ""
+	}
+	return files.Position(positionIn(s.fn, s.ip)).String()
+}
+
 // sourcePos does what CompiledFunction.SourcePos does, with a function that can only be read by reflection.
 func sourcePos(fn reflect.Value, ip int64) parser.Pos {
 	if !fn.IsValid() || fn.IsNil() {
 		return parser.NoPos
 	}
-	positions := fn.Elem().FieldByName("SourceMap")
+	return positionIn(fn.Elem(), ip)
+}
+
+func positionIn(fn reflect.Value, ip int64) parser.Pos {
+	positions := fn.FieldByName("SourceMap")
 	for ; ip >= 0; ip-- {
 		if pos := positions.MapIndex(reflect.ValueOf(int(ip))); pos.IsValid() {
 			return parser.Pos(pos.Int())

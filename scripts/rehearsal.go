@@ -11,7 +11,7 @@ import (
 )
 
 // rehearsalKeys are what the second argument of t.run may hold.
-var rehearsalKeys = []string{"deployment", "fail", "params", "project", "results"}
+var rehearsalKeys = []string{"deployment", "fail", "nodes", "params", "project", "results"}
 
 var faultSchema = catalog.Schema{
 	{Name: "code", Type: catalog.String},
@@ -46,6 +46,13 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 			} else {
 				r.Deployment = name
 			}
+		case "nodes":
+			n, ok := v.(int64)
+			if !ok || n < 1 || n > MaxStageNodes {
+				wrong(fmt.Sprintf("nodes is a number from 1 to %d", MaxStageNodes), key)
+				continue
+			}
+			r.Nodes = int(n)
 		case "fail", "results":
 			m, ok := v.(map[string]any)
 			if !ok {

@@ -87,6 +87,8 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		switch {
+		case len(p.logs) < p.inputs.Logged:
+			p.logs = append(p.logs, "") // left out of the outcome
 		case len(p.logs) < MaxLogLines-1:
 			p.logs = append(p.logs, shown(line))
 		case len(p.logs) == MaxLogLines-1:

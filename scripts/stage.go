@@ -20,12 +20,20 @@ type Stage interface {
 	Resources(ctx context.Context) ([]StageResource, error)
 }
 
+// StageNodes is how many nodes the datacenter of a test has unless it says otherwise: two, so that a script fails there which works on one node
+// only. MaxStageNodes is how many it may have.
+const (
+	StageNodes    = 2
+	MaxStageNodes = 5
+)
+
 // Rehearsal is a run of a script that a test asks for.
 type Rehearsal struct {
 	Script     string // path of the file, from that of the test file
 	Params     map[string]any
 	Project    string // name; "default" if empty
 	Deployment string // name; none if empty
+	Nodes      int    // how many the datacenter has; StageNodes if 0. All runs of a test have the same number
 	Faults     []Fault
 	Results    []Substitute
 }

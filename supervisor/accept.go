@@ -15,14 +15,43 @@ import (
 )
 
 // Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
-// Submit returns. The same submission again gets the same run and has no other effect.
+// Submit returns, and what is refused with the signed refusal. The same submission again gets the same answer and has no other effect.
 func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
-	for {
-		run, err := s.submit(ctx, s.verifier(), signed)
-		if !errors.Is(err, errRosterChanged) {
-			return run, err
+	var run writ.Run
+	var err error
+	verifier := s.verifier()
+	for range rosterTries {
+		if run, err = s.submit(ctx, verifier, signed); !errors.Is(err, errRosterChanged) {
+			break
 		}
+		verifier = s.verifier()
 	}
+	switch {
+	case err == nil:
+		return run, nil
+	case errors.Is(err, errRosterChanged):
+		return writ.Run{}, s.foreignRoster()
+	}
+	err = s.refuse(ctx, identity.ScriptNamespace, verifier, signed, err)
+	if !errors.Is(err, errDecided) {
+		return writ.Run{}, err
+	}
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return writ.Run{}, err
+	}
+	return s.stored(ctx, writ.RunIDOf(writ.DigestOf(text)))
+}
+
+// rosterTries is how often something is decided anew because the journal has a newer roster than the one it was decided by. Who adopts one
+// does so right after it is in the journal.
+const rosterTries = 100
+
+// foreignRoster says that the journal has a newer roster that nobody adopted.
+func (s *Supervisor) foreignRoster() error {
+	return writ.Errorf(writ.CodeRecordForged, "the journal has a newer version of the roster than %d, which this supervisor has not adopted",
+		s.roster.Load().Version).
+		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
 
 // errRosterChanged says that a submission was judged by a roster which is not the newest any more.
@@ -35,10 +64,14 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return s.known(ctx, signed, err)
 	}
 	p := verified.Payload
-	if err := s.checkScript(p); err != nil {
+	if err := s.checkScript(ctx, p); err != nil {
+		if known, missing := s.stored(ctx, verified.Run); missing == nil { // an earlier version accepted it
+			return known, nil
+		}
 		return writ.Run{}, err
 	}
 	run := s.newRun(verified)
+	run.Roster = verifier.Roster.Version
 	if full := s.opened.enter(p.Project, p.ProjectName, p.MaxCalls); full != nil {
 		if known, err := s.stored(ctx, run.ID); err == nil { // it was accepted before
 			return known, nil
@@ -74,7 +107,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		accepted = run.Run
 		shown := run.Run
 		tx.AddEvents(writ.Event{Run: &shown})
-		tx.Then(func() { s.begin(run, p) })
+		tx.Then(func() { s.begin(run, p, signed) })
 		return nil
 	})
 	if err != nil {
@@ -82,6 +115,9 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		return writ.Run{}, err
 	}
 	if !added {
+		if refused := s.wasRefused(ctx, verified.Digest); refused != nil {
+			return writ.Run{}, refused
+		}
 		return s.stored(ctx, run.ID)
 	}
 	s.Log.Info("run accepted", "run", accepted.ID, "signer", accepted.Signer, "script", accepted.Script, "project", accepted.ProjectName)
@@ -89,10 +125,11 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 }
 
 // begin gives a run that is on disk its first turn, which needs to read nothing again of what was decided on just now.
-func (s *Supervisor) begin(run *journal.Run, p *identity.Payload) {
+func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte) {
 	run.Committed()
 	s.programs.put(run.ID, programOf(run, p))
-	s.turns.begin(run.ID, func() { s.recent.put(&recentRun{run: run}) })
+	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(run.Roster)})
+	s.turns.begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
 }
 
 // known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.
@@ -136,7 +173,7 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
 		Engine:         p.Engine,
-		Destructive:    p.Destructive, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
+		Destructive:    p.Destroys(), Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 	}
 }
 
@@ -161,8 +198,11 @@ func otherRevision(deployment string, have, base int) *writ.Error {
 }
 
 // checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.
-func (s *Supervisor) checkScript(p *identity.Payload) error {
-	report := s.checks.of(bundleOf(p))
+func (s *Supervisor) checkScript(ctx context.Context, p *identity.Payload) error {
+	report, err := s.check(ctx, p)
+	if err != nil {
+		return err
+	}
 	if err := report.Err(); err != nil {
 		return err
 	}
@@ -179,8 +219,9 @@ func (s *Supervisor) checkScript(p *identity.Payload) error {
 				WithHint("sign it again with this version of writ")
 		}
 	}
-	if report.Destructive && !p.Destructive {
-		return writ.Errorf(writ.CodeDestructiveDenied, "the script destroys, but was signed with `destructive: no`").WithHint("sign it with --destructive if it is meant to")
+	if p.Format == identity.FormatV1 && report.Destructive { // what was accepted before goes on
+		return writ.Errorf(writ.CodeDestructiveDenied, "the script destroys, and its signed header does not name what it may destroy").
+			WithHint("sign it again with this version of writ, which names it: --destructive=volume/web-0,volume/data-*")
 	}
 	return nil
 }
@@ -194,7 +235,16 @@ func orEmpty(params map[string]any) map[string]any {
 
 // verifier judges signed texts by the newest roster.
 func (s *Supervisor) verifier() *identity.Verifier {
-	return &identity.Verifier{Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf}
+	return &identity.Verifier{
+		Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf, Forked: s.forked,
+	}
+}
+
+// forked logs once that a signer was shown another roster than the one that is in force here.
+func (s *Supervisor) forked(signer string, err error) {
+	if s.forks.First(err) {
+		s.Log.Error("two rosters of one version exist", "signer", signer, "err", err)
+	}
 }
 
 // projectOf returns the project of a run, for statements about runs.

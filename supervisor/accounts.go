@@ -12,6 +12,7 @@ import (
 	"writ/identity/seal"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
+	"writ/runner/queue"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -31,14 +32,23 @@ type accounts struct {
 
 	mu        sync.Mutex // one look at a time
 	passwords map[writ.NodeID]string
+	runners   map[writ.NodeID]queue.Runner // as they said when they asked for their accounts
+	suspended map[writ.NodeID]*suspension
+	surveyed  bool
 	sealed    map[writ.NodeID][]byte // what the door answers
 	looked    map[writ.NodeID]bool   // the nodes of the last look that the queue answered
 	lacking   bool                   // the queue has no accounts for us
 	failing   bool                   // told that the queue does not answer
+
+	uselessMu sync.Mutex
+	useless   map[writ.NodeID]*useless
 }
 
 func newAccounts(s *Supervisor) *accounts {
-	return &accounts{s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), sealed: make(map[writ.NodeID][]byte)}
+	return &accounts{
+		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), sealed: make(map[writ.NodeID][]byte),
+		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension), useless: make(map[writ.NodeID]*useless),
+	}
 }
 
 // rouse has keep look at once: who may take part has changed.
@@ -58,7 +68,10 @@ func (a *accounts) keep(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		a.mu.Lock()
+		a.endSuspensions(time.Now())
 		_ = a.settle(ctx) // noted, and tried again
+		a.suspendUseless(ctx)
+		a.survey(ctx)
 		a.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -84,9 +97,19 @@ func (a *accounts) settle(ctx context.Context) error {
 		if !serving[node] {
 			delete(a.passwords, node)
 			delete(a.sealed, node)
+			delete(a.runners, node)
 		}
 	}
-	err := a.s.Accounts.Settle(failpoint.At(ctx, failpoint.AccountsSettled), a.passwords)
+	all := make(map[writ.NodeID]queue.Account, len(a.passwords))
+	for node, password := range a.passwords {
+		if s := a.suspended[node]; s == nil || !s.off {
+			all[node] = queue.Account{Password: password, Runner: a.runners[node]}
+			if !a.s.OlderRunners { // whatever its user may do in there
+				all[node] = queue.Account{Password: password, Runner: queue.RunnerCurrent}
+			}
+		}
+	}
+	err := a.s.Accounts.Settle(failpoint.At(ctx, failpoint.AccountsSettled), all)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
 	case err != nil && !lacking:
@@ -108,10 +131,31 @@ func (a *accounts) settle(ctx context.Context) error {
 }
 
 // of returns what a node is told of its account, sealed.
-func (a *accounts) of(ctx context.Context, n *journal.Node) ([]byte, error) {
+func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
+	runner, err := runnerOf(n, asked)
+	if err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.s.Accounts != nil && !a.looked[n.ID] {
+	if s := a.suspended[n.ID]; s != nil && s.off {
+		return nil, writ.Errorf(s.why.Code, "the node %s is kept off the queue: %s", n.Name, s.why.Message).
+			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second), n.Name)
+	}
+	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking { // any node can say that it is one
+		a.s.complaints.of(n.ID, "the runner of a node is older, and gets no account at the queue", "name", n.Name)
+		return nil, writ.Errorf(writ.CodeBadRequest, "the runner of the node %s is older: it brings scripts to the queue, "+
+			"with which a node could stop all others", n.Name).
+			WithHint("upgrade the runner; until that is possible, start the supervisor with --older-runners")
+	}
+	changed := false
+	if was := a.runners[n.ID]; runner > was { // whoever has sealed once what it is does not fall back because somebody asks in its name
+		a.runners[n.ID], changed = runner, true
+		if runner == queue.RunnerOlder {
+			a.s.complaints.of(n.ID, "the runner of a node is older: until it is upgraded each node can keep Redis busy with what it needs", "name", n.Name)
+		}
+	}
+	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {
 		if err := a.settle(ctx); err != nil {
 			return nil, err
 		}
@@ -135,6 +179,24 @@ func (a *accounts) of(ctx context.Context, n *journal.Node) ([]byte, error) {
 		a.sealed[n.ID] = sealed
 	}
 	return sealed, err
+}
+
+// runnerOf tells what a node says of its runner when it asks for its account.
+func runnerOf(n *journal.Node, asked []byte) (queue.Runner, error) {
+	if asked == nil {
+		return queue.RunnerOlder, nil
+	}
+	requests, _, err := seal.Open[nodes.AccountRequest](seal.AccountRequest, asked, seal.Only(n.PublicKey))
+	if err != nil {
+		return 0, err
+	}
+	if len(requests) != 1 || requests[0].Node != n.ID {
+		return 0, writ.Errorf(writ.CodeBadRequest, "the request is for the account of another node")
+	}
+	if requests[0].Scripts < nodes.ScriptsLoaded {
+		return queue.RunnerOlder, nil
+	}
+	return queue.RunnerCurrent, nil
 }
 
 // newPassword draws 256 bits.

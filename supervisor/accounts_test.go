@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/identity/secret"
+	"writ/runner/queue"
 	"writ/supervisor/nodes"
 )
 
@@ -21,18 +22,47 @@ import (
 type doorkeeper struct {
 	mu  sync.Mutex
 	has map[writ.NodeID]string
+	are map[writ.NodeID]queue.Account
 	err error
+
+	found   []queue.Finding // of the next survey
+	cleared []writ.NodeID
 }
 
 func (d *doorkeeper) User(node writ.NodeID) string { return "user-" + string(node) }
 
-func (d *doorkeeper) Settle(_ context.Context, passwords map[writ.NodeID]string) error {
+func (d *doorkeeper) Settle(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {
-		d.has = maps.Clone(passwords)
+		d.has, d.are = make(map[writ.NodeID]string), maps.Clone(accounts)
+		for node, account := range accounts {
+			d.has[node] = account.Password
+		}
 	}
 	return d.err
+}
+
+func (d *doorkeeper) Survey(context.Context) ([]queue.Finding, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := d.found
+	d.found = nil
+	return found, nil
+}
+
+func (d *doorkeeper) Clear(_ context.Context, node writ.NodeID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cleared = append(d.cleared, node)
+	return nil
+}
+
+// finds has the next survey find something.
+func (d *doorkeeper) finds(f queue.Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = append(d.found, f)
 }
 
 // set makes the queue answer with an error, and forget everything.
@@ -48,10 +78,20 @@ func (d *doorkeeper) password(node writ.NodeID) string {
 	return d.has[node]
 }
 
+// asks is what a node says when it asks for its account.
+func (s *site) asks(n *testNode) []byte {
+	s.t.Helper()
+	asked, err := seal.Seal(seal.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return asked
+}
+
 // account asks at the door as a node does.
 func (s *site) account(n *testNode) (user, password string, err error) {
 	s.t.Helper()
-	sealed, err := s.Account(s.t.Context(), n.id)
+	sealed, err := s.Account(s.t.Context(), n.id, s.asks(n))
 	if err != nil {
 		return "", "", err
 	}
@@ -68,17 +108,17 @@ func (s *site) account(n *testNode) (user, password string, err error) {
 
 func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := &doorkeeper{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), queue)
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n, other := s.join("n1"), s.join("n2")
 		user, password, err := s.account(n)
-		if err != nil || user != queue.User(n.id) || password == "" || password != queue.password(n.id) {
-			t.Fatalf("account = %q, %q, %v; the queue has %q", user, password, err, queue.password(n.id))
+		if err != nil || user != keeper.User(n.id) || password == "" || password != keeper.password(n.id) {
+			t.Fatalf("account = %q, %q, %v; the queue has %q", user, password, err, keeper.password(n.id))
 		}
-		if _, theirs, err := s.account(other); err != nil || theirs == password || theirs != queue.password(other.id) {
+		if _, theirs, err := s.account(other); err != nil || theirs == password || theirs != keeper.password(other.id) {
 			t.Errorf("the other's password = %q, %v", theirs, err)
 		}
-		sealed, err := s.Account(t.Context(), n.id)
+		sealed, err := s.Account(t.Context(), n.id, s.asks(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,30 +130,30 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 			t.Errorf("another node opens the password: %q", got)
 		}
 
-		queue.set(nil) // Redis was started again, and knows nobody
+		keeper.set(nil) // Redis was started again, and knows nobody
 		time.Sleep(2 * time.Second)
-		if got := queue.password(n.id); got != password {
+		if got := keeper.password(n.id); got != password {
 			t.Errorf("after the queue forgot its accounts: %q, want %q again", got, password)
 		}
 
 		s.halt()
 		s.start()
 		time.Sleep(2 * time.Second)
-		if _, again, err := s.account(n); err != nil || again == password || again != queue.password(n.id) {
-			t.Errorf("after a new start of the supervisor: %q, %v; before it was %q, the queue has %q", again, err, password, queue.password(n.id))
+		if _, again, err := s.account(n); err != nil || again == password || again != keeper.password(n.id) {
+			t.Errorf("after a new start of the supervisor: %q, %v; before it was %q, the queue has %q", again, err, password, keeper.password(n.id))
 		}
 
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "remove"))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // not a moment later
-		if got := queue.password(n.id); got != "" {
+		if got := keeper.password(n.id); got != "" {
 			t.Errorf("a removed node has the password %q", got)
 		}
 		if _, _, err := s.account(n); writ.CodeOf(err) != writ.CodeNodeRejected {
 			t.Errorf("account of a removed node: %v", err)
 		}
-		if _, err := s.Account(t.Context(), "0192f6c2-0000-7000-8000-0000000000ff"); writ.CodeOf(err) != writ.CodeNotFound {
+		if _, err := s.Account(t.Context(), "0192f6c2-0000-7000-8000-0000000000ff", nil); writ.CodeOf(err) != writ.CodeNotFound {
 			t.Errorf("account of a stranger: %v", err)
 		}
 	})
@@ -121,18 +161,18 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 
 func TestNodesGoInAsTheyAreToldWhereTheQueueHasNoAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := &doorkeeper{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), queue)
+		keeper := &doorkeeper{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		if user, _, err := s.account(n); err != nil || user != "" {
 			t.Errorf("account = %q, %v, want none", user, err)
 		}
-		queue.set(nil) // somebody gave the supervisor the right to make some
+		keeper.set(nil) // somebody gave the supervisor the right to make some
 		time.Sleep(2 * time.Second)
-		if user, password, err := s.account(n); err != nil || user == "" || password != queue.password(n.id) {
+		if user, password, err := s.account(n); err != nil || user == "" || password != keeper.password(n.id) {
 			t.Errorf("account = %q, %q, %v", user, password, err)
 		}
-		queue.set(writ.Errorf(writ.CodeQueueUnavailable, "Redis is away"))
+		keeper.set(writ.Errorf(writ.CodeQueueUnavailable, "Redis is away"))
 		if _, _, err := s.account(n); err != nil {
 			t.Errorf("while the queue is away: %v, want what was settled before", err)
 		}

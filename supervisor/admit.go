@@ -21,8 +21,6 @@ import (
 const (
 	greetingLife = time.Minute
 	maxGreetings = 10_000
-	// maxPending bounds the nodes that wait for a statement: anybody who reaches the door can make one.
-	maxPending = 100
 )
 
 // greetings remembers the nonces that joiners were answered with, for the claims of the next minute. When there are too many the
@@ -58,8 +56,8 @@ var _ nodes.Backend = (*Supervisor)(nil)
 // Greet implements nodes.Backend: the supervisor proves itself first.
 func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	joiner := joinerOf(hello)
-	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != identity.NonceSize || !writ.ValidName(joiner.Name) {
-		return nodes.Proof{}, writ.Errorf(writ.CodeBadRequest, "a joiner has a name, a key of %d bytes and a nonce of %d bytes", ed25519.PublicKeySize, identity.NonceSize)
+	if err := checkJoiner(joiner); err != nil {
+		return nodes.Proof{}, err
 	}
 	rosters, err := s.Rosters(ctx, 0)
 	if err != nil {
@@ -71,14 +69,29 @@ func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof,
 	return nodes.Proof{Rosters: rosters, Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce))}, nil
 }
 
+// checkJoiner refuses what is said of a joiner unless it is well formed. A claim repeats the hello, and may repeat another one than was greeted.
+func checkJoiner(joiner identity.Joiner) error {
+	if len(joiner.AgeKey) > maxAgeKey {
+		return writ.Errorf(writ.CodeBadRequest, "an age key has at most %d characters", maxAgeKey)
+	}
+	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != identity.NonceSize || !writ.ValidName(joiner.Name) {
+		return writ.Errorf(writ.CodeBadRequest, "a joiner has a name, a key of %d bytes and a nonce of %d bytes",
+			ed25519.PublicKeySize, identity.NonceSize)
+	}
+	return nil
+}
+
 func joinerOf(h nodes.Hello) identity.Joiner {
 	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce}
 }
 
 // Admit implements nodes.Backend. A node with a valid token is approved at once, unless the datacenter approves by hand; one without
-// waits for a statement. A key that was admitted before gets its old answer.
+// waits for a statement. A key about which something was decided gets that as its answer, also that it was removed, and spends no token.
 func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim.Hello)
+	if err := checkJoiner(joiner); err != nil {
+		return nodes.Welcome{}, err
+	}
 	if !s.greeted.valid(claim.Nonce, time.Now()) {
 		return nodes.Welcome{}, writ.Errorf(writ.CodeTokenInvalid, "the join took too long, or did not begin here").WithHint("join again")
 	}
@@ -89,22 +102,90 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	var key identity.TokenKey
 	copy(key[:], token.Key)
 	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, key, claim.Proof, claim.Signature); err != nil {
-		s.Log.Warn("a node was not admitted", "node", joiner.Name, "token", joiner.Token, "err", err)
+		s.complaints.of("", "a node was not admitted", "name", joiner.Name, "token", joiner.Token, "err", err) // anybody may try
 		return nodes.Welcome{}, err
 	}
-	if known := s.fleet.byKey(joiner.Key); known != nil {
-		if known.Admission == writ.AdmissionRemoved || known.Admission == writ.AdmissionRejected {
-			return nodes.Welcome{}, writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", known.Name, known.Admission).WithHint("join with a new data directory")
-		}
-		return s.welcome(known), nil
+	known := s.fleet.byKey(joiner.Key)
+	byToken := token.ID != "" && known != nil && known.Admission == writ.AdmissionPending && known.Token != token.ID
+	switch {
+	case known != nil && !byToken:
+		return s.welcome(claim, known)
+	case token.ID == "":
+		return s.keepPending(ctx, claim)
 	}
-	return s.admitNew(ctx, joiner, token)
+	return s.admitNew(ctx, claim, known, token)
 }
 
-func (s *Supervisor) welcome(n *journal.Node) nodes.Welcome {
+// welcome signs what a node is, for the one that made the claim.
+func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome, error) {
+	signed, err := s.membership(seal.Welcome, n, slices.Concat(claim.Hello.Nonce, claim.Nonce))
 	return nodes.Welcome{
-		Node: n.ID, Name: n.Name, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
+		Node: n.ID, Name: n.Name, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch, Signed: signed,
+	}, err
+}
+
+// membership signs what a node is, in answer to the question with a nonce.
+func (s *Supervisor) membership(kind seal.Kind, n *journal.Node, nonce []byte) ([]byte, error) {
+	roster := s.roster.Load()
+	digest, err := roster.Digest()
+	if err != nil {
+		return nil, err
 	}
+	return seal.Seal(kind, s.Key, nodes.Membership{
+		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
+		Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
+	})
+}
+
+// Standing implements nodes.Backend.
+func (s *Supervisor) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	if len(nonce) != identity.NonceSize {
+		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
+	}
+	n := s.node(node)
+	if n == nil {
+		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
+	}
+	return s.membership(seal.Standing, n, nonce)
+}
+
+// node returns a node that was decided about, or that waits for that; nil if there is none.
+func (s *Supervisor) node(node writ.NodeID) *journal.Node {
+	if n := s.fleet.record(node); n != nil {
+		return n
+	}
+	return s.pending.get(node)
+}
+
+// newNode is a node that asks to be one.
+func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
+	return &journal.Node{
+		Node: writ.Node{
+			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name, Key: identity.Fingerprint(joiner.Key),
+			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
+		},
+		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey,
+	}
+}
+
+// keepPending lets a node without a token wait for a statement. It owns no name meanwhile; one that an admitted node has it cannot get.
+func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+	joiner := joinerOf(claim.Hello)
+	if s.fleet.admitted(joiner.Name) != nil {
+		return nodes.Welcome{}, nameTaken(joiner.Name)
+	}
+	n, news, crowded := s.pending.ask(*s.newNode(joiner), nodes.Remote(ctx), time.Now())
+	if crowded {
+		s.Log.Warn("more nodes ask to be admitted than are kept: those that ask anew displace others", "most", maxPending)
+	} else if news && s.pending.mayTell(time.Now()) {
+		s.Log.Info("node waits to be admitted", "node", n.Name, "id", n.ID, "key", n.Key)
+	}
+	return s.welcome(claim, &n)
+}
+
+func nameTaken(name string) error {
+	return writ.Errorf(writ.CodeConflict, "the datacenter has a node %s already", name).
+		WithHint("join with another --name, or remove that node first with `writ node remove %s`", name)
 }
 
 // token finds the token that a joiner names; the zero value stands for none.
@@ -126,32 +207,28 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 	return *token, nil
 }
 
-// admitNew spends the token and records the node in one transaction.
-func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token journal.Token) (nodes.Welcome, error) {
-	n := &journal.Node{
-		Node: writ.Node{
-			ID: writ.NodeID(writ.NewUUID()), Datacenter: s.Datacenter, Name: joiner.Name, Key: identity.Fingerprint(joiner.Key),
-			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent,
-		},
-		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey,
+// admitNew spends the token and records the node, in one transaction. known is the node if it waited before.
+func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token) (nodes.Welcome, error) {
+	joiner := joinerOf(claim.Hello)
+	if s.fleet.joinedWith(token.ID) { // whatever the database says of the token
+		return nodes.Welcome{}, tokenSpent(token)
 	}
-	if token.ID == "" && s.fleet.count(writ.AdmissionPending) >= maxPending {
-		return nodes.Welcome{}, writ.Errorf(writ.CodeRateLimited, "%d nodes wait to be approved already", maxPending).
-			WithHint("join with a token, or have waiting ones rejected")
+	n := s.newNode(joiner)
+	if known != nil {
+		n.ID, n.Decisions, n.Labels = known.ID, known.Decisions+1, known.Labels
 	}
+	n.Token = token.ID
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeAdmitted), func(tx *journal.Tx) error {
 		n.Joined = tx.Now
-		if token.ID != "" {
-			spent, err := tx.SpendToken(token.ID, seal.IDOf(joiner.Key))
-			if err != nil {
-				return err
-			}
-			if !spent {
-				return refuseToken(token, tx.Now)
-			}
-			if !s.ApproveByHand {
-				n.Admission = writ.AdmissionApproved
-			}
+		spent, err := tx.SpendToken(token.ID, seal.IDOf(joiner.Key))
+		if err != nil {
+			return err
+		}
+		if !spent {
+			return refuseToken(token, tx.Now)
+		}
+		if !s.ApproveByHand {
+			n.Admission = writ.AdmissionApproved
 		}
 		if err := tx.PutNode(n); err != nil {
 			return err
@@ -161,21 +238,26 @@ func (s *Supervisor) admitNew(ctx context.Context, joiner identity.Joiner, token
 		return nil
 	})
 	if sqldb.IsDuplicate(err) {
-		return nodes.Welcome{}, writ.Errorf(writ.CodeConflict, "the datacenter has a node %s already", joiner.Name).WithHint("join with another --name")
+		return nodes.Welcome{}, nameTaken(joiner.Name)
 	}
 	if err != nil {
 		return nodes.Welcome{}, err
 	}
 	s.fleet.put(*n)
+	s.pending.remove(n.ID)
 	s.accounts.rouse()
 	s.Log.Info("node joined", "node", n.Name, "id", n.ID, "admission", n.Admission, "key", n.Key)
-	return s.welcome(n), nil
+	return s.welcome(claim, n)
 }
 
 func refuseToken(token journal.Token, now time.Time) error {
 	if !token.Expires.After(now) {
 		return writ.Errorf(writ.CodeTokenInvalid, "the join token expired on %s", token.Expires.Format(time.RFC3339)).WithHint("make another one with `writ token create`")
 	}
+	return tokenSpent(token)
+}
+
+func tokenSpent(token journal.Token) error {
 	return writ.Errorf(writ.CodeTokenSpent, "the join token %s has admitted another node", strings.TrimSpace(token.ID)).WithHint("make another one with `writ token create`")
 }
 
@@ -189,8 +271,8 @@ func (s *Supervisor) Rosters(ctx context.Context, after int) (signed [][]byte, e
 }
 
 // Account implements nodes.Backend.
-func (s *Supervisor) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
-	n := s.fleet.record(node)
+func (s *Supervisor) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
+	n := s.node(node)
 	switch {
 	case n == nil:
 		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
@@ -199,7 +281,7 @@ func (s *Supervisor) Account(ctx context.Context, node writ.NodeID) ([]byte, err
 	case n.Admission != writ.AdmissionApproved:
 		return nil, writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
 	}
-	return s.accounts.of(ctx, n)
+	return s.accounts.of(ctx, n, asked)
 }
 
 // Payload implements nodes.Backend.

@@ -240,3 +240,19 @@ func (s *site) watchEnds() func(writ.RunID) <-chan struct{} {
 	s.t.Cleanup(func() { stop(); reading.Wait() })
 	return func(id writ.RunID) <-chan struct{} { return end(id) }
 }
+
+// BenchmarkPreview measures what comes of a plan of as many calls as there may be, each of which makes something.
+func BenchmarkPreview(b *testing.B) {
+	s := newBenchSite(b, "memory")
+	p := writ.Proposal{Project: theProject}
+	for i := range identity.MaxCalls {
+		p.Calls = append(p.Calls, writ.ProposedCall{Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": int64(16)}})
+	}
+	before := usedCPU(b)
+	for b.Loop() {
+		if _, err := s.Preview(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	reportCPU(b, before, identity.MaxCalls*b.N)
+}

@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"context"
 	"sync"
 
 	"writ"
+	"writ/identity"
 	"writ/scripts"
 )
 
@@ -20,18 +22,41 @@ type checks struct {
 
 func newChecks() *checks { return &checks{reports: make(map[writ.Digest]scripts.Report)} }
 
-// of checks a script. The report is shared and must not be changed.
-func (c *checks) of(bundle scripts.Bundle) scripts.Report {
+// maxChecking is how many scripts are checked at a time. One of each project may be: the biggest take a tenth of a second of CPU time.
+const maxChecking = 2
+
+// check checks the script of a payload. The report is shared and must not be changed.
+func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (scripts.Report, error) {
+	bundle := bundleOf(p)
 	digest := bundle.Digest()
-	c.mu.Lock()
-	report, known := c.reports[digest]
-	c.mu.Unlock()
-	if known {
-		return report
+	if report, known := s.checks.find(digest); known {
+		return report, nil
 	}
-	report = scripts.Check(bundle)
+	done, err := s.checking.Enter(ctx, string(p.Project))
+	if err != nil {
+		return scripts.Report{}, err
+	}
+	defer done()
+	if report, known := s.checks.find(digest); known { // since it began to wait
+		return report, nil
+	}
+	report := scripts.Check(bundle)
+	s.checks.keep(digest, report)
+	return report, nil
+}
+
+// find returns the report on a script that was checked before and is good.
+func (c *checks) find(digest writ.Digest) (scripts.Report, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	report, known := c.reports[digest]
+	return report, known
+}
+
+// keep remembers the report on a script, if it is good.
+func (c *checks) keep(digest writ.Digest, report scripts.Report) {
 	if !report.OK() {
-		return report
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,5 +68,4 @@ func (c *checks) of(bundle scripts.Bundle) scripts.Report {
 		delete(c.reports, c.order[0])
 		c.order = c.order[1:]
 	}
-	return report
 }

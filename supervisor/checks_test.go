@@ -4,20 +4,27 @@ import (
 	"fmt"
 	"testing"
 
+	"writ/identity"
 	"writ/scripts"
 )
 
 func TestOnlyGoodScriptsAreRemembered(t *testing.T) {
 	c := newChecks()
-	bundle := func(text string) scripts.Bundle {
-		return scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text)}}
+	s := &Supervisor{checks: c}
+	check := func(text string, of ...any) scripts.Report {
+		t.Helper()
+		report, err := s.check(t.Context(), &identity.Payload{Script: identity.File{Name: "a.tengo", Text: fmt.Appendf(nil, text, of...)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
 	}
 	for i := range 2 * maxChecks {
 		for range 2 {
-			if report := c.of(bundle(fmt.Sprintf("node := import(\"node\")\nnode.ping() // %d\n", i))); !report.OK() || len(report.Operations) != 1 {
+			if report := check("node := import(\"node\")\nnode.ping() // %d\n", i); !report.OK() || len(report.Operations) != 1 {
 				t.Fatalf("script %d: %+v", i, report)
 			}
-			if report := c.of(bundle(fmt.Sprintf("nod := import(\"nod\") // %d\n", i))); report.OK() {
+			if report := check("nod := import(\"nod\") // %d\n", i); report.OK() {
 				t.Fatalf("bad script %d is good", i)
 			}
 		}

@@ -1,12 +1,14 @@
 package supervisor
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 )
@@ -145,7 +147,8 @@ func (t *turn) needs() map[int][]int {
 	return needs
 }
 
-func neverSent(c *journal.Call) bool { return c.Try == 1 && c.Delivery == 0 }
+// neverSent reports whether a call was sent to no node that may have something of it.
+func neverSent(c *journal.Call) bool { return c.Try == c.Moved+1 && c.Delivery == 0 }
 
 // release takes back what claim and placement said of a call that was never sent.
 func (t *turn) release(c *journal.Call) {
@@ -158,9 +161,10 @@ func (t *turn) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
-	case op.Destructive && !t.run.Destructive:
-		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the script was signed with `destructive: no`", op.Name()).
-			WithHint("sign it with --destructive"))
+	case op.Destructive && !t.run.MayDestroy(op.Kind, c.Name):
+		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeDestructiveDenied, "%s destroys, and the signed header does not name the %s %s",
+			op.Name(), op.Kind, c.Name).
+			WithHint("sign it with --destructive=%s", identity.TargetOf(op.Kind, c.Name)))
 	case op.Effect == catalog.Find && !op.Named():
 		return t.succeed(c, map[string]any{"unix_ms": t.now.UnixMilli()})
 	case !op.Named():
@@ -264,8 +268,8 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		before = have.Need
 	}
 	c.Orders = nil
-	for _, e := range t.calls[:c.Seq-1] {
-		if e.Resource() == c.Resource() && !e.State.Ended() {
+	for _, e := range t.before(c.Resource(), c.Seq) {
+		if !e.State.Ended() {
 			c.Orders = append(c.Orders, e.Seq)
 			before = before.Plus(e.Need)
 		}
@@ -279,8 +283,9 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 			return t.fail(c, writ.CallFailed, t.notOwner(have))
 		}
 		if n, ok := t.s.fleet.get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
-			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, t.s.fleet.name(have.Node)).
-				WithHint("use another name"))
+			name := t.s.fleet.name(have.Node)
+			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, name).
+				WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
 		}
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
@@ -313,9 +318,8 @@ func newUID(c *journal.Call) writ.UID {
 
 // lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
 func (t *turn) lastOn(id writ.ResourceID, seq int) *journal.Call {
-	for i := seq - 2; i >= 0; i-- {
-		c := t.calls[i]
-		if c.Resource() != id || c.State.Ended() {
+	for _, c := range slices.Backward(t.before(id, seq)) {
+		if c.State.Ended() {
 			continue
 		}
 		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove || op.Effect == catalog.Alter {
@@ -356,4 +360,18 @@ func (t *turn) notOwner(have *journal.Resource) *writ.Error {
 
 func (t *turn) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.s.fleet.name(node))
+}
+
+// before returns the calls on a resource that come before seq, in order. A turn that claims calls asks for those of each of them.
+func (t *turn) before(id writ.ResourceID, seq int) []*journal.Call {
+	if t.on == nil {
+		t.on = make(map[writ.ResourceID][]*journal.Call)
+	}
+	for ; t.indexed < len(t.calls); t.indexed++ {
+		c := t.calls[t.indexed]
+		t.on[c.Resource()] = append(t.on[c.Resource()], c)
+	}
+	all := t.on[id]
+	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
+	return all[:n]
 }

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
 )
@@ -23,7 +24,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		nodes := s.fleet.serving()
 		if len(nodes) == 0 {
 			s.rounds.Add(1) // nobody is left unheard
-			pause(ctx, receiveWait)
+			_ = sleep.For(ctx, receiveWait)
 			continue
 		}
 		streams := make([]queue.Stream, len(nodes))
@@ -36,7 +37,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 				s.Log.Warn("the queue is away: nodes cannot be heard", "err", err)
 				away = true
 			}
-			pause(ctx, receiveWait)
+			_ = sleep.For(ctx, receiveWait)
 			continue
 		}
 		if away {
@@ -51,20 +52,10 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		}
 		s.rounds.Add(1)
 		if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
-			s.Log.Warn("beats cannot be removed from the queue", "err", err)
+			s.complaints.of("", "beats cannot be removed from the queue", "err", err)
 		}
 	}
 	return nil
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // hear takes one message of a node. It reports true if the message must stay until results in it are on disk.
@@ -83,7 +74,8 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if err != nil {
 		beats, _, err := seal.Open[writ.Beat](seal.Beat, m.Body, key)
 		if err != nil {
-			s.Log.Warn("a message of a node cannot be opened; it is thrown away", "node", m.Stream.Node, "err", err)
+			s.complaints.of(m.Stream.Node, "a message of a node cannot be opened; it is thrown away", "err", err)
+			s.accounts.countUseless(m.Stream.Node, 1, 0)
 		}
 		s.hearBeats(ctx, m.Stream.Node, beats)
 		return false
@@ -114,11 +106,16 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 	}
 }
 
-// hearBeat takes a beat: jobs that began, how far they are, what the node has of runs in doubt, and that it does not know our epoch or
-// roster yet.
+// hearBeat takes a beat: jobs that began, how far they are, and what the node has of runs in doubt. One that does not know our epoch yet counts
+// for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
-		s.Log.Warn("a node beats for another", "node", node, "for", b.Node)
+		s.complaints.of(node, "a node beats for another", "for", b.Node)
+		return
+	}
+	s.hearEpoch(ctx, node, b.Epoch)
+	if b.Epoch < s.epoch { // it may be an old one: only one that knows this supervisor proves that its node lives now
+		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 		return
 	}
 	started, progress, fresh := s.fleet.beat(b, s.epoch, s.Now(), time.Now())
@@ -126,16 +123,13 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		return
 	}
 	for _, key := range started {
-		s.turns.post(key.Run, mail{started: []active{{key, node}}})
+		s.turns.postFrom(node, key.Run, mail{started: []active{{key, node}}})
 	}
 	for _, p := range progress {
-		s.turns.post(p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
+		s.turns.postFrom(node, p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
 	}
 	s.hearRecalls(node, b.Recalls)
 	if asked := s.doubts.unanswered(node); len(asked) > 0 {
 		s.control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
-	}
-	if b.Epoch < s.epoch {
-		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 	}
 }

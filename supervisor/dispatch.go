@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 )
 
@@ -136,7 +137,7 @@ func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) 
 		err = d.s.Queue.Push(ctx, node, tasks...)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.s.Log.Warn("jobs cannot be sent; they are sent again", "node", node, "jobs", len(jobs), "err", err)
+		d.s.complaints.of(node, "jobs cannot be sent; they are sent again", "jobs", len(jobs), "err", err)
 	}
 }
 
@@ -148,7 +149,7 @@ func (d *dispatch) runAcks(ctx context.Context) error {
 			return nil
 		case <-d.ring:
 		}
-		pause(ctx, acksWait)
+		_ = sleep.For(ctx, acksWait)
 		d.mu.Lock()
 		acks := d.acks
 		d.acks = nil
@@ -173,14 +174,14 @@ func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
 		}
 	}
 	if err := d.s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
-		d.s.Log.Warn("results cannot be removed from the queue; they come again", "err", err)
+		d.s.complaints.of("", "results cannot be removed from the queue; they come again", "err", err)
 	}
 }
 
 // stopsWork returns what takes back what waits in the queues and is not to be done, and tells nodes to stop what they do of it; nil if there
 // is nothing. It may be called during the run's next turn.
 func (t *turn) stopsWork() func(ctx context.Context) {
-	if len(t.cancels)+len(t.withdraw)+len(t.stale)+len(t.givenUp) == 0 {
+	if len(t.cancels)+len(t.withdraw)+len(t.reclaim)+len(t.stale)+len(t.givenUp) == 0 {
 		return nil
 	}
 	s, run, until := t.s, t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
@@ -196,7 +197,12 @@ func (t *turn) stopsWork() func(ctx context.Context) {
 			s.control(failpoint.At(ctx, failpoint.CancelSent), writ.Control{Node: node, GivenUp: keys})
 		}
 		for node, tasks := range t.withdraw {
-			s.takeBack(ctx, run, node, tasks)
+			taken, _ := s.takeBack(ctx, run, node, tasks)
+			s.postUnlessEmpty(run, mail{taken: taken})
+		}
+		for node, tasks := range t.reclaim {
+			taken, kept := s.takeBack(ctx, run, node, tasks)
+			s.postUnlessEmpty(run, mail{taken: taken, kept: kept})
 		}
 		for node, ids := range t.stale {
 			s.withdraw(ctx, run, node, ids)
@@ -204,21 +210,27 @@ func (t *turn) stopsWork() func(ctx context.Context) {
 	}
 }
 
-// takeBack takes tasks of a run out of a node's queue.
-func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) {
+// takeBack takes tasks of a run out of a node's queue. It returns those that no node took before, and the others, of which that is not known.
+func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken, kept []writ.JobKey) {
 	ids := make([]string, len(tasks))
 	for i, task := range tasks {
 		ids[i] = taskOf(task)
 	}
-	taken := s.withdraw(ctx, run, node, ids)
-	var keys []writ.JobKey
+	withdrawn := s.withdraw(ctx, run, node, ids)
 	for i, task := range tasks {
-		if slices.Contains(taken, ids[i]) {
-			keys = append(keys, task.key)
+		if slices.Contains(withdrawn, ids[i]) {
+			taken = append(taken, task.key)
+		} else {
+			kept = append(kept, task.key)
 		}
 	}
-	if len(keys) > 0 {
-		s.turns.post(run, mail{taken: keys})
+	return taken, kept
+}
+
+// postUnlessEmpty gives a run its mail if it says something of jobs that were taken back.
+func (s *Supervisor) postUnlessEmpty(run writ.RunID, m mail) {
+	if len(m.taken)+len(m.kept) > 0 {
+		s.turns.post(run, m)
 	}
 }
 
@@ -226,7 +238,7 @@ func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.Nod
 func (s *Supervisor) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID, ids []string) []string {
 	taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("jobs cannot be taken back", "node", node, "run", run, "err", err)
+		s.complaints.of(node, "jobs cannot be taken back", "run", run, "err", err)
 	}
 	return taken
 }

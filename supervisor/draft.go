@@ -44,12 +44,43 @@ func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
 	for i := range d.seen {
 		d.seen[i].Seq = i + 1
 	}
+	if err := d.lookUp(); err != nil {
+		return nil, err
+	}
 	var err error
 	d.loads, err = tx.Loads()
 	return d, err
 }
 
-// Resource implements ground.
+// lookUp asks the journal for what all calls of the plan are about, with few questions: one for each call is most of what a large plan costs.
+func (d *draft) lookUp() error {
+	project := d.turn.run.Project
+	names := make(map[writ.ResourceKind][]string)
+	for i := range d.plan {
+		if p := &d.plan[i]; p.op.Named() {
+			names[p.op.Kind] = append(names[p.op.Kind], p.Name)
+		}
+	}
+	for kind, all := range names {
+		slices.Sort(all)
+		all = slices.Compact(all)
+		there, err := d.tx.ResourcesNamed(project, kind, all)
+		if err != nil {
+			return err
+		}
+		open, err := d.tx.OpenCallsOn(project, kind, all, d.turn.run.ID)
+		if err != nil {
+			return err
+		}
+		for _, name := range all {
+			id := writ.ResourceID{Project: project, Kind: kind, Name: name}
+			d.laid[id], d.open[id] = there[name], open[name]
+		}
+	}
+	return nil
+}
+
+// Resource implements ground. What a call is not about but names in its arguments is looked up here.
 func (d *draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	if r, known := d.laid[id]; known {
 		return r, nil
@@ -224,7 +255,7 @@ func (d *draft) end(c *journal.Call) error {
 	if f.err != nil {
 		return d.turn.fail(c, writ.CallFailed, f.err)
 	}
-	out.Action, out.Fields = f.action, f.fields
+	out.Action, out.Fields, out.Drift = f.action, f.fields, f.drift
 	if f.action == writ.ActionUnchanged {
 		out.Values = d.valuesOf(c, have)
 	}
@@ -301,7 +332,7 @@ func (d *draft) close(c *journal.Call) {
 	default:
 		out.Action = writ.ActionRead
 		if have := d.laid[c.Resource()]; have != nil {
-			out.Values = d.valuesOf(c, have)
+			out.Values, out.Drift = d.valuesOf(c, have), driftOf(have)
 		}
 		if c.Node != "" {
 			out.Node, out.NodeName = c.Node, c.NodeName

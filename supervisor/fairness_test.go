@@ -2,11 +2,13 @@ package supervisor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"writ"
 	"writ/identity"
+	"writ/supervisor/journal"
 )
 
 // inProjects runs a test in virtual time with that many projects beside the one that all sites have.
@@ -91,6 +93,109 @@ func TestManyProjectsTakeTurnsWithLittleRoom(t *testing.T) {
 		}
 		for _, id := range runs {
 			s.wantState(id, writ.RunSucceeded)
+		}
+	})
+}
+
+// sentCalls is how many calls of a run are out at nodes.
+func (s *site) sentCalls(id writ.RunID) (n int) {
+	s.t.Helper()
+	_, calls := s.look(id)
+	for _, c := range calls {
+		if c.State.Sent() {
+			n++
+		}
+	}
+	return n
+}
+
+func TestCallsThatStayAwayLeaveRoomOnTheNodeToOtherProjects(t *testing.T) {
+	inProjects(t, 1, func(t *testing.T, s *site, projects []identity.Project) {
+		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
+		time.Sleep(2 * time.Second)
+		many := s.submit(pings(60))
+		time.Sleep(time.Second)
+		few := s.submitTo(projects[0], pings(6))
+		more := s.submit(pings(6))
+		time.Sleep(3 * time.Second)
+		if n := s.sentCalls(many) + s.sentCalls(more); n != 4 {
+			t.Errorf("%d calls of the project with many are out, want two for each slot", n)
+		}
+		if n := s.sentCalls(few); n != 2 {
+			t.Errorf("%d calls of the other project are out, want the two places that are kept for others", n)
+		}
+		for _, id := range []writ.RunID{many, few, more} {
+			s.wantState(id, writ.RunSucceeded)
+		}
+		s.wantEffects(72)
+	})
+}
+
+// What the scripts of one project log is written to two stores and told to everybody who follows: it has a bound for each project. A run waits
+// until its project may log what it adds, and if that takes long its log says what is missing.
+func TestNoProjectLogsWithoutBound(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		const script = `
+run := import("run")
+line := ""
+for i := 0; i < 4096; i++ { line += "x" }
+for i := 0; i < 999; i++ { run.log(line) }
+`
+		lines := func(id writ.RunID) (lines []writ.LogLine) {
+			t.Helper()
+			s.wantState(id, writ.RunSucceeded)
+			err := s.journal.Read(t.Context(), func(tx *journal.Tx) (err error) {
+				lines, err = tx.Logs(id, 0, 1000)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lines
+		}
+		whole := func(when string) {
+			t.Helper()
+			began := time.Now()
+			if got := lines(s.submit(script)); len(got) != 999 || strings.Contains(got[998].Text, "dropped") {
+				t.Errorf("%s %d lines are kept of 999", when, len(got))
+			}
+			if took := time.Since(began); took < 3*time.Second || took > 7*time.Second {
+				t.Errorf("%s a run that logs 5 MiB takes %s", when, took)
+			}
+		}
+		whole("at first")
+		whole("at once after that")
+		ids := []writ.RunID{s.submit(script), s.submit(script)}
+		kept, complete := 0, 0
+		for _, id := range ids {
+			got := lines(id)
+			if kept += len(got); len(got) == 999 {
+				complete++
+			} else if last := got[len(got)-1].Text; !strings.Contains(last, "lines are dropped here") {
+				t.Errorf("of two runs at a time, %d lines are kept of one, the last: %.80s", len(got), last)
+			}
+		}
+		if complete != 1 || kept > 1500 {
+			t.Errorf("of two runs at a time %d are kept whole, and %d lines", complete, kept)
+		}
+		time.Sleep(time.Minute)
+		whole("a minute later")
+	})
+}
+
+// A short line costs everybody as much as a long one does.
+func TestShortLinesHaveABoundToo(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		began := time.Now()
+		var ids []writ.RunID
+		for range 4 {
+			ids = append(ids, s.submit(`run := import("run"); for i := 0; i < 1000; i++ { run.log("x") }`))
+		}
+		for _, id := range ids {
+			s.wantState(id, writ.RunSucceeded)
+		}
+		if took := time.Since(began); took < 3*time.Second {
+			t.Errorf("4,000 lines are logged in %s", took)
 		}
 	})
 }

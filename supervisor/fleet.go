@@ -43,6 +43,7 @@ type member struct {
 	anew   bool                   // the jobs that the next beat names count as new
 	// outranked says that it obeys a later epoch than that of this supervisor, and so refuses whatever this one sends.
 	outranked bool
+	suspended string    // why it is kept off the queue, "" if it is not
 	told      writ.Node // as the last event had it
 	// reported names the last report that counted.
 	reported writ.Told
@@ -67,6 +68,7 @@ func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
 		nodes, err := tx.Nodes()
 		for _, n := range nodes {
 			n.Liveness = writ.LivenessSilent // until it beats
+			n.Revision = n.Decisions         // earlier versions did not keep it for those who look
 			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter, backlog: true}
 		}
 		return err
@@ -90,7 +92,12 @@ func (f *fleet) put(n journal.Node) {
 	if n.Decisions < m.Decisions {
 		return
 	}
-	m.Decisions, m.Admission, m.Scheduling, m.Labels = n.Decisions, n.Admission, n.Scheduling, n.Labels // the rest is what the node says of itself
+	m.Decisions, m.Revision = n.Decisions, n.Decisions
+	m.Admission, m.Gone, m.Scheduling, m.Labels, m.Decided = n.Admission, n.Gone, n.Scheduling, n.Labels, n.Decided
+	// The rest is what the node says of itself. One that is gone says nothing any more but how it obeys.
+	if n.Gone {
+		m.Fence, m.Orphans, m.Superseded, m.FenceAnswer, m.FenceRound = n.Fence, n.Orphans, n.Superseded, n.FenceAnswer, n.FenceRound
+	}
 }
 
 // get returns a node, the zero value and false if there is none.
@@ -130,6 +137,18 @@ func (f *fleet) record(id writ.NodeID) *journal.Node {
 	return &n
 }
 
+// joinedWith reports whether a node has joined with a token.
+func (f *fleet) joinedWith(token string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if m.Token == token {
+			return true
+		}
+	}
+	return false
+}
+
 // byKey returns the node with this signing key, nil if there is none.
 func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
 	f.mu.Lock()
@@ -137,6 +156,19 @@ func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
 	for _, m := range f.nodes {
 		if key.Equal(ed25519.PublicKey(m.PublicKey)) {
 			n := m.Node
+			return &n
+		}
+	}
+	return nil
+}
+
+// admitted returns the node that is admitted under a name, nil if there is none.
+func (f *fleet) admitted(name string) *writ.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if m.Name == name && m.Admission == writ.AdmissionApproved {
+			n := m.Node.Node
 			return &n
 		}
 	}
@@ -175,18 +207,6 @@ func (f *fleet) serving() []writ.NodeID {
 	}
 	slices.Sort(ids)
 	return ids
-}
-
-// count returns how many nodes stand so.
-func (f *fleet) count(admission writ.Admission) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.nodes {
-		if m.Admission == admission {
-			n++
-		}
-	}
-	return n
 }
 
 // draining returns the nodes that are to become drained.
@@ -237,11 +257,14 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Wedged = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Wedged
 	m.Transfers = b.Transfers
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
-		m.Fault = fmt.Sprintf("CLOCK_SKEW: its clock is off by %s", skew.Round(time.Second))
+		m.Fault = fmt.Sprintf("%s: its clock is off by %s", writ.CodeClockSkew, skew.Round(time.Second))
 	}
 	if m.outranked = b.Epoch > epoch; m.outranked {
-		m.Fault = fmt.Sprintf("EPOCH_AHEAD: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
-			" start this one again after %s, or remove the node and let it join anew", time.UnixMilli(b.Epoch).UTC().Format(time.DateTime))
+		m.Fault = fmt.Sprintf("%s: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
+			" start this one again after %s, or remove the node and let it join anew", writ.CodeEpochAhead, time.UnixMilli(b.Epoch).UTC().Format(time.DateTime))
+	}
+	if m.suspended != "" { // it was on its way
+		m.Fault = m.suspended
 	}
 	return started, m.advance(b.Progress, heard), true
 }
@@ -366,6 +389,15 @@ func (f *fleet) changes(loads map[writ.NodeID]journal.Load) []writ.Node {
 		}
 	}
 	return changed
+}
+
+// tellAll has every node told of again.
+func (f *fleet) tellAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		m.told = writ.Node{}
+	}
 }
 
 // announced records that nodes were told of.

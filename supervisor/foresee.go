@@ -14,6 +14,7 @@ import (
 type foresight struct {
 	action writ.Action
 	fields []writ.FieldChange
+	drift  []string       // how the resource differs from what was asked for, as its node told last
 	values map[string]any // of the resource afterwards, as far as they are known
 	err    *writ.Error    // it fails with this
 }
@@ -37,6 +38,7 @@ func (p *proposed) foresee(t *turn, c *journal.Call, have *journal.Resource) for
 	f := foresight{values: map[string]any{}}
 	if have != nil {
 		maps.Copy(f.values, have.Values)
+		f.drift = driftOf(have)
 	}
 	args := t.handlesNamed(p.op, c)
 	switch p.op.Effect {
@@ -61,10 +63,18 @@ func (p *proposed) foresee(t *turn, c *journal.Call, have *journal.Resource) for
 	return f
 }
 
+// driftOf says how a resource differs from what was asked for, in the words of its node.
+func driftOf(have *journal.Resource) []string {
+	if have.State == catalog.Gone && len(have.Drift) == 0 {
+		return []string{"its node does not have it any more"}
+	}
+	return have.Drift
+}
+
 // foreseeMake compares the arguments with those that the resource was made with, as its driver does.
 func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	switch {
-	case have == nil:
+	case have == nil || have.State == catalog.Gone: // then its node makes it again, whatever it was made with
 		f.action = writ.ActionCreate
 		return
 	case have.Operation == "": // by a version that did not write it down
@@ -86,6 +96,8 @@ func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string
 		f.action = writ.ActionUpdate
 	case len(p.unknown) > 0:
 		f.action = writ.ActionUnknown
+	case len(f.drift) > 0: // the node has what was asked for on record; whether it can put it right, only it knows
+		f.action = writ.ActionAct
 	default:
 		f.action = writ.ActionUnchanged
 	}
@@ -95,7 +107,7 @@ func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string
 // foreseeAlter compares the arguments with the values of the resource that they set, if they all do, and knows what was done last.
 func (p *proposed) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	f.action = writ.ActionAct
-	if have == nil || p.op.Repeat == catalog.Once || len(p.unknown) > 0 {
+	if have == nil || p.op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {
 		return
 	}
 	if slices.Contains(have.Holds, actOf(p.op, args)) {

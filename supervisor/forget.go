@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"time"
+
+	"writ/internal/sleep"
 )
 
 // DefaultKeepRuns is how long a run is kept after its end, with its calls, results and lines.
@@ -50,7 +52,7 @@ func (s *Supervisor) forgetOld(ctx context.Context) error {
 			return err
 		}
 		if more {
-			pause(ctx, forgetRest*time.Since(begun))
+			_ = sleep.For(ctx, forgetRest*time.Since(begun))
 		}
 	}
 	return nil

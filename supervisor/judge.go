@@ -1,7 +1,10 @@
 package supervisor
 
 import (
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 
 	"writ"
 	"writ/internal/cbor"
@@ -88,11 +91,23 @@ func sizeOf(values map[string]any) int {
 	return len(body)
 }
 
+// addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the node to judge that would
+// connect there, when names are looked up.
+func addressOf(text string) string {
+	host, port, err := net.SplitHostPort(text)
+	number, wrong := strconv.ParseUint(port, 10, 16)
+	odd := strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\@?#"'`, r) })
+	if err != nil || wrong != nil || number == 0 || host == "" || odd || len(text) > maxText {
+		return ""
+	}
+	return text
+}
+
 // moderate cuts a beat down to what a node can mean.
 func moderate(b writ.Beat) writ.Beat {
 	b.Slots = min(max(b.Slots, 0), maxSlots)
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
-	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), clip(b.Transfers, maxText), clip(b.Fault, maxText)
+	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), addressOf(b.Transfers), clip(b.Fault, maxText)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
 	b.Wedged = b.Wedged[:min(len(b.Wedged), maxWedged)]
 	for i, w := range b.Wedged {

@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,222 +10,6 @@ import (
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 )
-
-// wish is what a group of calls needs of a node.
-type wish struct {
-	modules []string          // drivers
-	engines []engineWish      // with which one of them is to serve
-	need    writ.Capacity     // in all
-	labels  map[string]string // that it must have
-	node    string            // name or id of the only one that will do, "" for any
-	stays   bool              // something of the group is there already: the node may be closed to new work
-}
-
-// engineWish is what a call asks of the engine of its driver.
-type engineWish struct {
-	module  string
-	names   []string // the ones that will do; any if there are none
-	version string   // as far as it is given
-}
-
-// seat is a node as placement sees it.
-type seat struct {
-	writ.Node
-	free writ.Capacity
-	open int // calls that are planned or out there
-}
-
-// verdict is the answer to a wish.
-type verdict struct {
-	node writ.NodeID // "" if there is none
-	// later says that a node would do if it were ready; otherwise none will, unless the fleet changes.
-	later   bool
-	why     string             // why no node will do, if there is none
-	fit     int                // how many nodes would do
-	against []writ.NodeVerdict // what speaks against the others
-	bound   bool               // what the group needs is on that node already
-}
-
-// choose finds the node for a wish: of those that will do the one with the fewest open calls, then with most memory left, then by name.
-func choose(w wish, seats []seat) verdict {
-	var fit []seat
-	var v verdict
-	for _, s := range seats {
-		reason, later := refuse(w, s)
-		if reason == "" {
-			fit = append(fit, s)
-			continue
-		}
-		v.later = v.later || later
-		v.against = append(v.against, writ.NodeVerdict{Node: s.ID, Name: s.Name, Reason: reason})
-	}
-	if len(fit) > 0 {
-		best := slices.MinFunc(fit, func(a, b seat) int {
-			return cmp.Or(cmp.Compare(a.open, b.open), cmp.Compare(b.free.MemoryMiB, a.free.MemoryMiB), cmp.Compare(a.Name, b.Name))
-		})
-		return verdict{node: best.ID, fit: len(fit), against: v.against}
-	}
-	v.why = causes(v.against)
-	if len(seats) == 0 {
-		v.later, v.why = true, "the datacenter has no nodes yet"
-	}
-	return v
-}
-
-// How many causes are told why no node will do, and how many nodes are named for each: a reason is kept with every call that waits.
-const (
-	maxCauses = 4
-	maxNamed  = 3
-)
-
-// causes says why none of these nodes will do: those together that will not for the same cause, and most nodes first if there are too many
-// causes to tell.
-func causes(against []writ.NodeVerdict) string {
-	names := make(map[string][]string)
-	var all []string
-	for _, a := range against {
-		if names[a.Reason] == nil {
-			all = append(all, a.Reason)
-		}
-		names[a.Reason] = append(names[a.Reason], a.Name)
-	}
-	rest := 0
-	if len(all) > maxCauses {
-		slices.SortStableFunc(all, func(a, b string) int { return len(names[b]) - len(names[a]) })
-		for _, cause := range all[maxCauses:] {
-			rest += len(names[cause])
-		}
-		all = all[:maxCauses]
-	}
-	var why []string
-	for _, cause := range all {
-		named, more := names[cause], ""
-		if n := len(named) - maxNamed; n > 1 { // one more is as short as its name
-			named, more = named[:maxNamed], fmt.Sprintf(" and %d more", n)
-		}
-		why = append(why, strings.Join(named, ", ")+more+": "+cause)
-	}
-	if rest > 0 {
-		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", rest))
-	}
-	return strings.Join(why, "; ")
-}
-
-// refuse says why a node will not do, "" if it will; later says that this may pass by itself.
-func refuse(w wish, s seat) (reason string, later bool) {
-	if w.node != "" && w.node != s.Name && w.node != string(s.ID) {
-		return "is not the node that was asked for", false
-	}
-	if s.Admission != writ.AdmissionApproved {
-		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending
-	}
-	for _, module := range w.modules {
-		i := slices.IndexFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == module })
-		switch {
-		case i < 0 && len(s.Drivers) > 0:
-			return "has no driver for " + module, false
-		case i >= 0 && s.Drivers[i].Lacks != "":
-			return "has no driver for " + module + ", for want of " + s.Drivers[i].Lacks, false
-		}
-	}
-	for _, e := range w.engines {
-		if reason := e.refuse(s); reason != "" {
-			return reason, false
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
-		if has, ok := s.Labels[name]; !ok || has != w.labels[name] {
-			return fmt.Sprintf("has no label %s=%s", name, w.labels[name]), false
-		}
-	}
-	if s.Liveness != writ.LivenessReady {
-		return "is " + string(s.Liveness), true
-	}
-	if s.Fault != "" {
-		return "takes no work: " + s.Fault, true
-	}
-	if s.Scheduling != writ.SchedulingOpen && !w.stays {
-		return "is " + string(s.Scheduling), true
-	}
-	if !fits(w.need, s.free) {
-		return shortage(w.need, s.free), false
-	}
-	return "", false
-}
-
-// refuse says why no engine of a node will do, "" if one will. One that does not say which it has may have any.
-func (e engineWish) refuse(s seat) string {
-	i := slices.IndexFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == e.module && len(d.Engines) > 0 })
-	if i < 0 || slices.ContainsFunc(s.Drivers[i].Engines, func(has writ.Engine) bool { return has.Does(e.names, e.version) }) {
-		return ""
-	}
-	has, refused := "none", ""
-	if names := offered(s.Drivers[i].Engines); len(names) > 0 {
-		has = strings.Join(names, ", ")
-	}
-	for _, engine := range s.Drivers[i].Engines {
-		if engine.Refused != "" && slices.Contains(e.names, engine.Name) {
-			refused += "; it does not use " + engine.Name + ": " + engine.Refused
-		}
-	}
-	return fmt.Sprintf("has no engine for %s that will do: it offers %s, and %s is asked for%s", e.module, has, e, refused)
-}
-
-// offered are the engines that serve what is made anew.
-func offered(engines []writ.Engine) (names []string) {
-	for _, e := range engines {
-		if e.Refused == "" {
-			names = append(names, e.String())
-		}
-	}
-	return names
-}
-
-func (e engineWish) String() string {
-	names := strings.Join(e.names, " or ")
-	if names == "" {
-		names = "one"
-	}
-	if e.version == "" {
-		return names
-	}
-	return names + " of version " + e.version
-}
-
-// fits reports whether free holds need. What needs nothing of a kind fits even where there is less than nothing of it.
-func fits(need, free writ.Capacity) bool {
-	return need.CPUs <= max(free.CPUs, 0) && need.MemoryMiB <= max(free.MemoryMiB, 0) && need.DiskGiB <= max(free.DiskGiB, 0)
-}
-
-// shortage says of what there is less than is needed.
-func shortage(need, free writ.Capacity) string {
-	var all []string
-	for _, of := range []struct {
-		need, free int64
-		what       string
-	}{{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"}, {need.DiskGiB, free.DiskGiB, "GiB of disk"}} {
-		if has := max(of.free, 0); of.need > has {
-			all = append(all, fmt.Sprintf("has %d %s left and %d are needed", has, of.what, of.need))
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-// noCapacity is the error of calls that no node will do for.
-func noCapacity(w wish, v verdict) *writ.Error {
-	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)
-	lacks := func(a writ.NodeVerdict) bool {
-		return strings.HasPrefix(a.Reason, "has no driver") || strings.HasPrefix(a.Reason, "has no engine")
-	}
-	switch {
-	case slices.ContainsFunc(v.against, lacks):
-		return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
-	case w.node != "":
-		return err.WithHint("`writ node list` shows the nodes and what they have left; ask for less, or leave the option node away")
-	default:
-		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what nobody needs, or add a node")
-	}
-}
 
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
 // something of theirs exists already they go there.
@@ -366,6 +148,10 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		}
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {
+			if n, known := t.s.fleet.get(node); !known || n.Admission == writ.AdmissionRemoved {
+				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.s.fleet.name(node)).
+					WithHint("hand the script in again: it makes what is missing anew"))
+			}
 			if pinned != "" && pinned != node {
 				return t.fail(c, writ.CallFailed, t.torn(c, pinned, node))
 			}
@@ -397,7 +183,11 @@ func (t *turn) placeGroup(group []*journal.Call, seats []seat) error {
 		case v.later:
 			t.holdHomeless(c, v.why)
 		default:
-			if err := t.fail(c, writ.CallFailed, noCapacity(w, v)); err != nil {
+			why := noCapacity(w, v)
+			if at := t.splitAt(c); pinned != "" && at != "" {
+				why = why.WithHint("%s", splitHint(at))
+			}
+			if err := t.fail(c, writ.CallFailed, why); err != nil {
 				return err
 			}
 		}
@@ -454,9 +244,39 @@ func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 func (t *turn) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.s.fleet.name(a), t.s.fleet.name(b))
 	if len(t.recalledBy(c)) > 0 {
-		err = err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
+		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
+	}
+	if at := t.splitAt(c); at != "" {
+		return err.WithHint("%s", splitHint(at))
 	}
 	return err
+}
+
+// splitAt is where the script read a result that kept a call from being placed with what it needs, as far as this run made that: the last read
+// before the youngest of it or, if all of that was asked for in one pass, before the call. It is "" if no read did.
+func (t *turn) splitAt(c *journal.Call) string {
+	var made []*journal.Call
+	for _, seq := range t.near(c) {
+		need := t.call(seq)
+		op, _ := catalog.Lookup(need.Operation)
+		fresh := need.Change == writ.ChangeCreated || !need.State.Ended()
+		if need.Node != "" && together(c, need) && op.Effect == catalog.Make && fresh && need.Planned.Before(c.Planned) {
+			made = append(made, need)
+		}
+	}
+	if len(made) == 0 {
+		return ""
+	}
+	if youngest := made[len(made)-1]; youngest.Planned.After(made[0].Planned) && youngest.Read != "" {
+		return youngest.Read
+	}
+	return c.Read
+}
+
+func splitHint(at string) string {
+	return "the script reads a result at " + at + ", so what it had asked for until then got its node without the rest: " +
+		"edit it to ask for all that goes together first and read results after that, or give each call the same option node. " +
+		"What was made stays on its node: delete it before, or copy it with volume.copy"
 }
 
 // homes returns the nodes that a call is bound to: its own, those that have it from before the journal came from a backup, and those of the

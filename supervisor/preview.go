@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// maxPreviews bounds the previews at once: anybody may ask for one, and they must not keep the processors from runs.
+	// maxPreviews bounds the previews at once, of which one may be about each project: anybody may ask for one, and they must not keep the
+	// processors from runs.
 	maxPreviews = 2
 	// previewWithin bounds one preview; the biggest plans that are possible take a tenth of that.
 	previewWithin = 10 * time.Second
@@ -29,12 +30,11 @@ func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, previewWithin, writ.Errorf(writ.CodeTimeout, "the preview took too long"))
 	defer stop()
-	select {
-	case s.previews <- struct{}{}:
-		defer func() { <-s.previews }()
-	case <-ctx.Done():
-		return writ.Preview{}, context.Cause(ctx)
+	done, err := s.previews.Enter(ctx, string(proposal.Project))
+	if err != nil {
+		return writ.Preview{}, err
 	}
+	defer done()
 	var preview writ.Preview
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		preview, err = s.preview(ctx, tx, &proposal, plan)
@@ -105,7 +105,7 @@ func fitted(p writ.Preview) writ.Preview {
 	}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		c.Nodes, c.Values, c.Reason = nil, nil, short(c.Reason)
+		c.Nodes, c.Values, c.Drift, c.Reason = nil, nil, nil, short(c.Reason)
 		if c.Error != nil {
 			c.Error = &writ.Error{Code: c.Error.Code, Message: short(c.Error.Message)}
 		}

@@ -34,7 +34,7 @@ func (s *site) proposal(p *identity.Payload) writ.Proposal {
 	if err != nil || plan.Failure != nil {
 		s.t.Fatalf("plan: %v, %+v", err, plan.Failure)
 	}
-	text, err := json.Marshal(writ.Proposal{Project: theProject, Deployment: p.Deployment.Name, Destructive: p.Destructive, Calls: plan.Proposed()})
+	text, err := json.Marshal(writ.Proposal{Project: theProject, Deployment: p.Deployment.Name, Destructive: p.Destroys(), Targets: p.Targets, Calls: plan.Proposed()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -305,9 +305,11 @@ volume.create("c", {size_gib: 1}, {node: "n2"})
 			t.Errorf("what is adopted: %+v", c)
 		}
 		cruel := in("web", 1, `volume.delete("a")`)
-		cruel.Destructive = false
-		if c := s.preview(cruel).Calls[0]; c.Error == nil || c.Error.Code != writ.CodeDestructiveDenied {
-			t.Errorf("what is not meant to be destroyed: %+v", c)
+		for _, targets := range [][]string{nil, {"volume/b"}, {"image/a", "volume/abc*"}} {
+			cruel.Targets = targets
+			if c := s.preview(cruel).Calls[0]; c.Error == nil || c.Error.Code != writ.CodeDestructiveDenied {
+				t.Errorf("what is not meant to be destroyed, with %q: %+v", targets, c)
+			}
 		}
 		old := s.proposal(in("web", 0, ``))
 		old.Base = new(0)

@@ -86,19 +86,18 @@ func (s *Supervisor) program(ctx context.Context, run *journal.Run) (*program, e
 	if p := s.programs.get(run.ID); p != nil {
 		return p, nil
 	}
-	signed, err := s.payload(ctx, run.Payload)
+	_, signed, err := s.submission(ctx, run.ID)
+	if err == nil {
+		err = s.reverify(ctx, run, signed)
+	}
 	if err != nil {
 		return nil, err
 	}
-	text, _, err := identity.Split(signed)
+	submitted, err := identity.ReadSubmission(signed)
 	if err != nil {
 		return nil, fmt.Errorf("read the payload of run %s: %w", run.ID, err)
 	}
-	payload, err := identity.ParsePayload(text)
-	if err != nil {
-		return nil, fmt.Errorf("read the payload of run %s: %w", run.ID, err)
-	}
-	p := programOf(run, payload)
+	p := programOf(run, submitted.Payload)
 	s.programs.put(run.ID, p)
 	return p, nil
 }
@@ -123,10 +122,12 @@ func programOf(run *journal.Run, payload *identity.Payload) *program {
 
 // pass evaluates a run. One that is bound to a plan does what is planned, or fails: before its first call if the plan that was signed is
 // not the one that is made here, else before the first call that was not planned. The plan is made again after a restart, by the engine
-// that was signed.
-func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.Entry) (scripts.Outcome, error) {
+// that was signed. The outcome has the lines of the log beyond those that are journaled.
+func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
+	inputs := p.inputs
+	inputs.Logged = logged
 	if p.bound.IsZero() {
-		return s.Evaluator.Pass(ctx, p.bundle, p.inputs, journaled)
+		return s.Evaluator.Pass(ctx, p.bundle, inputs, journaled)
 	}
 	if p.plan == nil {
 		plan, err := s.Evaluator.Plan(ctx, p.bundle, p.inputs)
@@ -141,7 +142,7 @@ func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.E
 			WithHint("plan it again with `writ plan`, and sign that plan")
 		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *err}}, nil
 	}
-	outcome, err := s.Evaluator.Pass(ctx, p.bundle, p.inputs, journaled)
+	outcome, err := s.Evaluator.Pass(ctx, p.bundle, inputs, journaled)
 	if err != nil {
 		return scripts.Outcome{}, err
 	}
@@ -149,13 +150,16 @@ func (s *Supervisor) pass(ctx context.Context, p *program, journaled []scripts.E
 }
 
 // payload returns a submission as it was signed.
-func (s *Supervisor) payload(ctx context.Context, digest writ.Digest) (signed []byte, err error) {
-	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
-		signed, err = tx.Payload(digest)
-		return err
-	})
-	if err == nil && signed == nil {
+func (s *Supervisor) payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+	run, signed, err := s.submission(ctx, writ.RunIDOf(digest))
+	if err == nil && run == nil {
 		err = writ.Errorf(writ.CodeNotFound, "there is no payload %s in this datacenter", digest)
 	}
-	return signed, err
+	if err == nil {
+		err = s.reverify(ctx, run, signed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return signed, nil
 }

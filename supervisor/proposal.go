@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/identity"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -30,6 +31,8 @@ func (s *Supervisor) readProposal(p *writ.Proposal) ([]proposed, error) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
+	case len(p.Targets) > identity.MaxTargets, slices.ContainsFunc(p.Targets, func(t string) bool { return !identity.ValidTarget(t) }):
+		return nil, writ.Errorf(writ.CodeBadRequest, "targets are at most %d names like volume/web-0 or volume/web-*", identity.MaxTargets)
 	case len(p.Calls) > scripts.MaxCalls:
 		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls), scripts.MaxCalls)
 	}
@@ -173,7 +176,7 @@ func hides(v any) bool {
 func proposalRun(p *writ.Proposal, calls []proposed, project string, revision int) *journal.Run {
 	run := &journal.Run{
 		Run:      writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, State: writ.RunRunning},
-		Revision: revision + 1, Destructive: p.Destructive,
+		Revision: revision + 1, Destructive: p.Destructive, Targets: p.Targets,
 	}
 	for _, c := range calls {
 		run.Allow = append(run.Allow, c.Operation)

@@ -20,12 +20,15 @@ const (
 	backoffMost  = time.Minute
 )
 
-// receive takes mail into the turn. It changes memory only.
-func (t *turn) receive(m mail) error {
+// receive takes mail into the turn, after what ends the run because of what it is, nil if nothing does. It changes memory only.
+func (t *turn) receive(m mail, why *stop) error {
+	if why != nil {
+		t.halt(*why)
+	}
 	for i, a := range m.results {
 		if !t.genuine[i] {
-			t.s.Log.Warn("a result answers no job that was sent; it is ignored",
-				"run", t.run.ID, "seq", a.result.Seq, "try", a.result.Try, "node", a.node)
+			t.s.complaints.of(a.node, "a result answers no job that was sent; it is ignored", "run", t.run.ID, "seq", a.result.Seq, "try", a.result.Try)
+			t.s.accounts.countUseless(a.node, 0, 1)
 			continue
 		}
 		if err := t.answer(a, t.left[i]); err != nil {
@@ -61,7 +64,7 @@ func (t *turn) receive(m mail) error {
 			return err
 		}
 	}
-	for _, node := range m.lost {
+	for _, node := range t.lostNow(m.lost) {
 		if err := t.lose(node); err != nil {
 			return err
 		}
@@ -71,20 +74,25 @@ func (t *turn) receive(m mail) error {
 			return err
 		}
 	}
-	if m.stop != nil {
+	if m.stop != nil && !t.tooEarly(*m.stop) {
 		if m.done != nil && t.run.State.Ended() {
 			return writ.Errorf(writ.CodeConflict, "run %s is %s already", t.run.ID, t.run.State)
 		}
+		if !m.stop.signed.IsZero() && m.stop.signed.Before(t.run.Resumed) { // somebody kept it back
+			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
+		}
 		t.halt(*m.stop)
 	}
-	for _, key := range m.taken {
-		if c := t.open(key); c != nil && t.run.Stop != nil {
-			if err := t.fail(c, t.stoppedCall(), t.run.Stop); err != nil {
-				return err
-			}
-		}
+	return t.receiveWithdrawn(m)
+}
+
+// tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
+func (t *turn) tooEarly(s stop) bool {
+	due := t.run.Deadline
+	if !t.run.StopBy.IsZero() {
+		due = t.run.StopBy
 	}
-	return nil
+	return s.state == writ.RunExpired && t.now.Before(due)
 }
 
 // answer lets a call take the result of its open try. A success that comes for a call which has ended meanwhile (cancelled, given up)
@@ -219,37 +227,6 @@ func (t *turn) overdue(key writ.JobKey) error {
 		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is", c.Resource(), c.NodeName)
 	}
 	return t.fail(c, writ.CallExpired, err)
-}
-
-// waitsForNode is the reason of calls that are out at a lost node and may wait for it, longer than until their end-by; no node can give it.
-const waitsForNode = "its node is lost; the script said that it waits"
-
-// lose gives up what a lost node had: jobs that were sent to it end, unless the script said that it waits; what was never sent may
-// go elsewhere.
-func (t *turn) lose(node writ.NodeID) error {
-	for _, c := range t.calls {
-		if c.Node != node {
-			continue
-		}
-		switch {
-		case !c.State.Ended() && !neverSent(c) && c.Options.OnLoss != "wait":
-			if c.State.Sent() { // what it did not take yet it is not to find when it is back
-				t.stale[node] = append(t.stale[node], taskOf(sendingOf(c)))
-				t.givenUp[node] = append(t.givenUp[node], c.Key()) // nor to go on with
-			}
-			err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation).
-				WithHint("if it comes back, look at the resource; with on_loss: \"wait\" the script waits for it")
-			if err := t.fail(c, writ.CallFailed, err); err != nil {
-				return err
-			}
-		case c.State == writ.CallPlanned && neverSent(c):
-			t.release(c)
-		case c.State.Sent():
-			c.Reason = waitsForNode
-			t.touch(c)
-		}
-	}
-	return nil
 }
 
 // halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending

@@ -49,6 +49,16 @@ func (r *recent) take(id writ.RunID) *recentRun {
 	return r.remove(e)
 }
 
+// projectOf returns the project of a run that is kept, "" if it is not.
+func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.runs[id]; e != nil {
+		return e.Value.(*recentRun).run.Project
+	}
+	return ""
+}
+
 // put keeps a run.
 func (r *recent) put(run *recentRun) {
 	r.mu.Lock()

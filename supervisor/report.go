@@ -30,11 +30,11 @@ func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte(
 // part of the resources, and what they have used is told to the coordinators; the node is told once all of it is on disk.
 func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Report) {
 	if r.Node != node {
-		s.Log.Warn("a node reports for another", "node", node, "for", r.Node)
+		s.complaints.of(node, "a node reports for another", "for", r.Node)
 		return
 	}
-	if !s.fleet.report(moderateReport(&r)) {
-		return // an old one: the queue came back from a snapshot
+	if !s.fleet.report(moderateReport(&r), s.epoch) {
+		return // an old one: the queue came back from a snapshot, or somebody says it again
 	}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), func(tx *journal.Tx) error {
 		if err := lookedAfter(tx, node, &r); err != nil {
@@ -46,7 +46,7 @@ func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Re
 		return nil
 	})
 	if err != nil {
-		s.Log.Warn("a report cannot be kept; its node sends the next one", "node", node, "err", err)
+		s.complaints.of(node, "a report cannot be kept; its node sends the next one", "err", err)
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
@@ -79,6 +79,9 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		return err
 	}
 	for _, r := range resources {
+		if r.Node != node { // the database says that it is there, and the record that it is elsewhere
+			continue
+		}
 		now, ok := found[r.UID]
 		if !ok {
 			now = unseen[r.ResourceID]
@@ -179,13 +182,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
 	}
 	r.Mended = max(r.Mended, 0)
-	r.Orphans = r.Orphans[:min(len(r.Orphans), maxWedged)]
-	for i, o := range r.Orphans {
-		if len(o.Remedy) > maxText {
-			o.Remedy = "" // half a command may do anything
-		}
-		r.Orphans[i] = writ.Orphan{Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy}
-	}
+	r.Orphans = moderateOrphans(r.Orphans)
 	moderateNetwork(r.Network)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
 		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
@@ -196,6 +193,20 @@ func moderateReport(r *writ.Report) *writ.Report {
 		u.Used = u.Used.Most(writ.Used{})
 	}
 	return r
+}
+
+// moderateOrphans cuts down what a node says of what belongs to no resource.
+func moderateOrphans(all []writ.Orphan) []writ.Orphan {
+	all = all[:min(len(all), maxWedged)]
+	for i, o := range all {
+		if len(o.Remedy) > maxText {
+			o.Remedy = "" // half a command may do anything
+		}
+		all[i] = writ.Orphan{
+			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy,
+		}
+	}
+	return all
 }
 
 // maxMendings is more often than a node can mend anything: a count above it is none.
@@ -229,12 +240,20 @@ func moderateNetwork(n *writ.NodeNetwork) {
 	}
 }
 
-// report takes over what a node says of things that no resource has, and reports whether the report is newer than the last.
-func (f *fleet) report(r *writ.Report) bool {
+// report takes over what a node says of things that no resource has, and reports whether the report is newer than the last: of no
+// earlier process than the one that beats, and made since the supervisor of this epoch began. Nodes of an earlier version do not say the latter.
+func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[r.Node]
-	if m == nil || cmp.Or(cmp.Compare(r.Incarnation, m.reported.Incarnation), cmp.Compare(r.Round, m.reported.Round)) <= 0 {
+	if m == nil {
+		return false
+	}
+	saysEpoch := r.Epoch != 0 || m.beats == 0 // one without is believed after a beat of this epoch
+	switch {
+	case saysEpoch && r.Epoch < epoch, r.Incarnation < m.beat.Incarnation:
+		return false
+	case cmp.Or(cmp.Compare(r.Incarnation, m.reported.Incarnation), cmp.Compare(r.Round, m.reported.Round)) <= 0:
 		return false
 	}
 	m.reported = writ.Told{Incarnation: r.Incarnation, Round: r.Round}

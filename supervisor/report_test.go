@@ -237,6 +237,7 @@ func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n, liar := s.join("n1"), s.join("n2")
 		hour := time.Now().UTC().Truncate(time.Hour)
+		time.Sleep(2 * time.Second) // both beat
 		usage := writ.Usage{
 			ResourceID: writ.ResourceID{Project: theProject, Kind: writ.KindMachine, Name: "m"}, UID: "u", Hour: hour,
 			Used: writ.Used{CPUSeconds: 60, Sent: -5},

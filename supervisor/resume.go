@@ -22,16 +22,19 @@ import (
 type resumption struct {
 	by     string
 	reason string // "" if none was given
+	seen   int64  // when the run had ended as the operator saw it, unix microseconds
+	signed time.Time
 }
 
 // resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
 func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	for {
+	for range rosterTries {
 		answer, err := s.resumeBy(ctx, s.verifier(), v)
 		if !errors.Is(err, errRosterChanged) {
 			return answer, err
 		}
 	}
+	return link.StatementAnswer{}, s.foreignRoster()
 }
 
 // resumeBy resumes a run that is judged by one roster.
@@ -42,7 +45,13 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
 	}
 	if err == nil {
+		err = sameRun(run.Run, v.Statement.Seen)
+	}
+	if err == nil {
 		err = mayResume(run, s.Now())
+	}
+	if err == nil {
+		err = s.reverify(ctx, run, signed)
 	}
 	if err == nil {
 		_, err = verifier.SubmissionAt(signed, run.Accepted)
@@ -53,7 +62,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s goes on", id)}
 	done := make(chan error, 1)
 	s.turns.post(id, mail{
-		resume: &resumption{by: v.Signer, reason: v.Statement.Reason},
+		resume: &resumption{by: v.Signer, reason: v.Statement.Reason, seen: v.Statement.Seen.Revision, signed: v.Statement.Created},
 		also: func(tx *journal.Tx) error {
 			if err := stillNewest(tx, run); err != nil {
 				return err
@@ -68,7 +77,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 			if err := tx.SetJudged(newest, id); err != nil {
 				return err
 			}
-			return record(tx, v, answer)
+			return s.record(tx, v, &answer)
 		},
 		done: done,
 	})
@@ -126,6 +135,10 @@ func (t *turn) resume(r resumption) error {
 	if err := mayResume(run, t.now); err != nil {
 		return err
 	}
+	if run.Ended.UnixMicro() != r.seen {
+		return writ.Errorf(writ.CodeConflict, "the resume was signed for another end of run %s than its last one", run.ID).
+			WithHint("it ended at %s; look at it again, then decide", run.Ended.UTC().Format(time.RFC3339))
+	}
 	if err := t.curable(); err != nil {
 		return err
 	}
@@ -139,6 +152,7 @@ func (t *turn) resume(r resumption) error {
 	}
 	t.resumed = true
 	run.Resumes++
+	run.Resumed = r.signed
 	run.Reopened, run.Completed, run.Crashes, run.Waiting = true, false, 0, nil
 	run.Stop, run.StopState, run.StopBy = nil, "", time.Time{}
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
@@ -188,7 +202,7 @@ func (t *turn) reopen(c *journal.Call) error {
 	if c.Delivery > 0 {
 		c.Try++
 	}
-	if c.Try == 1 || t.movable(c) {
+	if c.Try == c.Moved+1 || t.movable(c) {
 		t.release(c)
 	}
 	c.Before, c.Spared, c.Delivery = c.Try-1, 0, 0

@@ -162,6 +162,25 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 	})
 }
 
+// A coordinator keeps a cancel back, and hands it in when the run was resumed by somebody who knows nothing of it.
+func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		b := newBreaking(map[string]int{"v": 1})
+		s.join("n1", b.join)
+		id := s.submit(oneVolume)
+		kept := s.sign(s.statement("run/"+string(id), "cancel"))
+		s.wantRest(id, writ.RunFailed)
+		time.Sleep(2 * time.Second)
+		if err := s.resume(id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Decide(t.Context(), kept); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "resumed") {
+			t.Errorf("the cancel from before counts: %v", err)
+		}
+		s.wantRest(id, writ.RunSucceeded)
+	})
+}
+
 func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)

@@ -95,6 +95,11 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	}
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
+	if s.Adopted != nil {
+		if err := s.Adopted(text); err != nil {
+			s.Log.Warn("a roster is kept in the journal only", "version", roster.Version, "err", err)
+		}
+	}
 	s.wakeJudge()
 	if s.fleet == nil {
 		return nil // Run does the rest
@@ -205,11 +210,14 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 	if err != nil || run == nil {
 		return false, err
 	}
-	_, err = verifier.SubmissionAt(signed, run.Accepted)
-	switch writ.CodeOf(err) {
-	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
-		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-		s.turns.post(id, mail{stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)}})
+	if err := s.reverify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
+		s.turns.post(id, mail{}) // which ends it
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if why := s.judge(verifier, run, signed); why != nil {
+		s.turns.post(id, mail{stop: why})
 		return false, nil
 	}
 	return true, nil

@@ -44,7 +44,7 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.SecretSet), func(tx *journal.Tx) error {
-		if err := isNext(tx, change); err != nil {
+		if err := isNext(tx, change, v.Statement.Seen); err != nil {
 			return err
 		}
 		err := tx.AddSecret(&journal.Secret{
@@ -54,13 +54,13 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 		if err != nil {
 			return err
 		}
-		return record(tx, v, answer)
+		return s.record(tx, v, &answer)
 	})
 	return answer, err
 }
 
 // isNext refuses to set a secret in another version than the next.
-func isNext(tx *journal.Tx, change identity.SecretChange) error {
+func isNext(tx *journal.Tx, change identity.SecretChange, seen identity.Seen) error {
 	newest, err := tx.NewestSecret(change.Project, change.Name)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func isNext(tx *journal.Tx, change identity.SecretChange) error {
 	if newest != nil {
 		have = newest.Version
 	}
-	if change.Version != have+1 {
+	if change.Version != have+1 || int64(have) != seen.Revision {
 		return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would make version %d", change.Name, have, change.Version).
 			WithHint("somebody else set it meanwhile; look with `writ secret list`, then set it again")
 	}
@@ -91,8 +91,9 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 			return writ.Errorf(writ.CodeSecretUnknown, "there is no secret %s in this project and datacenter", change.Name).
 				WithHint("`writ secret list` shows what there is")
 		}
-		if change.Version > newest.Version {
-			return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would remove up to version %d", change.Name, newest.Version, change.Version).
+		if change.Version > newest.Version || int64(newest.Version) != v.Statement.Seen.Revision {
+			return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would remove up to version %d, and saw version %d",
+				change.Name, newest.Version, change.Version, v.Statement.Seen.Revision).
 				WithHint("look with `writ secret list`, then remove it again")
 		}
 		_, err = tx.RemoveSecrets(change.Project, change.Name, change.Version)
@@ -100,7 +101,7 @@ func (s *Supervisor) removeSecret(ctx context.Context, v *identity.VerifiedState
 			return err
 		}
 		answer = link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is removed up to version %d", change.Name, change.Version)}
-		return record(tx, v, answer)
+		return s.record(tx, v, &answer)
 	})
 	return answer, err
 }

@@ -223,15 +223,25 @@ func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
 			}
 		}
 
-		// The coordinator holds the first of two back, or hands them in again: neither chooses which is the newest.
-		first, second := s.sign(s.change("db-password", 1, "first")), s.sign(s.change("db-password", 2, canary))
-		if _, err := s.Decide(t.Context(), second); writ.CodeOf(err) != writ.CodeConflict {
+		// The coordinator holds the first of two back, or hands them in again: neither chooses which is the newest. What was refused stays
+		// refused: its signer may have the proof of it by now.
+		later := s.change("db-password", 2, canary)
+		s.see(later)
+		later.Seen.Revision = 1
+		early := s.sign(later)
+		first := s.sign(s.change("db-password", 1, "first"))
+		if _, err := s.Decide(t.Context(), early); writ.CodeOf(err) != writ.CodeConflict {
 			t.Errorf("the second before the first: %v", err)
 		}
+		later.Nonce = identity.NewNonce()
+		second := s.sign(later)
 		for _, signed := range [][]byte{first, first, second, first, second} {
 			if _, err := s.Decide(t.Context(), signed); err != nil {
 				t.Errorf("in order and again: %v", err)
 			}
+		}
+		if _, err := s.Decide(t.Context(), early); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "has version 0") {
+			t.Errorf("what was refused before: %v", err)
 		}
 		if _, err := s.Decide(t.Context(), s.sign(s.change("db-password", 1, "late"))); writ.CodeOf(err) != writ.CodeConflict {
 			t.Errorf("the first version once more: %v", err)
@@ -333,6 +343,9 @@ func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
 		s.halt()
 		j, err := journal.Open(t.Context(), s.place)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Protect(journal.Protection{Key: s.key.Seed()}); err != nil {
 			t.Fatal(err)
 		}
 		err = j.Write(t.Context(), func(tx *journal.Tx) error {

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/cbor"
+	"writ/internal/fair"
 	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -21,8 +22,10 @@ const (
 	startWithin = 60 * time.Second
 	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
 	startMost = 15 * time.Minute
-	// windowPerSlot bounds the deliveries that are out at a node; the rest waits in the journal, where order and cancel are cheap.
+	// windowPerSlot bounds the deliveries of a project that are out at a node; the rest waits in the journal, where order and cancel are cheap.
 	windowPerSlot = 2
+	// spareShare is the part of that by which all projects together may have more out there: see spare.
+	spareShare = 3
 	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
 	stopWithin = 30 * time.Second
 )
@@ -81,6 +84,11 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 		return err
 	}
 	room := roomOn(member, load) + t.cameBack(node)
+	if room <= 0 {
+		if room, err = t.spareRoom(tx, node, member, load); err != nil {
+			return err
+		}
+	}
 	if room > 0 && t.s.fleet.hasBacklog(node) {
 		ours, others, err := t.shareRoom(tx, node, room, len(calls))
 		if err != nil {
@@ -117,6 +125,27 @@ func waitsForIts(node, why string) string { return "waits for node " + node + ",
 
 // roomOn is how many more deliveries may be out at a node; it is not positive if there is no room.
 func roomOn(n writ.Node, l journal.Load) int { return max(n.Slots, 1)*windowPerSlot - l.Sent() }
+
+// spare is how many more deliveries of a project may go to a node where so many are out, with it so many of its own, and no room is left. All
+// that the node has in hand may be of projects that wait there for something: others must get past them.
+func spare(slots, sent, own int) (more int) {
+	window := max(slots, 1) * windowPerSlot
+	all := window + (window+spareShare-1)/spareShare
+	for own+more < window && fair.May(own+more, all-sent-more) {
+		more++
+	}
+	return more
+}
+
+// spareRoom is the spare room on a node for the run's project.
+func (t *turn) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
+	out, err := tx.SentByProject(node)
+	if err != nil {
+		return 0, err
+	}
+	back := t.cameBack(node)
+	return spare(member.Slots, load.Sent()-back, out[t.run.Project]-back), nil
+}
 
 // deliver journals the next delivery of a planned call and prepares its job.
 func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
@@ -180,13 +209,14 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
-	waybill, err := t.waybill(tx, op, c)
+	grant, err := t.grant(tx, op, c)
 	if err != nil {
 		return err
 	}
 	job := writ.Job{
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
-		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Waybill: waybill, Idempotent: c.Options.Idempotent,
+		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Grant: grant,
+		Idempotent: c.Options.Idempotent, Weight: t.s.weightOf(c.Project),
 		Resumes: t.run.Resumes, Told: c.Told, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
 		StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(), Deadline: t.run.Deadline.UnixMilli(),
 	}
@@ -223,45 +253,6 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, sealed)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("a node cannot be told", "node", message.Node, "err", err)
-	}
-}
-
-// offer lets runs whose calls wait for room on a node have a turn, as many as there is room for and shared between their projects. A run that
-// had one just now is left out: what it could send it has sent.
-func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
-	member, why := s.fleet.away(node)
-	if why != "" {
-		return
-	}
-	s.wakeSendable(ctx, node, but, func(l journal.Load) int { return roomOn(member, l) })
-}
-
-// wakeSendable gives a turn to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run.
-func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) int) {
-	var next []writ.RunID
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
-		load, err := tx.Load(node)
-		if err != nil {
-			return err
-		}
-		room := most(load)
-		s.fleet.setBacklog(node, load.Planned > 0)
-		if load.Planned == 0 || room <= 0 {
-			return nil
-		}
-		lines, err := s.linesAt(tx, node, tx.Now, room, "")
-		next = share(room, lines)
-		return err
-	})
-	if err != nil {
-		return // the watch offers again
-	}
-	told := map[writ.RunID]bool{but: true}
-	for _, run := range next {
-		if !told[run] {
-			told[run] = true
-			s.turns.post(run, mail{})
-		}
+		s.complaints.of(message.Node, "a node cannot be told", "err", err)
 	}
 }

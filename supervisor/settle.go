@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -18,7 +17,7 @@ import (
 const handOvers = 4
 
 // settle writes the turn: what came in, what the pass asked for, and all that follows from both.
-func (t *turn) settle(tx *journal.Tx, m mail, pass *scripts.Outcome) error {
+func (t *turn) settle(tx *journal.Tx, m mail, pass *pass) error {
 	for _, s := range t.settled {
 		if err := t.book(tx, s); err != nil {
 			return err
@@ -100,6 +99,9 @@ func (t *turn) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
 		}}
 	}
+	if op.Effect == catalog.Make && result.Change != writ.ChangeUnchanged {
+		after.Drift = nil // until the node says otherwise
+	}
 	if c.Options.Adopt {
 		after.Deployment = t.run.Deployment
 	}
@@ -168,7 +170,7 @@ func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ
 }
 
 // adopt takes over what a pass found.
-func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
+func (t *turn) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
@@ -181,17 +183,13 @@ func (t *turn) adopt(tx *journal.Tx, pass *scripts.Outcome) error {
 			return err
 		}
 	}
-	for i := run.Logs; i < len(pass.Logs); i++ {
-		line := writ.LogLine{Run: run.ID, Ordinal: i + 1, Text: pass.Logs[i], Time: t.now}
-		if err := tx.AddLog(line); err != nil {
-			return err
-		}
-		t.events = append(t.events, writ.Event{Log: &line})
+	if err := t.keepLog(tx, pass); err != nil {
+		return err
 	}
 	handled := t.forgiven(pass.Handled)
 	completed := pass.Status == scripts.Completed
-	t.runDirty = t.runDirty || len(pass.Logs) > run.Logs || len(handled) > len(run.Handled) || completed != run.Completed
-	run.Logs = max(run.Logs, len(pass.Logs))
+	t.runDirty = t.runDirty || len(pass.Logs) > 0 || len(handled) > len(run.Handled) || completed != run.Completed
+	run.Logs += len(pass.Logs)
 	run.Waiting = pass.Waiting
 	run.Handled = handled
 	run.Completed = completed
@@ -239,7 +237,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
 			State: writ.CallPlanned, Try: 1, After: n.After, Planned: t.now,
 		},
-		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside,
+		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
 	}
 	c.In(t.run)
 	t.calls = append(t.calls, c)
@@ -447,12 +445,12 @@ func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
 }
 
 // afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.
-func (t *turn) afterCommit(ctx context.Context, m mail) {
+func (t *turn) afterCommit() {
 	s := t.s
 	s.dispatch.flush()
 	for node := range t.rooms {
 		if s.fleet.hasBacklog(node) {
-			s.offer(ctx, node, t.run.ID)
+			s.rooms.add(node, t.run.ID)
 		}
 	}
 	for _, run := range t.others {
@@ -462,6 +460,7 @@ func (t *turn) afterCommit(ctx context.Context, m mail) {
 	case t.run.State.Ended() && t.runMoved:
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
+		s.reverified.forget(t.run.ID)
 		s.doubts.forget(t.run.ID)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})

@@ -11,19 +11,24 @@ import (
 // line is what a project has waiting for room on a node: the runs of its calls, one for each and the oldest first.
 type line struct {
 	project writ.ProjectID
+	weight  int // 1 if 0
 	out     int // calls of the project that are at the node
 	runs    []writ.RunID
 }
 
 // share gives the room of a node to those who stand in lines, and returns the runs whose calls go there, in this order. Each place goes to
-// the project that has the fewest calls out there, among equals to the one whose line comes first: who asks for little does not wait for
-// all that somebody else asked for before, and who is alone has the whole node.
+// the project that has the fewest calls out there for its weight, among equals to the one whose line comes first: who asks for little does not
+// wait for all that somebody else asked for before, and who is alone has the whole node.
 func share(room int, lines []line) (next []writ.RunID) {
 	given := make([]int, len(lines))
+	less := func(i, than int) bool {
+		a, b := lines[i], lines[than]
+		return (a.out+given[i])*max(b.weight, 1) < (b.out+given[than])*max(a.weight, 1)
+	}
 	for len(next) < room {
 		least := -1
 		for i, l := range lines {
-			if given[i] < len(l.runs) && (least < 0 || l.out+given[i] < lines[least].out+given[least]) {
+			if given[i] < len(l.runs) && (least < 0 || less(i, least)) {
 				least = i
 			}
 		}
@@ -60,7 +65,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 	stand := func(project writ.ProjectID) (line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
-		return line{project, out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
+		return line{project, s.weightOf(project), out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
 	for project, next := first, second; project != "" && idle < room; project = next {
@@ -88,6 +93,33 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		lines = append(lines, l)
 	}
 	return lines, nil
+}
+
+// weightOf returns what a project counts beside others.
+func (s *Supervisor) weightOf(id writ.ProjectID) int {
+	if p := s.roster.Load().Project(id); p != nil {
+		return s.Weights[p.Name]
+	}
+	return 0
+}
+
+// spareLines returns the runs that get the spare room of a node.
+func (s *Supervisor) spareLines(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
+	room := spare(slots, load.Sent(), 0)
+	if room <= 0 {
+		return nil, nil
+	}
+	lines, err := s.linesAt(tx, node, tx.Now, room, "")
+	if err != nil {
+		return nil, err
+	}
+	out, err := tx.SentByProject(node) // linesAt leaves it out if one project waits alone
+	for i := range lines {
+		l := &lines[i]
+		l.out = out[l.project]
+		l.runs = l.runs[:min(len(l.runs), spare(slots, load.Sent(), l.out))]
+	}
+	return share(room, lines), err
 }
 
 // nextInTurn returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.

@@ -557,10 +557,34 @@ func (s *simulation) heal() {
 	}
 }
 
-func (d *door) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
+func (d *door) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err
 	}
-	return s.Account(ctx, node)
+	return s.Standing(ctx, node, nonce)
+}
+
+func (d *door) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Fence(ctx, node, nonce)
+}
+
+func (d *door) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
+	s, _, err := d.get()
+	if err != nil {
+		return err
+	}
+	return s.Fenced(ctx, node, sealed)
+}
+
+func (d *door) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
+	s, _, err := d.get()
+	if err != nil {
+		return nil, err
+	}
+	return s.Account(ctx, node, asked)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 )
 
 // simRun is a run that somebody asked for.
@@ -51,13 +52,9 @@ func (s *simulation) submitSome() {
 	if s.luck.IntN(10) == 0 {
 		s.after(time.Duration(s.luck.Int64N(int64(30*time.Second))), func() {
 			statement := s.statement("run/"+string(run.id), "cancel")
-			signed := s.sign(statement)
 			s.late.Go(func() {
 				s.insist(func(ctx context.Context) error {
-					sup, _, err := s.door.get()
-					if err == nil {
-						_, err = sup.Decide(ctx, signed)
-					}
+					err := s.decideNow(ctx, statement)
 					if code := writ.CodeOf(err); code == writ.CodeConflict || code == writ.CodeNotFound || code == writ.CodeExpired {
 						return nil // it had ended, or has not begun
 					}
@@ -76,13 +73,10 @@ func (s *simulation) resumeSome() {
 	}
 	id := failed[s.luck.IntN(len(failed))]
 	s.resumed[id]++
-	signed := s.sign(s.statement("run/"+string(id), "resume"))
+	statement := s.statement("run/"+string(id), "resume")
 	s.late.Go(func() {
 		s.insist(func(ctx context.Context) error {
-			sup, _, err := s.door.get()
-			if err == nil {
-				_, err = sup.Decide(ctx, signed)
-			}
+			err := s.decideNow(ctx, statement)
 			switch writ.CodeOf(err) {
 			case writ.CodeConflict, writ.CodeNotFound, writ.CodeRunExpired, writ.CodeExpired:
 				return nil // it cannot be resumed any more
@@ -90,6 +84,18 @@ func (s *simulation) resumeSome() {
 			return err
 		})
 	})
+}
+
+// decideNow hands a statement in. What its signer sees is looked up once, in the first life of the supervisor that answers.
+func (s *simulation) decideNow(ctx context.Context, statement *identity.Statement) error {
+	sup, _, err := s.door.get()
+	if err == nil && statement.Format == 0 {
+		err = s.seeIn(sup, statement)
+	}
+	if err == nil {
+		_, err = sup.Decide(ctx, s.sign(statement))
+	}
+	return err
 }
 
 // insist asks until there is an answer, as a client does.

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -48,7 +49,10 @@ type site struct {
 	maxCalls  int               // open calls of a project, as well
 	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
+	marks     supervisor.Marks // of the next supervisor that starts
+	logs      logs
 	clock     *clock // of everybody, unless a node has its own
+	said      *said  // what supervisors log, if it is not nil
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -162,9 +166,9 @@ func (s *site) start() {
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
-		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts,
+		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks,
 		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
-		Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)
@@ -195,7 +199,10 @@ func (s *site) halt() {
 // token lets a statement make a join token.
 func (s *site) token() identity.Token {
 	s.t.Helper()
-	token := identity.NewToken(s.Pin)
+	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(5 * time.Minute).UTC().Truncate(time.Second)}
 	statement := s.statement("", "")
 	grant.Statement(statement)
@@ -213,8 +220,66 @@ func (s *site) statement(subject, decision string) *identity.Statement {
 	}
 }
 
+// see fills in what a person sees of the subject of a statement who looks at it now. What is not there looks as if it were new.
+func (s *site) see(statement *identity.Statement) {
+	s.t.Helper()
+	if err := s.seeIn(s.Supervisor, statement); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// seeIn is see by what one life of the supervisor knows. The error is that of its journal, and the statement is as it was then.
+func (s *site) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) error {
+	before := *statement
+	statement.Format, statement.RosterDigest = identity.FormatV2, s.firstRoster()
+	if statement.DatacenterName == "" {
+		statement.DatacenterName = s.roster.Datacenter(theDatacenter).Name
+	}
+	err := sup.Journal.Read(s.t.Context(), func(tx *journal.Tx) error {
+		switch statement.Kind() {
+		case "node":
+			statement.Seen = identity.Seen{Name: "n1", Fingerprint: identity.Fingerprint(s.key.Public().(ed25519.PublicKey))}
+			n, err := tx.Node(writ.NodeID(statement.ID()))
+			if n != nil {
+				n.Revision = n.Decisions
+				statement.Seen = identity.SeenNode(n.Node)
+				return err
+			}
+			if waits := sup.Known(writ.NodeID(statement.ID())); waits != nil {
+				statement.Seen = identity.SeenNode(waits.Node)
+			}
+			return err
+		case "run":
+			statement.Seen = identity.SeenRun("test.tengo", theProject, "shop", time.Time{})
+			r, err := tx.Run(writ.RunID(statement.ID()))
+			if r != nil {
+				statement.Seen = identity.SeenRun(r.Script, r.Project, r.ProjectName, r.Ended)
+			}
+			if statement.Decision != "resume" {
+				statement.Seen.Revision = 0
+			}
+			return err
+		case "secret":
+			newest, err := tx.NewestSecret(theProject, statement.ID())
+			statement.Seen = identity.SeenSecret(theProject, "shop", 0)
+			if newest != nil {
+				statement.Seen.Revision = int64(newest.Version)
+			}
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		*statement = before
+	}
+	return err
+}
+
 func (s *site) sign(statement *identity.Statement) []byte {
 	s.t.Helper()
+	if statement.Format == 0 {
+		s.see(statement)
+	}
 	text, err := statement.Text()
 	if err != nil {
 		s.t.Fatal(err)
@@ -243,10 +308,13 @@ func (s *site) payload(script string) *identity.Payload {
 		s.t.Fatal(err)
 	}
 	p := &identity.Payload{
-		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Project: theProject, ProjectName: "shop", Signer: "alice",
+		Format: identity.FormatV2, Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, RosterDigest: s.firstRoster(), Project: theProject, ProjectName: "shop", Signer: "alice",
 		Created: now, Expires: now.Add(15 * time.Minute), Deadline: time.Hour, Nonce: identity.NewNonce(), Engine: scripts.Engines()[0],
-		Allow: report.Operations, Destructive: report.Destructive, MaxCalls: 200, Params: params,
+		Allow: report.Operations, MaxCalls: 200, Params: params,
 		Script: identity.File(bundle.Main),
+	}
+	if report.Destructive {
+		p.Targets = []string{identity.AnyTarget}
 	}
 	for _, m := range bundle.Modules {
 		p.Modules = append(p.Modules, identity.File(m))
@@ -254,13 +322,25 @@ func (s *site) payload(script string) *identity.Payload {
 	return p
 }
 
-func (s *site) signPayload(p *identity.Payload) []byte {
+// firstRoster is the digest of version 1 of the roster.
+func (s *site) firstRoster() writ.Digest {
+	s.t.Helper()
+	text, _, err := identity.Split(s.rosters[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return writ.DigestOf(text)
+}
+
+func (s *site) signPayload(p *identity.Payload) []byte { return s.signPayloadBy(s.person, p) }
+
+func (s *site) signPayloadBy(signer identity.Signer, p *identity.Payload) []byte {
 	s.t.Helper()
 	text, err := p.Text()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	armored, err := s.person.Sign(identity.ScriptNamespace, text)
+	armored, err := signer.Sign(identity.ScriptNamespace, text)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -360,14 +440,16 @@ type testNode struct {
 	mu       sync.Mutex
 	silent   bool
 	sequence int64
+	epoch    int64 // the highest that it was told
 	active   map[writ.JobKey]bool
 	done     map[writ.JobKey]*writ.Result
 	jobs     []writ.Job // each delivery
 	effects  map[writ.JobKey]int
 	acked    map[writ.JobKey]bool
-	told     *writ.Told    // the last
-	asked    []writ.Recall // for the next beat
-	stopped  chan struct{} // closed when the supervisor cancelled something
+	told     *writ.Told                    // the last
+	asked    []writ.Recall                 // for the next beat
+	stopped  chan struct{}                 // closed when the supervisor cancelled something
+	pretend  func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
 }
 
 // join lets a node join with a token and serve until the test ends.
@@ -388,7 +470,7 @@ func (s *site) join(name string, change ...func(n *testNode)) *testNode {
 	if welcome.Admission != writ.AdmissionApproved {
 		s.t.Fatalf("node %s is %s", name, welcome.Admission)
 	}
-	n.id = welcome.Node
+	n.id, n.epoch = welcome.Node, max(n.epoch, welcome.Epoch)
 	s.nodes = append(s.nodes, n)
 	ctx, stop := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
@@ -413,6 +495,10 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	}
 	if _, _, err := identity.VerifyJoinProof(n.site.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Time{}); err != nil {
 		n.site.t.Errorf("the supervisor's proof: %v", err)
+	}
+	if n.pretend != nil {
+		n.pretend(&joiner)
+		hello.Name, hello.AgeKey = joiner.Name, joiner.AgeKey
 	}
 	text := identity.JoinClaimText(joiner, proof.Nonce)
 	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(n.key, text)}
@@ -507,7 +593,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: n.epoch, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true, Lacks: n.lacks[module]}
@@ -555,6 +641,7 @@ func (n *testNode) listen(ctx context.Context) {
 			}
 			n.mu.Lock()
 			for _, c := range controls {
+				n.epoch = max(n.epoch, c.Epoch)
 				for _, key := range c.Acks {
 					n.acked[key] = true
 				}

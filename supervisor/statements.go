@@ -3,29 +3,59 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/hidden"
 	"writ/internal/sqldb"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
 
-// Decide verifies a signed statement and does what it says. What it answers is on disk with the effect; the same statement again
-// gets the same answer and has no other effect.
+// Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with the effect; the same
+// statement again gets the same answer and has no other effect.
 func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementAnswer, error) {
-	verified, err := s.verifier().Statement(signed)
-	if err != nil {
+	verifier := s.verifier()
+	verified, err := verifier.Statement(signed)
+	if err == nil {
+		answer, err := s.decide(ctx, verified)
+		if err == nil {
+			return answer, nil
+		}
+		return s.refuseStatement(ctx, verifier, signed, verified.Digest, err)
+	}
+	text, _, unsplit := identity.Split(signed)
+	if unsplit != nil {
 		return link.StatementAnswer{}, err
 	}
+	return s.refuseStatement(ctx, verifier, signed, writ.DigestOf(text), err)
+}
+
+// refuseStatement refuses a statement, unless it was carried out before.
+func (s *Supervisor) refuseStatement(
+	ctx context.Context, verifier *identity.Verifier, signed []byte, digest writ.Digest, why error,
+) (link.StatementAnswer, error) {
+	err := s.refuse(ctx, identity.StatementNamespace, verifier, signed, why)
+	if !errors.Is(err, errDecided) {
+		return link.StatementAnswer{}, err
+	}
+	answer, err := s.answered(ctx, digest)
+	return orZero(answer), err
+}
+
+// decide does what a statement says, if that was not decided before.
+func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	if answer, err := s.answered(ctx, verified.Digest); answer != nil || err != nil {
 		return orZero(answer), err
 	}
 	statement := verified.Statement
 	var answer link.StatementAnswer
+	var err error
 	switch statement.Kind() + " " + statement.Decision {
 	case "run cancel":
 		answer, err = s.cancel(ctx, verified)
@@ -37,30 +67,40 @@ func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementA
 		answer, err = s.setSecret(ctx, verified)
 	case "secret remove":
 		answer, err = s.removeSecret(ctx, verified)
-	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node label":
+	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node lost", "node label":
 		answer, err = s.decideNode(ctx, verified)
 	default:
 		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision, statement.Kind())
 	}
-	if sqldb.IsDuplicate(err) { // it came twice at the same time, and the other was faster
-		known, err := s.answered(ctx, verified.Digest)
-		return orZero(known), err
+	if sqldb.IsDuplicate(err) || errors.Is(err, journal.ErrRefused) || writ.CodeOf(err) == writ.CodeConflict {
+		if known, err := s.answered(ctx, verified.Digest); known != nil || err != nil { // it came twice at the same time, and the other was faster
+			return orZero(known), err
+		}
 	}
 	if err == nil {
-		s.Log.Info("statement carried out", "caller", verified.Signer, "subject", statement.Subject, "decision", statement.Decision)
+		s.Log.Info("statement carried out",
+			"caller", verified.Signer, "subject", statement.Subject, "decision", statement.Decision, "reason", hidden.Escape(statement.Reason))
 	}
 	return answer, err
 }
 
-// answered returns the answer to a statement that was carried out before, nil if it was not.
+// answered returns the answer to a statement that was carried out before, nil if it was not. Its error is the answer to one that was refused.
 func (s *Supervisor) answered(ctx context.Context, digest writ.Digest) (*link.StatementAnswer, error) {
 	var body []byte
+	var refused *writ.Error
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		body, err = tx.StatementAnswer(digest)
+		if body, err = tx.StatementAnswer(digest); body == nil && err == nil {
+			refused, err = refusalOf(tx, digest)
+		}
 		return err
 	})
-	if err != nil || body == nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case refused != nil:
+		return nil, refused
+	case body == nil:
+		return nil, nil
 	}
 	answer := new(link.StatementAnswer)
 	return answer, json.Unmarshal(body, answer)
@@ -73,18 +113,13 @@ func orZero(a *link.StatementAnswer) link.StatementAnswer {
 	return *a
 }
 
-// record keeps a statement with its answer, in the transaction of its effect.
-func record(tx *journal.Tx, v *identity.VerifiedStatement, answer link.StatementAnswer) error {
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return tx.AddStatement(v.Digest, v.Signed, body, v.Statement.Expires)
-}
-
 func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := writ.RunID(v.Statement.ID())
-	if _, err := s.stored(ctx, id); err != nil {
+	run, err := s.stored(ctx, id)
+	if err == nil {
+		err = sameRun(run, v.Statement.Seen) // what it compares never changes
+	}
+	if err != nil {
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s is being cancelled", id)}
@@ -94,8 +129,8 @@ func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) 
 	}
 	done := make(chan error, 1)
 	s.turns.post(id, mail{
-		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)},
-		also: func(tx *journal.Tx) error { return record(tx, v, answer) },
+		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created},
+		also: func(tx *journal.Tx) error { return s.record(tx, v, &answer) },
 		done: done,
 	})
 	select {
@@ -116,7 +151,7 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 		if err := tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: v.Signer, Expires: grant.Expires}); err != nil {
 			return err
 		}
-		return record(tx, v, answer)
+		return s.record(tx, v, &answer)
 	})
 	return answer, err
 }
@@ -124,11 +159,17 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 // decideNode changes the admission, the scheduling or the labels of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	var answer link.StatementAnswer
-	err := s.changeNode(ctx, writ.NodeID(v.Statement.ID()), func(tx *journal.Tx, n *journal.Node) error {
+	var waiting []writ.RunID // for a node that is gone
+	id := writ.NodeID(v.Statement.ID())
+	err := s.changeNode(ctx, id, func(tx *journal.Tx, n *journal.Node) error {
 		if n == nil {
 			return writ.Errorf(writ.CodeNotFound, "there is no node %s", v.Statement.ID()).WithHint("`writ node list` shows them")
 		}
+		if err := sameNode(n, v.Statement.Seen); err != nil {
+			return err
+		}
 		answer = link.StatementAnswer{Subject: v.Statement.Subject}
+		n.Decided = decided(n.Decided, v, tx.Now)
 		var err error
 		if v.Statement.Decision == identity.DecisionLabel {
 			answer.Done, err = label(n, v.Statement)
@@ -136,15 +177,54 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 			err = applyDecision(n, v.Statement.Decision)
 			answer.Done = fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)
 		}
+		if err == nil && v.Statement.Decision == identity.DecisionLost {
+			waiting, err = freeNames(tx, n)
+			answer.Done = fmt.Sprintf("node %s is removed, and the names of what it had are free", n.Name)
+		}
 		if err != nil {
 			return err
 		}
-		return record(tx, v, answer)
+		return s.record(tx, v, &answer)
 	})
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
+	for _, run := range waiting { // what gets lost with this process the watch finds a minute after the next one began
+		s.turns.post(run, mail{lost: []writ.NodeID{id}})
+	}
 	return answer, nil
+}
+
+// decided is the list of the last decisions with another one.
+func decided(list []writ.Decision, v *identity.VerifiedStatement, now time.Time) []writ.Decision {
+	list = append(slices.Clone(list), writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now})
+	return list[max(len(list)-writ.MaxDecisions, 0):]
+}
+
+// sameNode refuses a decision about a node whose signer saw another one under this id, or this one before the newest decision about it.
+func sameNode(n *journal.Node, seen identity.Seen) error {
+	is := fmt.Sprintf("node %s has the id %s and the key %s; it is %s and %s, at revision %d",
+		n.Name, n.ID, n.Key, n.Admission, n.Scheduling, n.Decisions)
+	switch {
+	case n.Name != seen.Name:
+		return writ.Errorf(writ.CodeConflict, "the decision is about the node %s, and was signed for the id of another node", seen.Name).WithHint("%s", is)
+	case n.Key != seen.Fingerprint:
+		return writ.Errorf(writ.CodeConflict, "the decision is about the node %s with the key %s, and this one has another key",
+			seen.Name, seen.Fingerprint).WithHint("%s", is)
+	case int64(n.Decisions) != seen.Revision:
+		return writ.Errorf(writ.CodeConflict, "the decision was made at revision %d of the node %s", seen.Revision, seen.Name).
+			WithHint("%s; look again, then decide", is)
+	}
+	return nil
+}
+
+// sameRun refuses a decision about a run whose signer saw another script under this id.
+func sameRun(run writ.Run, seen identity.Seen) error {
+	if run.Script == seen.Name {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "the decision is about a run of %s", seen.Name).
+		WithHint("run %s is one of %s in the project %s, and is %s; look again, then decide", run.ID, run.Script, run.ProjectName, run.State)
 }
 
 // changeNode lets change decide about a node, nil if there is none, as the journal has it.
@@ -154,10 +234,21 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		if n, err = tx.Node(id); err != nil {
 			return err
 		}
+		if n == nil {
+			n = s.pending.get(id)
+		}
 		if err := change(tx, n); err != nil {
 			return err
 		}
+		if n.Admission == writ.AdmissionApproved {
+			if other, err := tx.NodeNamed(n.Name); err != nil {
+				return err
+			} else if other != nil && other.ID != n.ID {
+				return nameTaken(n.Name)
+			}
+		}
 		n.Decisions++
+		n.Revision = n.Decisions
 		if err := tx.PutNode(n); err != nil {
 			return err
 		}
@@ -165,12 +256,15 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		if !known {
 			shown = n.Node
 		}
-		shown.Admission, shown.Scheduling, shown.Labels = n.Admission, n.Scheduling, n.Labels
+		shown.Admission, shown.Scheduling, shown.Labels, shown.Gone, shown.Revision = n.Admission, n.Scheduling, n.Labels, n.Gone, n.Revision
+		shown.Decided = n.Decided
+		shown.Fence = n.Fence
 		tx.AddEvents(writ.Event{Node: &shown})
 		return nil
 	})
 	if err == nil {
 		s.fleet.put(*n)
+		s.pending.remove(id)
 		s.accounts.rouse()
 	}
 	return err
@@ -197,13 +291,13 @@ func label(n *journal.Node, s *identity.Statement) (done string, err error) {
 // applyDecision moves a node as a decision says. What it is already is success.
 func applyDecision(n *journal.Node, decision string) error {
 	admissions := map[string]writ.Admission{
-		"approve": writ.AdmissionApproved, "reject": writ.AdmissionRejected, "remove": writ.AdmissionRemoved,
+		"approve": writ.AdmissionApproved, "reject": writ.AdmissionRejected, "remove": writ.AdmissionRemoved, identity.DecisionLost: writ.AdmissionRemoved,
 	}
 	if to, ok := admissions[decision]; ok {
 		if n.Admission != to && !writ.CanMove(writ.AdmissionMoves, n.Admission, to) {
 			return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Admission, to)
 		}
-		n.Admission = to
+		n.Admission, n.Gone = to, n.Gone || decision == identity.DecisionLost
 		return nil
 	}
 	to := map[string]writ.Scheduling{

@@ -21,6 +21,8 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/fair"
+	"writ/internal/limit"
 	"writ/runner/queue"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -32,9 +34,15 @@ type Config struct {
 	Pin        writ.ClusterID     // what its roster must descend from
 	Key        ed25519.PrivateKey // the roster names its public half
 	Journal    *journal.Journal
-	Queue      queue.Queue
-	Accounts   queue.Accounts // of nodes at the queue; nil if it has none
-	Evaluator  scripts.Evaluator
+	// Protected says that the journal is known to carry authentication codes: then rows without one are refused. Without it those of an earlier
+	// version are given theirs, unless the journal shows that this was done before.
+	Protected bool
+	// Adopted is told of each roster that comes into force, so that somebody keeps it where the database cannot take it away; it may be nil.
+	// Its error is logged.
+	Adopted   func(signed []byte) error
+	Queue     queue.Queue
+	Accounts  queue.Accounts // of nodes at the queue; nil if it has none
+	Evaluator scripts.Evaluator
 	// Coordinators are the addresses to keep a link to; none is possible: work that is here goes on.
 	Coordinators []string
 	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
@@ -45,12 +53,20 @@ type Config struct {
 	MaxOpenCalls int
 	// KeepRuns is how long a run is kept after its end; DefaultKeepRuns if 0. One whose submission or resume could still come is kept in any case.
 	KeepRuns time.Duration
+	// Weights says, by the names of projects, how much of what is scarce each gets, compared with others that want some: CPU time of the
+	// evaluator, and room on nodes. It is 1 for those that are missing.
+	Weights map[string]int
+	// OlderRunners gives runners accounts at the queue that bring their own scripts there, with which a node can stop it. Any node can say that its
+	// runner is one.
+	OlderRunners bool
 	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
 	// A minute is the most that is possible.
 	Backoff func(try int) time.Duration
 	// Now is the wall clock, time.Now if nil: it may be set at any time, forward and back. What is measured from one moment to another is
 	// not read from it.
-	Now     func() time.Time
+	Now func() time.Time
+	// Marks keeps beside the key how far the journal has come; nil notices less when a journal comes from a backup.
+	Marks   Marks
 	Version string // of the program
 	Log     *slog.Logger
 }
@@ -58,24 +74,34 @@ type Config struct {
 // Supervisor serves one datacenter. Make it with Open, then call Run.
 type Supervisor struct {
 	Config
-	epoch    int64
-	roster   atomic.Pointer[identity.Roster]
-	adopting sync.Mutex    // one roster at a time comes into force
-	unjudged chan struct{} // holds one if a roster came into force since the last look for runs to judge
-	fleet    *fleet
-	turns    *turns
-	recent   *recent
-	dispatch *dispatch
-	programs *programs
-	checks   *checks
-	opened   *openWork
-	greeted  *greetings
-	secrets  *keyring
-	accounts *accounts
-	doubts   *doubts
-	faults   *faults
-	previews chan struct{} // holds one for each preview under way
-	rounds   atomic.Int64  // of the collector: so often it has heard all that had come
+	epoch         int64
+	roster        atomic.Pointer[identity.Roster]
+	forks         identity.Forks // of the roster, that were logged
+	logRates      limit.Names    // bytes that the scripts of each project log
+	adopting      sync.Mutex     // one roster at a time comes into force
+	unjudged      chan struct{}  // holds one if a roster came into force since the last look for runs to judge
+	fleet         *fleet
+	turns         *turns
+	rooms         *rooms
+	recent        *recent
+	dispatch      *dispatch
+	programs      *programs
+	reverified    *reverified
+	pastRosters   pastRosters
+	checks        *checks
+	opened        *openWork
+	greeted       *greetings
+	pending       *pendingNodes
+	secrets       *keyring
+	accounts      *accounts
+	doubts        *doubts
+	unknownEpochs unknownEpochs
+	faults        *faults
+	complaints    *complaints
+	refusals      limit.Lines  // that are said, by signer and code
+	previews      fair.Places  // of previews under way, by project
+	checking      fair.Places  // of scripts that are being checked, by project
+	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
 }
 
 // Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are
@@ -84,8 +110,10 @@ type Supervisor struct {
 // error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, programs: newPrograms(), checks: newChecks(), recent: newRecent(), greeted: newGreetings(), secrets: newKeyring(),
-		doubts: newDoubts(), faults: &faults{log: config.Log}, previews: make(chan struct{}, maxPreviews), unjudged: make(chan struct{}, 1),
+		Config: config, programs: newPrograms(), reverified: newReverified(), checks: newChecks(), recent: newRecent(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), doubts: newDoubts(),
+		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log),
+		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
@@ -97,13 +125,26 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		s.Now = time.Now
 	}
 	s.Journal.SetClock(s.Now)
-	s.turns, s.dispatch = newTurns(s.turn, config.Log), newDispatch(s)
+	if err := s.protect(); err != nil {
+		return nil, err
+	}
+	s.turns, s.dispatch, s.rooms = newTurns(s.turn, config.Log), newDispatch(s), newRooms()
+	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
+	s.turns.owners, s.turns.drop = s.ownersOf, s.dropResults
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
-	var err error
+	mark, err := s.readMark(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("compare the journal with the mark beside the key: %w", err)
+	}
 	if s.epoch, err = s.Journal.BeginEpoch(ctx, s.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
+	}
+	if mark.Restored {
+		if err := s.Marks.Heard(); err != nil {
+			return nil, errors.Join(fmt.Errorf("note that the journal is known to come from a backup: %w", err), s.Journal.Release(context.WithoutCancel(ctx)))
+		}
 	}
 	if err = s.loadRosters(ctx, rosters); err == nil {
 		err = s.inRoster(s.roster.Load())
@@ -136,12 +177,14 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.turns.run(working) })
 	group.Go(func() error { return s.dispatch.run(working) })
 	group.Go(func() error { return s.dispatch.runAcks(working) })
+	group.Go(func() error { return s.offerRooms(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.judgeRuns(working) })
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })
+	group.Go(func() error { return s.keepMark(working) })
 	for _, link := range s.dialers() {
 		group.Go(func() error { return link.Run(working) })
 	}

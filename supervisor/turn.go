@@ -17,6 +17,8 @@ type stop struct {
 	state writ.RunState
 	err   *writ.Error
 	by    time.Time // it ends then, even if calls did not report
+	// signed is when the cancel was, zero if it is none.
+	signed time.Time
 }
 
 // turn is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.
@@ -24,7 +26,9 @@ type turn struct {
 	s       *Supervisor
 	now     time.Time
 	run     *journal.Run
-	calls   []*journal.Call   // by seq: calls[i].Seq == i+1
+	calls   []*journal.Call                     // by seq: calls[i].Seq == i+1
+	on      map[writ.ResourceID][]*journal.Call // the first calls, so many, by what they are about: see before
+	indexed int
 	blocked writ.RunID        // an earlier run of the same deployment
 	genuine map[int]bool      // indexes of mail.results that answer a job which was sent
 	left    map[int]*leftover // by index of mail.results: what stood in the way
@@ -42,6 +46,7 @@ type turn struct {
 	outgoing map[writ.NodeID][]outgoing    // jobs to send after the commit
 	cancels  map[writ.NodeID]int           // nodes to tell that the run is cancelled, as it was after so many resumes
 	withdraw map[writ.NodeID][]sending     // tasks to take back
+	reclaim  map[writ.NodeID][]sending     // and those of a lost node, to learn whether it took them
 	stale    map[writ.NodeID][]string      // and those that nobody needs any more, whoever has them
 	givenUp  map[writ.NodeID][]writ.JobKey // jobs that nodes need not go on with
 	rooms    map[writ.NodeID]bool          // nodes where room appeared
@@ -57,18 +62,50 @@ type settlement struct {
 	late bool // the call had ended without it: only what it did to its resource counts
 }
 
-// turn advances a run by what came in for it. It is called for one run at a time.
+// turn advances a run by what came in for it. It is called for one run at a time. A run that needs a record which somebody else has changed
+// stays where it is until that is put right.
 func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
+	err := s.advance(ctx, id, m)
+	if writ.CodeOf(err) == writ.CodeRecordForged {
+		s.noteForged(ctx, id, err)
+	}
+	return err
+}
+
+// noteForged tells people that a run stays where it is, and why. A run whose own record was changed is not written.
+func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
+	text := "is held: " + why.Error()
+	err := s.Journal.Write(failpoint.At(ctx, new(mail).change()), func(tx *journal.Tx) error {
+		run, err := tx.Run(id)
+		if err != nil || run == nil || run.State.Ended() || run.Reason == text {
+			return err
+		}
+		run.Reason = text
+		shown := run.Run
+		shown.Output = nil
+		tx.AddEvents(writ.Event{Run: &shown})
+		return tx.PutRun(run)
+	})
+	if err != nil && writ.CodeOf(err) != writ.CodeRecordForged && ctx.Err() == nil {
+		s.Log.Warn("that a run is held cannot be told", "run", id, "err", err)
+	}
+}
+
+// advance takes a turn.
+func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 	t, err := s.load(ctx, id, m)
 	if err != nil {
 		return err
 	}
-	if t == nil { // of a journal before this one, restored from a backup: nobody waits for it any more
-		s.dispatch.put(nil, m.results, nil)
-		s.dispatch.flush()
+	if t == nil {
+		s.dropResults(m.results)
 		return nil
 	}
-	if err := t.receive(m); err != nil {
+	why, err := s.mayAct(ctx, t.run)
+	if err != nil {
+		return err
+	}
+	if err := t.receive(m, why); err != nil {
 		return err
 	}
 	pass, err := t.evaluate(ctx)
@@ -83,7 +120,7 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 			if err != nil {
 				return err
 			}
-			if err := again.receive(m); err != nil {
+			if err := again.receive(m, why); err != nil {
 				return err
 			}
 			written = again
@@ -100,7 +137,7 @@ func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
 		return err
 	}
 	written.remember()
-	written.afterCommit(ctx, m)
+	written.afterCommit()
 	return nil
 }
 
@@ -197,11 +234,58 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 	return t, nil
 }
 
+// dropResults acknowledges results of runs that there are not: they were of a journal before this one, restored from a backup, and nobody waits
+// for them any more.
+func (s *Supervisor) dropResults(results []arrival) {
+	byNode := make(map[writ.NodeID]int)
+	for _, a := range results {
+		byNode[a.node]++
+	}
+	for node, n := range byNode {
+		s.accounts.countUseless(node, 0, n)
+	}
+	s.dispatch.put(nil, results, nil)
+	s.dispatch.flush()
+}
+
+// ownersOf returns whose runs are, without those that there are not.
+func (s *Supervisor) ownersOf(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+	owners := make(map[writ.RunID]writ.ProjectID)
+	var rest []writ.RunID
+	for _, id := range runs {
+		if project := s.recent.projectOf(id); project != "" {
+			owners[id] = project
+		} else {
+			rest = append(rest, id)
+		}
+	}
+	if len(rest) == 0 {
+		return owners, nil
+	}
+	err := s.Journal.Read(context.Background(), func(tx *journal.Tx) error {
+		for _, id := range rest {
+			run, err := tx.Run(id)
+			if err != nil && writ.CodeOf(err) != writ.CodeRecordForged {
+				return err
+			}
+			switch {
+			case err != nil:
+				owners[id] = forgedLine
+			case run != nil:
+				owners[id] = run.Project
+			}
+		}
+		return nil
+	})
+	return owners, err
+}
+
 func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 	return &turn{
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
-		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int), withdraw: make(map[writ.NodeID][]sending),
+		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
+		withdraw: make(map[writ.NodeID][]sending), reclaim: make(map[writ.NodeID][]sending),
 		stale: make(map[writ.NodeID][]string), givenUp: make(map[writ.NodeID][]writ.JobKey),
 		rooms: make(map[writ.NodeID]bool),
 	}
@@ -310,9 +394,15 @@ func (t *turn) unevaluated() bool {
 // maxCrashes is how often the evaluator may die in a row over one run before the run is failed.
 const maxCrashes = 3
 
+// pass is what a pass of the script found.
+type pass struct {
+	scripts.Outcome
+	kept int // of the lines that it adds to the log, from the first: see admitLog
+}
+
 // evaluate runs a pass of the script if there is reason to, nil if there is none. An evaluator that died is an outcome, too: after
 // maxCrashes deaths in a row it is the script's failure.
-func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
+func (t *turn) evaluate(ctx context.Context) (*pass, error) {
 	if t.resumed || !t.wantsPass() {
 		return nil, nil
 	}
@@ -320,14 +410,15 @@ func (t *turn) evaluate(ctx context.Context) (*scripts.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := t.s.pass(ctx, p, t.entries())
+	outcome, err := t.s.pass(ctx, p, t.entries(), t.run.Logs)
 	switch {
 	case err == nil:
-		return &outcome, nil
+		kept, err := t.s.admitLog(ctx, t.run.Project, outcome.Logs)
+		return &pass{outcome, kept}, err
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
 		t.run.Crashes++
 		if t.run.Crashes >= maxCrashes {
-			return &scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *writ.AsError(err), Position: t.lastPosition()}}, nil
+			return &pass{Outcome: scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *writ.AsError(err), Position: t.lastPosition()}}}, nil
 		}
 		return nil, t.keepCrashes(ctx)
 	default:

@@ -2,116 +2,47 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 
 	"writ"
-	"writ/runner/queue"
-	"writ/supervisor/journal"
+	"writ/internal/fair"
 )
 
-// maxTurns is how many runs take a turn at the same time. Turns mostly wait for a shared commit, so there are more than cores.
-const maxTurns = 64
+// maxTurns is how many runs take a turn at the same time. Turns mostly wait for a shared commit, or for the evaluator, so there are more than
+// cores.
+const maxTurns = 128
 
-// mail is what came in for a run since its last turn.
-type mail struct {
-	results []arrival
-	started []active // their nodes work on them
-	// progress is how far calls are, the newest of each last.
-	progress []advance
-	again    []sending     // lost on the way: to be delivered again
-	overdue  []writ.JobKey // past their end-by, and nobody reported
-	lost     []writ.NodeID // nodes that did not come back
-	stop     *stop
-	resume   *resumption   // nobody else's mail is with it
-	taken    []writ.JobKey // withdrawn from the queue before a node took them
+// maxTurnsBeside is how many of them one project gets while another one has some, or waits for some; alone it may have three quarters of all: see
+// fair.May. Turns share processors, rounds of the evaluator and commits: with 96 of one project each step of the runs of others took three times
+// as long, and it got no further itself.
+const maxTurnsBeside = 18
 
-	// also is written in the transaction of the turn; done is told when that is on disk.
-	also func(tx *journal.Tx) error
-	done chan<- error
-}
-
-// arrival is a result whose seal was verified.
-type arrival struct {
-	result  writ.Result
-	node    writ.NodeID    // whose key sealed it
-	frame   *journal.Frame // for the proof
-	message queue.Message
-}
-
-// active is a job that a node says it works on.
-type active struct {
-	key  writ.JobKey
-	node writ.NodeID
-}
-
-// advance is what a node says of a job that it works on.
-type advance struct {
-	key  writ.JobKey
-	node writ.NodeID
-	text string
-}
-
-// sending names one delivery.
-type sending struct {
-	key      writ.JobKey
-	delivery int
-}
-
-func sendingOf(c *journal.Call) sending { return sending{c.Key(), c.Delivery} }
-
-// taskOf is what a delivery is called in the queue.
-func taskOf(s sending) string { return fmt.Sprintf("%s-%d", s.key, s.delivery) }
-
-func (m *mail) add(n mail) {
-	m.results = append(m.results, n.results...)
-	m.started = append(m.started, n.started...)
-	for _, p := range n.progress { // only the newest counts
-		m.progress = append(slices.DeleteFunc(m.progress, func(before advance) bool { return before.key == p.key }), p)
-	}
-	m.again = append(m.again, n.again...)
-	m.overdue = append(m.overdue, n.overdue...)
-	m.lost = append(m.lost, n.lost...)
-	m.taken = append(m.taken, n.taken...)
-	if n.stop != nil {
-		m.stop = n.stop
-	}
-}
-
-// compact drops what is said twice: while a run cannot be written, the same is noticed every second.
-func (m *mail) compact() {
-	m.started, m.again, m.overdue = unique(m.started), unique(m.again), unique(m.overdue)
-	m.lost, m.taken = unique(m.lost), unique(m.taken)
-}
-
-func unique[T comparable](list []T) []T {
-	seen := make(map[T]bool, len(list))
-	return slices.DeleteFunc(list, func(v T) bool {
-		known := seen[v]
-		seen[v] = true
-		return known
-	})
-}
-
-// turns gives each run its mail, one turn at a time: mail that comes in during a turn waits for the next one and comes together.
+// turns gives each run its mail, one turn at a time: mail that comes in during a turn waits for the next one and comes together. Of the
+// projects whose runs have mail the one goes first that has the fewest turns under way: a turn may wait long for the evaluator.
 type turns struct {
-	take func(ctx context.Context, run writ.RunID, m mail) error
-	log  *slog.Logger
+	take   func(ctx context.Context, run writ.RunID, m mail) error
+	owners func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) // whose runs are that were not told with begin; those that there are not are left out
+	drop   func(results []arrival)                                        // that are of runs that there are not
+	log    *slog.Logger
 
 	mu    sync.Mutex
 	boxes map[writ.RunID]*box
-	ready []writ.RunID // boxes with mail whose run has no turn
+	ready map[writ.ProjectID][]writ.RunID // boxes with mail whose run has no turn; those whose project must be looked up are in lines apart
+	order []writ.ProjectID                // of ready: who was served last comes last
+	under map[writ.ProjectID]int          // turns under way
+	slow  map[writ.ProjectID]int          // of those: how many wait until their project may do more, see slowed
 	wake  chan struct{}
 	// stalled runs could not write their turn; retry lets them try again.
 	stalled map[writ.RunID]bool
 }
 
 type box struct {
-	busy  bool
-	mails []mail
-	held  map[resultID]bool // in mails, or in the turn under way; nil if none was
+	project writ.ProjectID // if it is not known, the line of whoever spoke of the run: see unknown
+	busy    bool
+	mails   []mail
+	held    map[resultID]bool // in mails, or in the turn under way; nil if none was
 }
 
 // resultID tells results apart: nodes send them again until they are acknowledged.
@@ -123,44 +54,68 @@ type resultID struct {
 func (a *arrival) id() resultID { return resultID{active{a.result.JobKey, a.node}, a.result.Job} }
 
 func newTurns(take func(ctx context.Context, run writ.RunID, m mail) error, log *slog.Logger) *turns {
-	return &turns{take: take, log: log, boxes: make(map[writ.RunID]*box), wake: make(chan struct{}, 1), stalled: make(map[writ.RunID]bool)}
+	return &turns{
+		take: take, log: log, boxes: make(map[writ.RunID]*box), wake: make(chan struct{}, 1), stalled: make(map[writ.RunID]bool),
+		ready: make(map[writ.ProjectID][]writ.RunID), under: make(map[writ.ProjectID]int), slow: make(map[writ.ProjectID]int),
+	}
 }
 
-// postResult gives a result to a run. It reports false if the run has it already and could not write it yet: then nothing is kept.
+// queue lets a run wait for a turn. The caller holds the lock.
+func (t *turns) queue(run writ.RunID) {
+	project := t.boxes[run].project
+	if len(t.ready[project]) == 0 {
+		t.order = append(t.order, project)
+	}
+	t.ready[project] = append(t.ready[project], run)
+	t.signal()
+}
+
+// postResult gives a result to a run. It reports false if the run has it already and could not write it yet, or if too many wait of its node: then
+// nothing is kept.
 func (t *turns) postResult(a arrival) bool {
 	t.mu.Lock()
 	b := t.boxes[a.result.Run]
 	known := b != nil && b.held[a.id()]
 	t.mu.Unlock()
-	if !known {
-		t.post(a.result.Run, mail{results: []arrival{a}})
-	}
-	return !known
+	return !known && t.postFrom(a.node, a.result.Run, mail{results: []arrival{a}})
 }
 
 // begin gives a run its first turn. Before that, keep may put the run where the turn finds it; it is not called if somebody else was faster
 // to notice the run: then a turn is under way already that has read it.
-func (t *turns) begin(run writ.RunID, keep func()) {
+func (t *turns) begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.boxes[run] == nil {
 		keep()
+		t.boxes[run] = &box{project: project}
 	}
-	t.put(run, mail{})
+	t.put(run, project, mail{})
 }
 
 // post gives mail to a run, which gets a turn for it. An empty mail is a plain wake-up.
 func (t *turns) post(run writ.RunID, m mail) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.put(run, m)
+	t.put(run, "", m)
 }
 
-// put is post for who holds the lock.
-func (t *turns) put(run writ.RunID, m mail) {
+// postFrom gives a run what a node says of it, and reports false if too many runs wait of which the node spoke: then it drops it.
+func (t *turns) postFrom(node writ.NodeID, run writ.RunID, m mail) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := unknown(node)
+	if t.boxes[run] == nil && len(t.ready[line]) >= maxSpokenOf {
+		return false
+	}
+	t.put(run, line, m)
+	return true
+}
+
+// put is post for who holds the lock. line is where the run waits if nobody knows it yet.
+func (t *turns) put(run writ.RunID, line writ.ProjectID, m mail) {
 	b := t.boxes[run]
 	if b == nil {
-		b = new(box)
+		b = &box{project: line}
 		t.boxes[run] = b
 	}
 	n := len(b.mails)
@@ -176,8 +131,7 @@ func (t *turns) put(run writ.RunID, m mail) {
 		b.held[m.results[i].id()] = true
 	}
 	if !b.busy && !t.stalled[run] && n == 0 {
-		t.ready = append(t.ready, run)
-		t.signal()
+		t.queue(run)
 	}
 }
 
@@ -202,7 +156,7 @@ func (t *turns) retry() {
 	for run := range t.stalled {
 		delete(t.stalled, run)
 		if b := t.boxes[run]; b != nil && !b.busy {
-			t.ready = append(t.ready, run)
+			t.queue(run)
 		}
 	}
 	t.signal()
@@ -215,11 +169,30 @@ func (t *turns) signal() {
 	}
 }
 
-// due is a run that has a turn, with what came in for it.
+// due is a run that has a turn, with what came in for it, or else the runs of a line that are to be looked up.
 type due struct {
-	run   writ.RunID
-	mails []mail
+	run     writ.RunID
+	project writ.ProjectID // as that of the box
+	mails   []mail
+	unknown []due
 }
+
+// unknown is the line of runs of which a node spoke, and whose projects must be looked up. Each node has one of its own: it may name any number
+// of runs, and those that others name must not come behind them.
+func unknown(node writ.NodeID) writ.ProjectID { return writ.ProjectID("?" + node) }
+
+// forgedLine is the line of runs whose records somebody has changed: their turns say so.
+const forgedLine writ.ProjectID = "!"
+
+// isUnknown reports whether a line is one of runs whose projects must be looked up. That of whom no node spoke is "".
+func isUnknown(project writ.ProjectID) bool { return project == "" || project[0] == '?' }
+
+const (
+	// maxUnknown is how many runs of such a line are looked up at a time, with one question to the journal.
+	maxUnknown = 100
+	// maxSpokenOf is how many runs wait in the line of a node; what it says of others is dropped, and it says so again.
+	maxSpokenOf = 10_000
+)
 
 // run hands out turns until ctx ends and the turns under way are over. Who has carried out a turn stays for the next one: the stack that a
 // turn takes grows in steps, each of which copies it.
@@ -242,9 +215,9 @@ func (t *turns) run(ctx context.Context) error {
 			}
 			workers++
 			group.Go(func() {
-				t.turn(ctx, d.run, d.mails)
+				t.serve(ctx, d)
 				for d := range work {
-					t.turn(ctx, d.run, d.mails)
+					t.serve(ctx, d)
 				}
 			})
 		}
@@ -256,19 +229,172 @@ func (t *turns) run(ctx context.Context) error {
 	}
 }
 
+// next takes the run out that has the next turn.
 func (t *turns) next() (due, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.ready) == 0 {
+	first, free := -1, t.free()
+	for i, project := range t.order {
+		if t.may(project, free) && (first < 0 || t.under[project] < t.under[t.order[first]]) {
+			first = i
+		}
+	}
+	if first < 0 {
 		return due{}, false
 	}
-	run := t.ready[0]
-	t.ready = t.ready[1:]
-	b := t.boxes[run]
-	b.busy = true
-	mails := b.mails
-	b.mails = nil
-	return due{run, mails}, true
+	project := t.order[first]
+	runs := t.ready[project][:1]
+	if t.looksUp(project) {
+		runs = t.ready[project][:min(maxUnknown, len(t.ready[project]))]
+	}
+	t.order = slices.Delete(t.order, first, first+1)
+	if t.ready[project] = t.ready[project][len(runs):]; len(t.ready[project]) > 0 {
+		t.order = append(t.order, project)
+	} else {
+		delete(t.ready, project)
+	}
+	t.under[project]++
+	all := make([]due, len(runs))
+	for i, run := range runs {
+		b := t.boxes[run]
+		b.busy = true
+		all[i] = due{run: run, project: project}
+		all[i].mails, b.mails = portion(b.mails)
+	}
+	if t.looksUp(project) {
+		return due{project: project, unknown: all}, true
+	}
+	return all[0], true
+}
+
+// looksUp reports whether the runs of a line are looked up before they have turns.
+func (t *turns) looksUp(line writ.ProjectID) bool { return isUnknown(line) && t.owners != nil }
+
+// maxTurnResults bounds the results of one turn. A turn is one transaction, and whoever writes at the same time waits for it: what a run has
+// beyond that comes in its next turn, after those of other projects.
+const maxTurnResults = 250
+
+// portion divides mails into those of one turn and the rest.
+func portion(mails []mail) (now, rest []mail) {
+	results := 0
+	for i, m := range mails {
+		room := maxTurnResults - results
+		if results += len(m.results); results <= maxTurnResults {
+			continue
+		}
+		if m.done != nil || room == 0 { // somebody waits for it as a whole
+			at := max(i, 1)
+			return mails[:at:at], mails[at:]
+		}
+		first := mail{results: m.results[:room:room]}
+		m.results = slices.Clone(m.results[room:]) // what else is said, that a node was lost, may be about what one of these is the result of
+		return append(slices.Clone(mails[:i]), first), append([]mail{m}, mails[i+1:]...)
+	}
+	return mails, nil
+}
+
+// may reports whether a line may have one more turn while so many are free. The caller holds the lock.
+func (t *turns) may(line writ.ProjectID, free int) bool {
+	if t.under[line] >= maxTurnsBeside && (t.slow[line] > 0 || t.others(line)) {
+		return false
+	}
+	return fair.May(t.under[line], free) && (!t.looksUp(line) || t.under[line] == 0)
+}
+
+// slowed notes that a turn waits until its project may do more, and returns what notes that it goes on. Meanwhile the project gets no more turns than
+// beside others: those would wait, too, and all go on at once.
+func (t *turns) slowed(project writ.ProjectID) (goesOn func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.slow[project]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.slow[project]--; t.slow[project] == 0 {
+			delete(t.slow, project)
+			t.signal()
+		}
+	}
+}
+
+// others reports whether somebody besides the project of a line has turns under way, or waits for one. The caller holds the lock.
+func (t *turns) others(line writ.ProjectID) bool {
+	for project := range t.under {
+		if project != line {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.order, func(project writ.ProjectID) bool { return project != line })
+}
+
+// free is how many more turns there may be now. The caller holds the lock.
+func (t *turns) free() int {
+	free := maxTurns
+	for _, n := range t.under {
+		free -= n
+	}
+	return free
+}
+
+// serve gives a run its turn, or looks up runs of whom nobody knew whose they are.
+func (t *turns) serve(ctx context.Context, d due) {
+	if d.unknown != nil {
+		t.lookUp(ctx, d.unknown)
+	} else {
+		t.turn(ctx, d.run, d.mails)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(d.project)
+}
+
+// lookUp finds out whose runs are, and lets them wait in the lines of their projects. What came in for a run that there is not is dropped, unless
+// somebody waits for an answer: a node can name as many as it likes, and none of them gets a turn.
+func (t *turns) lookUp(ctx context.Context, all []due) {
+	runs := make([]writ.RunID, len(all))
+	for i, d := range all {
+		runs[i] = d.run
+	}
+	owners, err := t.owners(runs)
+	var none []arrival
+	for _, d := range all {
+		project, known := owners[d.run]
+		switch {
+		case known:
+			t.giveBack(d, project)
+		case err != nil || slices.ContainsFunc(d.mails, func(m mail) bool { return m.done != nil }):
+			t.turn(ctx, d.run, d.mails) // finds out what is wrong
+		default:
+			for _, m := range d.mails {
+				none = append(none, m.results...)
+			}
+			t.giveBack(due{run: d.run}, d.project)
+		}
+	}
+	if len(none) > 0 {
+		t.drop(none)
+	}
+}
+
+// giveBack lets a run that had no turn wait in a line with what came in for it, and forgets it if that is nothing.
+func (t *turns) giveBack(d due, line writ.ProjectID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.boxes[d.run]
+	b.busy, b.project, b.mails = false, line, append(d.mails, b.mails...)
+	if len(b.mails) == 0 {
+		delete(t.boxes, d.run)
+		return
+	}
+	t.queue(d.run)
+}
+
+// end notes that a turn of a project is over. The caller holds the lock.
+func (t *turns) end(project writ.ProjectID) {
+	if t.under[project]--; t.under[project] == 0 {
+		delete(t.under, project)
+	}
+	t.signal() // somebody may have waited for just that
 }
 
 // turn takes mails in as few turns as possible: those that somebody waits for get their own, so that an error is theirs.
@@ -292,7 +418,8 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 	b := t.boxes[run]
 	b.busy = false
 	if failed != nil {
-		if ctx.Err() == nil && writ.CodeOf(failed) != writ.CodeStoreUnavailable { // that is said once, not for each run
+		code := writ.CodeOf(failed)
+		if ctx.Err() == nil && code != writ.CodeStoreUnavailable && code != writ.CodeRecordForged { // these are said once, not for each run
 			t.log.Warn("a run cannot advance; it is tried again", "run", run, "err", failed)
 		}
 		all.compact()
@@ -305,8 +432,7 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 	}
 	switch {
 	case len(b.mails) > 0:
-		t.ready = append(t.ready, run)
-		t.signal()
+		t.queue(run)
 	default:
 		delete(t.boxes, run)
 	}

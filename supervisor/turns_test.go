@@ -3,12 +3,18 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"writ"
+	"writ/internal/fair"
 	"writ/supervisor/journal"
 )
 
@@ -89,4 +95,258 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	if lost := f.tick(now, w.listened(now, true)); len(lost) != 1 {
 		t.Error("a node that was silent for a minute is not lost")
 	}
+}
+
+// TestAProjectHasFewTurnsBesideOthers lets many runs of one project ask for turns while another project has one, while a turn of its own waits until
+// the project may do more, and after that.
+func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy atomic.Int32
+		other := make(chan struct{})
+		turns := newTurns(func(ctx context.Context, run writ.RunID, _ mail) error {
+			if run == "other" {
+				<-other
+				return nil
+			}
+			busy.Add(1)
+			<-ctx.Done()
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- turns.run(ctx) }()
+		turns.begin("other", "quiet", func() {})
+		synctest.Wait()
+		for i := range 2 * maxTurns {
+			turns.begin(writ.RunID(fmt.Sprint("run", i)), "busy", func() {})
+		}
+		synctest.Wait()
+		if got := busy.Load(); got != maxTurnsBeside {
+			t.Errorf("beside another project it has %d turns, want %d", got, maxTurnsBeside)
+		}
+		goesOn := turns.slowed("busy")
+		close(other)
+		synctest.Wait()
+		if got := busy.Load(); got != maxTurnsBeside {
+			t.Errorf("while one of them waits it has %d turns, want %d", got, maxTurnsBeside)
+		}
+		goesOn()
+		synctest.Wait()
+		if got, want := int(busy.Load()), fair.Most(maxTurns); got != want {
+			t.Errorf("alone it has %d turns, want %d", got, want)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers lets all turns of one project wait, as they do for the evaluator.
+func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
+	for name, told := range map[string]bool{"told": true, "looked up": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const many = 4 * maxTurns
+				var waiting, served atomic.Int32
+				turns := newTurns(func(ctx context.Context, run writ.RunID, _ mail) error {
+					if strings.HasPrefix(string(run), "slow") {
+						waiting.Add(1)
+						<-ctx.Done()
+						return nil
+					}
+					served.Add(1)
+					return nil
+				}, slog.New(slog.DiscardHandler))
+				turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+					owners := map[writ.RunID]writ.ProjectID{}
+					for _, run := range runs {
+						owners[run] = writ.ProjectID(run[:4])
+					}
+					return owners, nil
+				}
+				post := func(kind string, i int) {
+					id := writ.RunID(fmt.Sprint(kind, i))
+					if told {
+						turns.begin(id, writ.ProjectID(kind), func() {})
+					} else {
+						turns.post(id, mail{})
+					}
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- turns.run(ctx) }()
+				for i := range many {
+					post("slow", i)
+				}
+				synctest.Wait()
+				for i := range many {
+					post("work", i)
+				}
+				synctest.Wait()
+				if got, most := int(waiting.Load()), fair.Most(maxTurns); got != most {
+					t.Errorf("%d turns of the slow project are under way, want %d", got, most)
+				}
+				if got := served.Load(); got != many {
+					t.Errorf("%d turns of the other project were served, want %d", got, many)
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// However much comes in for a run at once, it is written in parts, and whoever else has a result comes between them.
+func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
+	turns := newTurns(func(context.Context, writ.RunID, mail) error { return nil }, slog.New(slog.DiscardHandler))
+	turns.begin("many", "hostile", func() {})
+	first, _ := turns.next()
+	const all = 1000
+	for i := range all {
+		turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Try: 1}}, node: "n"})
+	}
+	turns.post("many", mail{lost: []writ.NodeID{"n"}})
+	turns.serve(t.Context(), first)
+	turns.begin("one", "works", func() {})
+	turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Try: 1}}, node: "n"})
+
+	next := 0
+	for turn := 0; next < all; turn++ {
+		var told mail
+		turns.take = func(_ context.Context, _ writ.RunID, m mail) error {
+			told = m
+			return nil
+		}
+		d, ok := turns.next()
+		if !ok {
+			t.Fatalf("after %d of %d results there is no turn", next, all)
+		}
+		turns.serve(t.Context(), d)
+		if d.run == "one" {
+			if turn > 1 {
+				t.Errorf("the result of another project came in turn %d", turn)
+			}
+			continue
+		}
+		if len(told.results) > maxTurnResults {
+			t.Errorf("a turn has %d results", len(told.results))
+		}
+		for _, a := range told.results {
+			if a.result.Seq != next {
+				t.Fatalf("result %d came instead of %d", a.result.Seq, next)
+			}
+			next++
+		}
+		if lost := len(told.lost) > 0; lost != (next == all) {
+			t.Errorf("after %d results it is told that the node was lost: %t", next, lost)
+		}
+	}
+	if len(turns.boxes) > 0 {
+		t.Errorf("something is left: %v", turns.boxes)
+	}
+}
+
+// TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse lets a node send results of any number of runs that do not exist, each of which is looked up:
+// results of another node came behind all of them.
+func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 4 * maxTurns
+		var served, lookups atomic.Int32
+		ctx, stop := context.WithCancel(t.Context())
+		turns := newTurns(func(_ context.Context, run writ.RunID, _ mail) error {
+			if strings.HasPrefix(string(run), "work") {
+				served.Add(1)
+			}
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+			owners := map[writ.RunID]writ.ProjectID{}
+			for _, run := range runs {
+				if strings.HasPrefix(string(run), "work") {
+					owners[run] = "project"
+				}
+			}
+			if len(owners) == 0 {
+				lookups.Add(int32(len(runs)))
+				<-ctx.Done()
+			}
+			return owners, nil
+		}
+		turns.drop = func([]arrival) {}
+		post := func(node writ.NodeID, kind string, i int) bool {
+			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Try: 1}
+			return turns.postResult(arrival{result: writ.Result{JobKey: key}, node: node})
+		}
+		for i := range maxSpokenOf { // all of them before the first is looked up, so that this finds as many as it may take
+			if !post("hostile", "none", i) {
+				t.Fatalf("result %d was dropped", i)
+			}
+		}
+		ended := make(chan error)
+		go func() { ended <- turns.run(ctx) }()
+		synctest.Wait()
+		for i := range many {
+			if !post("honest", "work", i) {
+				t.Fatalf("result %d of the honest node was dropped", i)
+			}
+		}
+		synctest.Wait()
+		if got := served.Load(); got != many {
+			t.Errorf("%d turns for the honest node were served, want %d", got, many)
+		}
+		if got := lookups.Load(); got != maxUnknown {
+			t.Errorf("%d runs are looked up at a time for one node, want %d", got, maxUnknown)
+		}
+		for i := range 2 * maxUnknown {
+			if kept := post("hostile", "more", i); kept != (i < maxUnknown) {
+				t.Errorf("result %d beyond those that may wait: kept is %v", i, kept)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Runs that a node names and that there are not cost no turn each; what comes in for one of them while it is looked up, as it begins, is kept.
+func TestRunsThatThereAreNotGetNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []writ.RunID
+		turns := newTurns(func(_ context.Context, run writ.RunID, _ mail) error {
+			took = append(took, run)
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		exists := map[writ.RunID]writ.ProjectID{}
+		questions, dropped := 0, 0
+		turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+			if questions++; questions == 1 { // it is accepted while somebody looks for it
+				turns.begin("late", "project", func() {})
+				defer func() { exists["late"] = "project" }()
+			}
+			return maps.Clone(exists), nil
+		}
+		turns.drop = func(results []arrival) { dropped += len(results) }
+		post := func(run writ.RunID) {
+			turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Try: 1}}, node: "n"})
+		}
+		post("late")
+		for i := range 3*maxUnknown - 1 {
+			post(writ.RunID(fmt.Sprint("none", i)))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- turns.run(ctx) }()
+		synctest.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(took, []writ.RunID{"late"}) || dropped != 3*maxUnknown || questions > 4 || len(turns.boxes) > 0 {
+			t.Errorf("turns of %q, %d results dropped of %d, %d questions, left: %v", took, dropped, 3*maxUnknown, questions, turns.boxes)
+		}
+	})
 }

@@ -17,18 +17,27 @@ const maxLogLines = 1000
 // dialers makes the supervisor's ends of its links, one for each coordinator.
 func (s *Supervisor) dialers() []*link.Dialer {
 	var links []*link.Dialer
+	asks := newAsks()
 	for _, url := range s.Coordinators {
-		d := &link.Dialer{URL: url, Hello: s.hello, Sign: s.signHello, Events: s.Journal, Handle: s.handle, Fault: s.faults.text, Log: s.Log}
+		feed := s.Journal.Feed(url)
+		d := &link.Dialer{
+			URL: url, Hello: func() link.Hello { return s.hello(feed.ID()) }, Sign: s.signHello, Events: feed,
+			Handle: asks.of(url, s.handle), Fault: s.faults.text, Log: s.Log,
+		}
 		d.Welcomed = func(ctx context.Context, w link.Welcome) { s.catchUp(ctx, d, w.Roster) }
 		links = append(links, d)
 	}
 	return links
 }
 
-func (s *Supervisor) hello() link.Hello {
+// hello is what a coordinator is told first that is told a history of the journal.
+func (s *Supervisor) hello(history string) link.Hello {
 	return link.Hello{
-		Datacenter: s.Datacenter, Journal: s.Journal.ID(), Version: s.Version,
-		Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources, link.VerbSecrets},
+		Datacenter: s.Datacenter, Journal: history, Version: s.Version,
+		Verbs: []link.Verb{
+			link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources,
+			link.VerbSecrets, link.VerbNodes, link.VerbAdopted,
+		},
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
 }
@@ -75,6 +84,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		}
 		version, err := s.AdoptRosters(ctx, p.Signed)
 		return link.RosterVersion{Version: version}, err
+	case link.VerbAdopted:
+		p, err := decode[link.Adopted](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.adopted(p.Nonce)
 	case link.VerbPlan:
 		p, err := decode[link.Plan](params)
 		if err != nil {
@@ -101,6 +116,8 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.resources(ctx, p.Project)
+	case link.VerbNodes:
+		return s.nodesNow(), nil
 	case link.VerbSecrets:
 		p, err := decode[link.Secrets](params)
 		if err != nil {
@@ -173,6 +190,21 @@ func (s *Supervisor) queues(ctx context.Context) ([]writ.QueueDepth, error) {
 		}
 	}
 	return all, nil
+}
+
+// nodesNow returns what is known of every node at this moment, with those that wait to be admitted.
+func (s *Supervisor) nodesNow() []link.NodeNow {
+	all := []link.NodeNow{}
+	for _, n := range s.fleet.list() {
+		all = append(all, link.NodeNow{
+			ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
+			Slots: n.Slots, Capacity: n.Capacity,
+		})
+	}
+	for _, n := range s.pending.list() {
+		all = append(all, link.NodeNow{ID: n.ID, Waiting: &n})
+	}
+	return all
 }
 
 func depthOf(node writ.NodeID, name string, l journal.Load) writ.QueueDepth {

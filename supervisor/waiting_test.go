@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -29,6 +30,20 @@ func TestAResourceGoesFromHandToHand(t *testing.T) {
 			t.Errorf("%d runs that follow each other took %s: they waited for the watch", runs, took)
 		}
 	})
+}
+
+// leastHeap is how much memory is held for good: what is under way at a moment takes some, too, so it is the least of some looks.
+func leastHeap() uint64 {
+	least := uint64(math.MaxUint64)
+	for range 20 {
+		runtime.GC()
+		runtime.GC() // what the first one found to be finalized is gone after the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		least = min(least, m.HeapAlloc)
+		time.Sleep(20 * time.Millisecond)
+	}
+	return least
 }
 
 // TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its turn. What is
@@ -69,11 +84,7 @@ func TestAWaitingRunNeedsNoMemory(t *testing.T) {
 				}
 			}
 		}
-		runtime.GC()
-		runtime.GC() // what the first one found to be finalized is gone after the second
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+		return leastHeap()
 	}
 	first := wait(before)
 	second := wait(more)

@@ -34,26 +34,27 @@ const (
 
 // watcher remembers, between two looks, which jobs nobody seemed to have.
 type watcher struct {
-	s       *Supervisor
-	last    time.Time     // of the last look, by the monotonic clock
-	wall    time.Time     // and by the wall clock
-	rounds  int64         // of the collector, when it was last seen to have heard everybody
-	heard   time.Time     // that was then, by the monotonic clock
-	setBack bool          // the wall clock was, and nobody has looked for what that made far away
-	flushed bool          // the queue was, and not everything is delivered again
-	lost    []writ.NodeID // whose runs were not told yet
-	missing map[sending]int
-	left    map[sending]time.Duration // until the end-by of what is out
-	fleet   map[writ.NodeID]writ.Node // as it was then
-	due     journal.Due               // how far the calls have been looked at that wait for a time or a node
-	again   journal.Due               // and once more
-	held    journal.Due               // how far those that wait for their resource
+	s        *Supervisor
+	last     time.Time     // of the last look, by the monotonic clock
+	wall     time.Time     // and by the wall clock
+	rounds   int64         // of the collector, when it was last seen to have heard everybody
+	heard    time.Time     // that was then, by the monotonic clock
+	setBack  bool          // the wall clock was, and nobody has looked for what that made far away
+	flushed  bool          // the queue was, and not everything is delivered again
+	lost     []writ.NodeID // whose runs were not told yet
+	missing  map[sending]int
+	left     map[sending]time.Duration // until the end-by of what is out
+	fleet    map[writ.NodeID]writ.Node // as it was then
+	restated int64                     // how often the journal had told again what stands
+	due      journal.Due               // how far the calls have been looked at that wait for a time or a node
+	again    journal.Due               // and once more
+	held     journal.Due               // how far those that wait for their resource
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
 func (s *Supervisor) watch(ctx context.Context) error {
 	now := time.Now()
-	w := &watcher{s: s, last: now, wall: s.Now(), heard: now, missing: make(map[sending]int)}
+	w := &watcher{s: s, restated: -1, last: now, wall: s.Now(), heard: now, missing: make(map[sending]int)}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -79,6 +80,7 @@ func (w *watcher) look(ctx context.Context) error {
 	w.flushed = w.flushed || flushed
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.turns.retry()
+	s.complaints.pass(at)
 	listened := w.listened(at, queueErr == nil)
 	w.lost = append(w.lost, s.fleet.tick(at, listened)...)
 	changed := w.changedNodes()
@@ -161,7 +163,7 @@ func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.L
 		case loads[node].Planned == 0:
 			s.fleet.setBacklog(node, false)
 		case changed[node] && why != "":
-			s.wakeSendable(ctx, node, "", func(journal.Load) int { return maxDue })
+			s.wakeSendable(ctx, node, "", func(journal.Load) (room, slots int) { return maxDue, 0 })
 		default:
 			s.offer(ctx, node, "")
 		}
@@ -360,6 +362,10 @@ func (w *watcher) miss(missing map[sending]int, c *journal.Call) {
 
 // announce journals an event for each node that looks different now.
 func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Load) error {
+	if n := w.s.Journal.Restated(); n != w.restated { // it told again what it has of nodes, which is how they joined
+		w.restated = n
+		w.s.fleet.tellAll()
+	}
 	changed := w.s.fleet.changes(loads)
 	if len(changed) == 0 {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -101,9 +102,7 @@ in the middle can make it act.`,
 	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists) or name")
 	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
 	complete(root, "output", terminal.FormatNames()...)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return writ.Errorf(writ.CodeUsage, "%v", err).WithHint("%s --help", cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
 		&cobra.Group{ID: groupEveryday, Title: "Everyday"},
 		&cobra.Group{ID: groupAdmin, Title: "Administration"},
@@ -112,7 +111,8 @@ in the middle can make it act.`,
 	addTo(root, groupEveryday, a.checkCommand(), a.fmtCommand(), a.testCommand(), a.explainCommand(), a.libraryCommand())
 	addTo(root, groupEveryday, a.clients(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)
 	addTo(root, groupAdmin, a.initCommand(), a.backupCommand(), a.restoreCommand())
-	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.secretCommand(), a.userCommand(), a.projectCommand(),
+	addTo(root, groupAdmin, a.clients(a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.secretCommand(), a.userCommand(),
+		a.projectCommand(), a.rosterCommand(),
 		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
@@ -198,6 +198,22 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return err.WithHint("did you mean `%s %s`?", cmd.CommandPath(), close[0])
 	}
 	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
+}
+
+// flagError says what is wrong with a flag, and what it takes.
+func flagError(cmd *cobra.Command, err error) error {
+	if said, ok := errors.AsType[*writ.Error](err); ok { // a flag of ours says it itself
+		return said
+	}
+	e := writ.Errorf(writ.CodeUsage, "%v", err)
+	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
+	if !isValue {
+		return e.WithHint("%s --help", cmd.CommandPath())
+	}
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		e = writ.Errorf(writ.CodeUsage, "--%s: %q is not a number that is possible", value.GetFlag().Name, number.Num)
+	}
+	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
 
 // exactly demands arguments, and no more, and names those that are missing.

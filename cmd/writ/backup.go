@@ -35,6 +35,7 @@ A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. N
 
 func (a *app) restoreCommand() *cobra.Command {
 	var data string
+	var mark bool
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a data directory of a backup",
@@ -43,10 +44,25 @@ empty, or not exist.
 
 Stop the daemon whose backup it is for good before you start the restored one. A supervisor takes a higher epoch than every one before it,
 so that nodes obey no other, repeats nothing that nodes have done, and tells its coordinators anew what there is. Runs that were accepted
-after the backup begin again under their ids if their submissions have not expired; the others end as RUN_LOST.`,
-		Example: `  writ restore --data ./dc1 dc1.tar`,
-		Args:    exactly("FILE"),
+after the backup begin again under their ids if their submissions have not expired; the others end as RUN_LOST.
+
+If the journal was brought back by other means, with its disk, its machine or its database, stop the supervisor and say so with --mark
+before you start it again: then it asks its nodes what they did since, and no call is done by a second node.`,
+		Example: "  writ restore --data ./dc1 dc1.tar\n  writ restore --mark --data ./dc1",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if mark {
+				return exactly()(cmd, args)
+			}
+			return exactly("FILE")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if mark {
+				if err := backup.Mark(data); err != nil {
+					return err
+				}
+				a.Done("the journal of %s counts as one from a backup from the next start of its supervisor on", data)
+				return nil
+			}
 			m, err := backup.Restore(cmd.Context(), args[0], data)
 			if err != nil {
 				return err
@@ -56,6 +72,7 @@ after the backup begin again under their ids if their submissions have not expir
 		},
 	}
 	dataFlag(c, &data)
+	c.Flags().BoolVar(&mark, "mark", false, "only say that the journal of a supervisor was brought back by other means")
 	return c
 }
 

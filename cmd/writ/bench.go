@@ -238,7 +238,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&r.Data, "data", "", "")
 	f.StringVar(&r.Name, "name", "", "")
-	f.StringVar(&r.Supervisor, "supervisor", "", "")
+	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "")
 	f.StringVar(&join, "join", "", "")
 	f.StringVar(&r.Redis.URL, "redis", "", "")
 	fromEnvironment(f, "redis")

@@ -156,7 +156,7 @@ func (c checked) text(wide bool) string {
 	fmt.Fprintf(&b, "%s: ok\n", terminal.Clean(c.File))
 	b.WriteString(terminal.Fields([]terminal.Field{
 		{Title: "  operations", Value: strings.Join(c.Operations, " ")},
-		{Title: "  destructive", Value: destroys(c.Destructive)},
+		{Title: "  destructive", Value: destroys(c.Report)},
 		{Title: "  modules", Value: strings.Join(c.Modules, " ")},
 		{Title: "  tests", Value: testNames(c.Tests)},
 	}, wide))
@@ -166,11 +166,19 @@ func (c checked) text(wide bool) string {
 	return b.String()
 }
 
-func destroys(yes bool) string {
-	if yes {
-		return "yes: it may delete or overwrite data, so --destructive must be said"
+// destroys says what a script destroys, as far as its text tells.
+func destroys(r scripts.Report) string {
+	told := strings.Join(r.Targets, ", ")
+	switch {
+	case !r.Destructive:
+		return ""
+	case !r.MoreTargets:
+		return "yes: " + told + "; --destructive must be said"
+	case told == "":
+		return "yes: what depends on parameters or results; --destructive must be said, and may have to name it"
+	default:
+		return "yes: " + told + ", and what depends on parameters or results; --destructive must be said, and may have to name it"
 	}
-	return ""
 }
 
 // describe shows a parameter in one line: "count=2  int 1…50: how many".

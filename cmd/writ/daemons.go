@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/coord"
 	"writ/identity"
 	"writ/runner"
 	"writ/runner/queue/redisqueue"
@@ -78,8 +79,9 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 
 func (a *app) coordCommand() *cobra.Command {
 	var data, ledger, listen, publicURL string
-	var rosters, coordinators []string
+	var rosters, coordinators, hosts []string
 	var insecure bool
+	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
 		Short: "Run a coordinator: it takes signed texts, brings them to datacenters, and shows what becomes of them",
@@ -88,6 +90,9 @@ func (a *app) coordCommand() *cobra.Command {
 It begins with the rosters that are in its data directory ("writ init" puts the first one there) or that are given.`,
 		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
 	}, func(ctx context.Context, log *slog.Logger) error {
+		if !(projectRate >= 0) {
+			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is no number of submissions a second", projectRate).WithHint("0 is for no bound")
+		}
 		signed, cluster, err := daemon.RostersFor(data, rosters)
 		if err != nil {
 			return err
@@ -98,7 +103,7 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 		}
 		coordinator := &daemon.Coord{
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			InsecureListen: insecure, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, InsecureListen: insecure, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -109,6 +114,8 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
+	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
+	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "how many submissions of 16 KiB a second one project may hand in, twice as many at once; more wait for up to 5 s and are then refused. Unbounded if 0")
 	f.BoolVar(&insecure, "insecure-listen", false, "listen where others can read everything: reading needs no login yet")
 	fromEnvironment(f, "ledger", "listen", "public-url")
 	return c
@@ -131,6 +138,12 @@ It keeps a link to the coordinators; while they are away the work that is here g
 			return writ.Errorf(writ.CodeUsage, "--max-open-runs, --max-open-calls and --keep-runs must be more than 0").
 				WithHint("leave out what shall be as usual: writ supervisor --help")
 		}
+		for name, weight := range s.Weights {
+			if weight < 1 || weight > 1000 {
+				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
+					WithHint("a project with 3 gets three times as much as one with 1, which is what all have that are not named")
+			}
+		}
 		if err := needRedis(s.Redis.URL); err != nil {
 			return err
 		}
@@ -152,10 +165,15 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	redisFlags(c, &s.Redis)
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
+	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
+	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times as much of the evaluator's CPU time and of the slots of "+
+		"nodes as others, while these want some")
+	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
+		"node can stop the queue")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
 	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "journal", "listen")
 	return c
@@ -182,7 +200,7 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 			return writ.Errorf(writ.CodeUsage, "a node cannot run --slots %d jobs at a time", r.Slots).
 				WithHint("1 or more; 0 is as usual, which is %d", runner.DefaultSlots)
 		}
-		if r.Supervisor == "" {
+		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
 		}
 		if err := needRedis(r.Redis.URL); err != nil {
@@ -204,17 +222,20 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	f := c.Flags()
 	dataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", hostName(), "what the node wants to be called")
-	f.StringVar(&r.Supervisor, "supervisor", "", "address of the supervisor's door for nodes")
+	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors: of the one that serves, "+
+		"and of those that stand by")
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time; as usual if 0")
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes; without it they get none")
+	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of addresses, as 10.1.0.0/16, at which this node fetches copies from others "+
+		"besides those of the internet (repeatable); without it no private, local or own address is asked")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach that, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "how many MiB a second they get, all together; unbounded if 0")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
-	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "public-transfers", "transfer-rate")
+	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
 }
 
@@ -238,21 +259,38 @@ func checkCapacity(c writ.Capacity) error {
 // processUsers is the help of a flag.
 const processUsers = "with --drivers host: numbers of users and groups that nobody else has, as 200000-265535, of which the process of each machine and database gets one; none: they run as the runner does. By default, where the runner is root: some that hardly anybody has"
 
+// containerIDs is the help of a flag.
+const containerIDs = "with --drivers host: numbers of users and groups that nobody else has, as 2011000000-2056875199, of which each " +
+	"container gets 65536; none: containers have the users of the host. By default, where the host can: some that hardly anybody has"
+
 // driverFlags say which drivers a node gets.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
 	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images; simulated: nothing on the host is touched; host: real ones only, which change its network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
-	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651")
+	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
+	imageFlags(c, host)
 	enginesFlag(c, host)
 	nameserverFlag(c, host)
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk", "process-users")
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
+		"process-users", "container-ids")
 	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+}
+
+// imageFlags say where images may come from besides servers on the internet.
+func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
+		"directory of this host below which every project may make images of files, by file:// URLs (repeatable); without it no file is read")
+	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
+		"range of addresses, as 10.1.0.0/16, from which images may be fetched besides those of the internet (repeatable); without it no "+
+			"private, local or own address is asked")
+	fromEnvironment(c.Flags(), "image-dir", "image-allow")
 }
 
 // nameserverFlag says whom containers and machines ask for names.

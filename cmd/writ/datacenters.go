@@ -71,6 +71,7 @@ type newDatacenter struct {
 	keyFile   string
 	tokenFile string
 	wait      time.Duration
+	adopt     adoptFlags
 }
 
 func (a *app) datacenterAddCommand() *cobra.Command {
@@ -102,6 +103,7 @@ the supervisor's public key is taken from a file and nothing is waited for.`,
 	f.StringArrayVar(&labels, "label", nil, "name=value to choose it by (repeatable)")
 	f.StringVar(&d.keyFile, "key", "", "file with the supervisor's public key, instead of a token")
 	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
+	d.adopt.add(c)
 	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
 	return c
 }
@@ -140,12 +142,16 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	}
 	added := roster.DatacenterNamed(d.Name)
 	a.Done("datacenter %s is in version %d of the roster, its supervisor is %s", d.Name, roster.Version, identity.Fingerprint(key))
-	return a.Print(terminal.Record(added.Datacenter, string(added.ID),
+	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
 		terminal.Field{Title: "region", Value: added.Region},
 		terminal.Field{Title: "labels", Value: writ.LabelsText(added.Labels)},
 		terminal.Field{Title: "supervisor", Value: identity.Fingerprint(key)}))
+	if err != nil {
+		return err
+	}
+	return a.awaitAdoption(ctx, c, roster, d.adopt, d.Name)
 }
 
 // supervisorKey finds out the key of the new datacenter's supervisor.

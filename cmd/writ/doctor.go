@@ -67,7 +67,8 @@ func (a *app) doctorCommand() *cobra.Command {
 
 The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
 --drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
-the exit code 1. --data, --containerd, --engines, --firmware, --nameserver and --process-users are those of the runner.
+the exit code 1. --data, --container-ids, --containerd, --engines, --firmware, --image-allow, --image-dir, --nameserver and --process-users are those of
+the runner.
 
 Where a unit of systemd starts a runner, it looks whether that would end machines with it.
 
@@ -105,9 +106,11 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
+	imageFlags(c, &host)
 	enginesFlag(c, &host)
 	nameserverFlag(c, &host)
-	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users")
+	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
 	return c
 }
 
@@ -326,7 +329,7 @@ func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 // examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would, and says what confines it.
 func examineEvaluator(ctx context.Context) finding {
 	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux, where nothing keeps a process from limiting itself"}
-	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler))
+	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler), nil)
 	defer func() { _ = end() }() // the children are gone with this process at the latest
 	layers, err := evaluator.Confinement(ctx)
 	if err == nil {

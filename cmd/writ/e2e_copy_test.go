@@ -44,7 +44,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	wire := testsite.NewWire(t, listen)
 	s.Add(testsite.Datacenter{
-		Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Node: []string{"--drivers", "auto"},
+		Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Node: []string{"--drivers", "auto", "--transfer-allow", "127.0.0.0/8"},
 		Own: [][]string{{"--transfers", listen, "--public-transfers", wire.Addr}},
 	})
 	s.Says(0, []string{"gives copies of its volumes to other nodes at " + wire.Addr}, "node", "show", "dc1-n1")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,7 +34,14 @@ func TestJoiningWithoutTokens(t *testing.T) {
 		nodes, err := s.Client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
 		return err == nil && len(nodes) == 1
 	})
-	s.Writ("node", "approve", "n1", "--reason", "seen in the rack")
+	if _, said, code := s.Try("node", "approve", "n1"); code != writ.ExitUsage || !strings.Contains(said, "read it on the machine") {
+		t.Errorf("without a fingerprint: exit %d\n%s", code, said)
+	}
+	another := "SHA256:" + strings.Repeat("A", 43)
+	if _, said, code := s.Try("node", "approve", "n1", another); code != writ.ExitNotFound || !strings.Contains(said, "compare the fingerprint") {
+		t.Errorf("with the fingerprint of another machine: exit %d\n%s", code, said)
+	}
+	s.Writ("node", "approve", "n1", regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`).FindString(node.Said()), "--reason", "seen in the rack")
 	s.Await(node, "msg=serving")
 	s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
 	if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {

@@ -230,3 +230,39 @@ func nodeID(t *testing.T, list string) string {
 	}
 	return string(page.Items[0].ID)
 }
+
+// TestDevGoesOnWithoutANodeThatWasRemoved removes one of two nodes while the cluster works, and starts the cluster again.
+func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	s := testsite.Empty(t)
+	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0"}
+	s.Start("dev", "Ctrl-C ends it", dev...)
+	s.Writ("node", "remove", "n2")
+	s.Kill("dev")
+	p := s.Start("dev", "Ctrl-C ends it", dev...)
+	s.Await(p, "node n2 in local is not there any more")
+	s.Script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
+	s.Writ("submit", "x.tengo")
+	s.Runs("dev")
+}
+
+// TestARemovedNodeEndsWithACodeOfItsOwn removes a node of a datacenter, whose Redis cuts it off: its process ends, and another start does too.
+func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	broker := testenv.RedisWithPassword(t)
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0"})
+	s.Writ("node", "remove", "dc1-n2")
+	p := s.Procs["dc1-n2"]
+	err := p.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitRemoved {
+		t.Errorf("it ended with %v", err)
+	}
+	if told := strings.Count(p.Said(), "the datacenter has this node no more"); told != 1 {
+		t.Errorf("it said so %d times:\n%s", told, p.Said())
+	}
+	if said, code := s.RestartFails("dc1-n2"); code != writ.ExitRemoved || !strings.Contains(said, string(writ.CodeNodeRejected)) {
+		t.Errorf("started again it ends with %d:\n%s", code, said)
+	}
+	s.Runs("dc1", "dc1-n1")
+}

@@ -38,6 +38,24 @@ func (h *onHost) command(args ...string) *exec.Cmd {
 	return c
 }
 
+// commandAsUnit is command with no more rights than a unit gives its process: its capabilities, and no new privileges.
+func (h *onHost) commandAsUnit(unit string, args ...string) *exec.Cmd {
+	h.Helper()
+	bounds := "-all"
+	for line := range strings.Lines(read(h.T, unit)) {
+		names, is := strings.CutPrefix(strings.TrimSpace(line), "CapabilityBoundingSet=CAP_")
+		if is {
+			bounds += ",+" + strings.ToLower(strings.ReplaceAll(names, " CAP_", ",+"))
+		}
+	}
+	if bounds == "-all" {
+		h.Fatalf("%s does not bound the capabilities of the runner", unit)
+	}
+	c := exec.Command(testenv.Need(h, "setpriv"), append([]string{"--no-new-privs", "--bounding-set", bounds, "--inh-caps", "-all", "--", h.binary}, args...)...)
+	c.Env = h.env
+	return c
+}
+
 // ok runs the program and returns what it prints.
 func (h *onHost) ok(args ...string) string {
 	h.Helper()
@@ -49,13 +67,20 @@ func (h *onHost) ok(args ...string) string {
 }
 
 // submit carries out a script to its end and returns what is said of it.
-func (h *onHost) submit(script string) string {
+func (h *onHost) submit(script string) string { return h.submitDestroying("", script) }
+
+// submitDestroying is submit of a script that may destroy what is named, or what the command line finds out by itself.
+func (h *onHost) submitDestroying(targets, script string) string {
 	h.Helper()
+	flag := "--destructive"
+	if targets != "" {
+		flag += "=" + targets
+	}
 	file := filepath.Join(h.dir, "script.tengo")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		h.Fatal(err)
 	}
-	return h.ok("submit", file, "--destructive")
+	return h.ok("submit", file, flag)
 }
 
 // traces describes what is on the host: links, addresses, rules, namespaces, mounts, processes of the drivers, subvolumes and files
@@ -195,8 +220,9 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	dev := h.command("dev", "--data", data, "--nodes", "1", "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
-		"--process-users", saltest.Accounts(data).Numbers())
+	dev := h.commandAsUnit(filepath.Join(shippedUnits, "writ-runner.service"), "dev", "--data", data, "--nodes", "1", "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
+		"--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
+		"--image-dir", filepath.Dir(image.Path), "--image-dir", filepath.Dir(g.Kernel), "--image-dir", filepath.Dir(g.Initramfs))
 	dev.Stdout, dev.Stderr = out, out
 	if err := dev.Start(); err != nil {
 		t.Fatal(err)
@@ -291,7 +317,7 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 		}
 	}
 
-	h.submit(`
+	h.submitDestroying("*", `
 network := import("network")
 image := import("image")
 volume := import("volume")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,8 @@ func TestAStandbyTakesOver(t *testing.T) {
 	database := testenv.Postgres(t)
 	broker := testenv.Redis(t)
 	s := testsite.New(t, "WRIT_JOURNAL="+database.Store())
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	first, second := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5", Listen: first, Door: "http://" + first + ",http://" + second})
 	s.Script("steps.tengo", steps)
 	if err := os.CopyFS(filepath.Join(s.Dir, "dc1b"), os.DirFS(filepath.Join(s.Dir, "dc1"))); err != nil { // key and rosters
 		t.Fatal(err)
@@ -28,7 +30,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	if err := os.Chmod(filepath.Join(s.Dir, "dc1b", "supervisor.key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.Start("dc1b", "stands by", "supervisor", "--data", "dc1b", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	s.Start("dc1b", "stands by", "supervisor", "--data", "dc1b", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", second)
 
 	var since time.Time
 	id := s.Submit("steps.tengo", "-p", "name=killed")
@@ -41,7 +43,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	s.Succeeded(run)
 	s.OnceEach(id, stepCount, "dc1-n1")
 
-	s.Start("dc1", "stands by", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	s.Start("dc1", "stands by", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", first)
 	id = s.Submit("steps.tengo", "-p", "name=paused")
 	run = s.Follow(id, 3, func() {
 		paused := s.Procs["dc1b"].Cmd.Process
@@ -61,7 +63,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	s.Kill("dc1")
 	s.Kill("dc1b")
 	database.Kill()
-	s.Start("dc1", "the journal does not answer", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", "127.0.0.1:0")
+	s.Start("dc1", "the journal does not answer", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", broker.URL, "--listen", first)
 	database.Start()
 	s.Await(s.Procs["dc1"], "is listening")
 }

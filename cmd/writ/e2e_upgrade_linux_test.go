@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/testsite"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 
@@ -28,7 +29,8 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 	for _, path := range paths {
 		line, _ := os.ReadFile(path)
 		if args := strings.Split(string(line), "\x00"); strings.Contains(string(line), data+"/") {
-			all = append(all, filepath.Base(filepath.Dir(path))+" "+filepath.Base(args[0]))
+			program, _, _ := strings.Cut(args[0], " ") // a machine's has more in its name
+			all = append(all, filepath.Base(filepath.Dir(path))+" "+filepath.Base(program))
 		}
 	}
 	tasks, err := exec.Command("ctr", "-a", containerd, "-n", "writ", "tasks", "ls").Output()
@@ -62,14 +64,19 @@ func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
 	if said, err := exec.Command("go", "build", "-ldflags", "-X main.release="+version, "-o", newer, "writ/cmd/writ").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	kernel := filepath.Join(dir, "kernel")
-	if err := os.WriteFile(kernel, []byte("a kernel"), 0o644); err != nil {
+	files := filepath.Join(dir, "files")
+	if err := os.Mkdir(files, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kernel := filepath.Join(files, "kernel")
+	if err := os.Rename(guest.Tiny(t, guest.Wait), kernel); err != nil {
 		t.Fatal(err)
 	}
 	s := testsite.NewIn(t, dir, "PATH="+filepath.Dir(vmmstub.Build(t))+":"+os.Getenv("PATH"))
 	data := filepath.Join(s.Dir, "dc1-n1")
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
-		"--drivers", "host", "--containerd", containers.Address, "--process-users", saltest.Accounts(data).Numbers(),
+		"--drivers", "host", "--containerd", containers.Address, "--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
+		"--image-dir", filepath.Dir(image.Path), "--image-dir", files,
 	}})
 	t.Cleanup(func() { // before the processes end
 		if t.Failed() {

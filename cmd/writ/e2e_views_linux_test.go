@@ -30,7 +30,7 @@ func TestWhatANodeFindsReachesPeople(t *testing.T) {
 	s := testsite.NewIn(t, vmmstub.Passable(t))
 	const node = "dc1-n1"
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0",
-		Node: []string{"--drivers", "host", "--process-users", saltest.Accounts(s.Dir).Numbers()}})
+		Node: []string{"--drivers", "host", "--process-users", saltest.Accounts(s.Dir).Numbers(), "--container-ids", saltest.ContainerIDs(s.Dir).Numbers()}})
 	t.Cleanup(func() { endBelow(t, filepath.Join(s.Dir, node)) })
 	again := func(meanwhile func()) {
 		t.Helper()
@@ -76,13 +76,23 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 		}
 	})
 	s.Says(0, []string{"it is running, at ", "mended "}, "resource", "show", "herodb/db")
-	s.Says(0, []string{"it is ready", "drift: its content is gone"}, "resource", "show", "volume/data")
+	s.Says(0, []string{"it is gone", "drift: its content is gone"}, "resource", "show", "volume/data")
 	s.Says(0, []string{"1 orphan on " + node + ": `writ resource list --orphans`"}, "resource", "list")
 	s.Says(0, []string{"orphan: the tree " + stray}, "node", "show", node)
 	s.Says(0, []string{`"remedy": "rm -r ` + stray + `"`, `"number": 1`}, "resource", "list", "-o", "json")
 	s.Kill("dc1") // what is known is known to the next supervisor, too
 	s.Restart("dc1")
 	s.Says(0, []string{"drift: its content is gone"}, "resource", "show", "volume/data")
+
+	// Who asks for it again gets it: the plan says so, with what the node found, and so does the run.
+	s.Script("data.tengo", "import(\"volume\").create(\"data\", {size_gib: 1})\n")
+	s.Says(writ.ExitPlanChanges, []string{"+ 1 volume.create data", "drift: its content is gone: there is no directory " + data, "1 to create"}, "plan", "data.tengo", "--exit-code")
+	s.Writ("submit", "data.tengo")
+	if _, err := os.Stat(data); err != nil {
+		t.Error(err)
+	}
+	s.Says(0, []string{"it is ready"}, "resource", "show", "volume/data")
+	s.Says(0, []string{"1 unchanged"}, "plan", "data.tengo", "--exit-code")
 
 	// What a delete cannot take away is named as long as that is so, and booked when the node has done it after all.
 	if out, err := exec.Command("mount", "-t", "tmpfs", "none", held).CombinedOutput(); err != nil {

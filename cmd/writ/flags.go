@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
@@ -110,6 +112,15 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 	return nil
 }
 
+// checkReason refuses a reason that cannot be signed: it is one line of text.
+func checkReason(reason string) error {
+	if reason == "-" || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl) {
+		return writ.Errorf(writ.CodeUsage, "--reason %q cannot be signed", reason).
+			WithHint("give one line of text, without control characters, which is not a lone hyphen")
+	}
+	return nil
+}
+
 // pairs reads "name=value" words into a map.
 func pairs(words []string, what string) (map[string]string, error) {
 	if len(words) == 0 {
@@ -119,10 +130,11 @@ func pairs(words []string, what string) (map[string]string, error) {
 	for _, w := range words {
 		name, value, ok := strings.Cut(w, "=")
 		if !ok || name == "" {
-			return nil, writ.Errorf(writ.CodeUsage, "%s %q is not of the form name=value", what, w)
+			return nil, writ.Errorf(writ.CodeUsage, "%s %q is not of the form name=value", what, w).
+				WithHint("write the name, an equals sign and the value, without spaces")
 		}
 		if _, twice := m[name]; twice {
-			return nil, writ.Errorf(writ.CodeUsage, "%s %q is given twice", what, name)
+			return nil, writ.Errorf(writ.CodeUsage, "%s %q is given twice", what, name).WithHint("leave one of them out")
 		}
 		m[name] = value
 	}

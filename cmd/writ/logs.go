@@ -155,7 +155,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 // homeOf finds the datacenter that has a resource.
 func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
 	if named != "" || len(roster.Datacenters) < 2 {
-		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named})
+		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
 	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID), Limit: client.PageSize}, name)
@@ -351,21 +351,18 @@ func (r *logReader) say(why string) {
 
 // ended returns how the run ended, as its datacenter has sealed it.
 func (r *logReader) ended(ctx context.Context, run api.Run) error {
-	failure := run.Failure
-	if !run.Accepted.IsZero() {
-		roster, err := r.client.Roster(ctx)
-		if err != nil {
-			return err
-		}
-		summary, err := client.Outcome(roster, run)
-		if err != nil {
-			return fmt.Errorf("verify how the run ended: %w", err)
-		}
-		if summary.State == writ.RunSucceeded {
-			return nil
-		}
-		failure = summary.Failure
+	roster, err := r.client.Roster(ctx)
+	if err != nil {
+		return err
 	}
+	summary, err := r.end(roster, run)
+	if err != nil {
+		return err
+	}
+	if summary.State == writ.RunSucceeded {
+		return nil
+	}
+	failure := summary.Failure
 	if failure != nil {
 		told := *failure
 		told.Position, told.Trace = "", nil // nobody knows the script
@@ -381,9 +378,11 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer stop()
-	_, err := r.client.Decide(ctx, r.by, identity.Statement{
-		Datacenter: r.order.Datacenter, Subject: "run/" + string(s.Run), Decision: "cancel", Reason: "nobody reads the log any more",
-	})
+	cancel := client.AboutRun(api.Run{
+		ID: s.Run, Datacenter: r.order.Datacenter, Script: r.order.Script.Bundle.Main.Name, Project: r.order.Project.ID, ProjectName: r.order.Project.Name,
+	}, "cancel")
+	cancel.Reason = "nobody reads the log any more"
+	_, err := r.client.Decide(ctx, r.by, cancel)
 	run, gone := r.client.Run(ctx, s.Run)
 	if err != nil && (gone != nil || !run.State.Ended()) {
 		r.Warn("run %s goes on reading for a while: %v; `writ run cancel %s` ends it", s.Run, err, s.Run)

@@ -21,13 +21,14 @@ func (a *app) nodeCommand() *cobra.Command {
 	return family("node", "Look at nodes, admit them, take them out of service",
 		a.nodeListCommand(),
 		a.nodeShowCommand(),
-		a.nodeDecision("approve", "Admit a node that waits"),
+		a.nodeApproveCommand(),
 		a.nodeDecision("reject", "Refuse a node that waits"),
 		a.nodeDecision("cordon", "Give a node no new work; what runs there goes on"),
 		a.nodeDecision("uncordon", "Give a node work again"),
 		a.nodeDecision("drain", "Give a node no new work, and tell when nothing runs there any more"),
 		a.nodeLabelCommand(),
 		a.nodeDecision("remove", "Throw a node out for good; its key is never admitted again"),
+		a.nodeLostCommand(),
 	)
 }
 
@@ -72,6 +73,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 				return err
 			}
 			n, err := findNode(cmd.Context(), c, datacenter, args[0])
+			if writ.CodeOf(err) == writ.CodeNotFound {
+				n, err = findRemoved(cmd.Context(), c, datacenter, args[0], err)
+			}
 			if err != nil {
 				return err
 			}
@@ -88,6 +92,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 func nodeText(n writ.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s is %s, %s and %s\n", n.Name, n.Admission, n.Scheduling, n.Liveness)
+	if n.Gone {
+		fenceText(&b, n.Fence)
+	}
 	if n.Fault != "" {
 		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
 	}
@@ -103,6 +110,9 @@ func nodeText(n writ.Node) string {
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
 	if len(n.Labels) > 0 {
 		fmt.Fprintf(&b, "  labels: %s\n", terminal.Clean(writ.LabelsText(n.Labels)))
+	}
+	for _, d := range n.Decided {
+		fmt.Fprintf(&b, "  %s\n", decisionText(d))
 	}
 	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
 	if n.Transfers != "" {
@@ -128,6 +138,32 @@ func nodeText(n writ.Node) string {
 		networkText(&b, n.Network)
 	}
 	return b.String()
+}
+
+// decisionText says who decided what and why, "cordon by alice at 2026-03-01 12:00:00: the disk is failing".
+func decisionText(d writ.Decision) string {
+	text := fmt.Sprintf("%s by %s at %s", d.Decision, d.Signer, clock(d.Time))
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return terminal.Clean(text)
+}
+
+// fenceText says what became of what a node had that is gone.
+func fenceText(b *strings.Builder, f *writ.Fence) {
+	switch {
+	case f == nil || f.Answered.IsZero():
+		b.WriteString("  it is gone and was not heard of since: if its machine still runs, what it had runs twice wherever it was made anew\n")
+	case f.Obeyed():
+		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n", f.Answered.UTC().Format(time.RFC3339),
+			count(f.Stopped, "resource"))
+	default:
+		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped %s, but not everything:\n", f.Answered.UTC().Format(time.RFC3339),
+			count(f.Stopped, "resource"))
+		for _, what := range f.Open {
+			fmt.Fprintf(b, "    %s\n", terminal.Clean(what))
+		}
+	}
 }
 
 // networkText shows how the networks of a node do.
@@ -228,33 +264,127 @@ func driverList(drivers []writ.NodeDriver) string {
 	return strings.Join(names, " ")
 }
 
+// nodeFlags say which node a decision is about.
+type nodeFlags struct {
+	client.NodeName
+	reason string
+}
+
+func (n *nodeFlags) add(a *app, c *cobra.Command) {
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
+	c.Flags().StringVar(&n.reason, "reason", "", "one line for those who read the log")
+}
+
 func (a *app) nodeDecision(decision, short string) *cobra.Command {
-	var datacenter, reason string
+	var node nodeFlags
 	c := &cobra.Command{
 		Use:   decision + " NODE",
 		Short: short,
 		Args:  exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			n, err := findNode(cmd.Context(), c, datacenter, args[0])
-			if err != nil {
-				return err
-			}
-			return a.decide(cmd.Context(), c, identity.Statement{Datacenter: n.Datacenter, Subject: "node/" + string(n.ID), Decision: decision, Reason: reason})
+			node.Node = args[0]
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestNodes)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	node.add(a, c)
 	return c
 }
 
+// beforeLost is what a person must know who signs that a node is lost.
+const beforeLost = "turn its machine off first, or be sure that it is: until the node hears of this, what it runs and what is made anew " +
+	"elsewhere run at the same time"
+
+func (a *app) nodeLostCommand() *cobra.Command {
+	c := a.nodeDecision(identity.DecisionLost, "Remove a node that never comes back, and free the names of what it had")
+	c.Long = `Signs that a node never comes back. It is removed for good, the names of what it had are free, and calls that make or delete something there
+are done by other nodes. Those that act on what is lost end as NODE_LOST.
+
+Be sure that it is true: ` + beforeLost + `. Who comes back
+all the same is told first: its runner stops all machines, containers and databases, says so and ends. Volumes stay on its disks, and
+"writ node show NODE" lists them with the command that removes each.`
+	sign := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		a.Note("%s", beforeLost)
+		return sign(cmd, args)
+	}
+	return c
+}
+
+func (a *app) nodeApproveCommand() *cobra.Command {
+	var node nodeFlags
+	c := &cobra.Command{
+		Use:   "approve NODE [FINGERPRINT]",
+		Short: "Admit a node that waits",
+		Long: `Signs that the machine with this key is a node of the datacenter. It needs the role admin.
+
+Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it from a list: a list comes from a
+coordinator, which may show the key of another machine under the name that you expect.`,
+		Example: "  writ node approve n1 SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k\n  writ node approve n1 --dc dc1 --fingerprint " +
+			"SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := atLeast("NODE")(cmd, args); err != nil {
+				return err
+			}
+			return atMost(2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node.Node = args[0]
+			if len(args) == 2 {
+				if node.Fingerprint != "" && node.Fingerprint != args[1] {
+					return writ.Errorf(writ.CodeUsage, "two fingerprints are given, and they differ").WithHint("give one: %s", approveHint(node.Node))
+				}
+				node.Fingerprint = args[1]
+			}
+			if node.Fingerprint == "" {
+				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
+					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", approveHint(node.Node))
+			}
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = "approve" })
+		},
+	}
+	node.add(a, c)
+	return c
+}
+
+func approveHint(node string) string { return "writ node approve " + node + " SHA256:…" }
+
+// check refuses what could be of no node, or could not be signed.
+func (n *nodeFlags) check() error {
+	if n.Fingerprint != "" && !identity.ValidFingerprint(n.Fingerprint) {
+		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).WithHint("it has the form SHA256: and 43 characters")
+	}
+	return checkReason(n.reason)
+}
+
+// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided.
+func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identity.Statement)) error {
+	if err := name.check(); err != nil {
+		return err
+	}
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := c.FindNode(ctx, roster, name.NodeName)
+	if err != nil {
+		return err
+	}
+	statement := client.AboutNode(n)
+	statement.Reason = name.reason
+	fill(&statement)
+	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
+	if err := a.decide(ctx, c, statement); err != nil {
+		return err
+	}
+	c.AwaitNodeNews(ctx, n)
+	return nil
+}
+
 func (a *app) nodeLabelCommand() *cobra.Command {
-	var datacenter, reason string
+	var node nodeFlags
 	c := &cobra.Command{
 		Use:   "label NODE NAME=VALUE|NAME-...",
 		Short: "Give a node labels that scripts ask for, or take them away",
@@ -270,23 +400,14 @@ whatever its labels become. A node cannot label itself, so that nobody who takes
 			if err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			n, err := findNode(cmd.Context(), c, datacenter, args[0])
-			if err != nil {
-				return err
-			}
-			statement := identity.Statement{Datacenter: n.Datacenter, Reason: reason}
-			change.Statement(&statement, n.ID)
-			return a.decide(cmd.Context(), c, statement)
+			node.Node = args[0]
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) {
+				change.Statement(s,
+					writ.NodeID(strings.TrimPrefix(s.Subject, "node/")))
+			})
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestNodes)
-	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	node.add(a, c)
 	return c
 }
 
@@ -337,10 +458,24 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	}
 }
 
-// heardOf says when a node was last heard of. Of one that is ready a coordinator is told only when something changes.
+// findRemoved finds a node that was removed: of several of one name that which joined last. It returns the error of looking among the others if
+// there is none.
+func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter, Admission: writ.AdmissionRemoved})
+	if err != nil {
+		return writ.Node{}, err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
+	if len(nodes) == 0 {
+		return writ.Node{}, none
+	}
+	return slices.MaxFunc(nodes, func(a, b writ.Node) int { return a.Joined.Compare(b.Joined) }), nil
+}
+
+// heardOf says when a node was last heard of: of one that is ready within the last seconds, unless its datacenter is too old to say.
 func heardOf(n writ.Node) string {
 	switch {
-	case n.Liveness == writ.LivenessReady:
+	case n.Liveness == writ.LivenessReady && time.Since(n.LastBeat) < 10*time.Second:
 		return "just now"
 	case n.LastBeat.IsZero():
 		return "never"

@@ -46,7 +46,7 @@ func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 }
 
 func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
-	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, Orphans: []writ.Orphan{
+	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
 	}})
 	for _, want := range []string{

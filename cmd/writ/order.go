@@ -33,7 +33,7 @@ type orderFlags struct {
 	expires     time.Duration
 	deadline    time.Duration
 	maxCalls    int
-	destructive bool
+	destructive targetsFlag
 	plan        string
 	secrets     []string
 	signs       []*pflag.Flag // those that decide what is signed
@@ -72,7 +72,8 @@ func (o *orderFlags) given() []string {
 // check refuses what could never be signed, so that nothing is planned that cannot be handed in.
 func (o *orderFlags) check() error {
 	if o.maxCalls < 1 || o.maxCalls > scripts.MaxCalls {
-		return writ.Errorf(writ.CodeUsage, "--max-calls: %d is not between 1 and %d", o.maxCalls, scripts.MaxCalls)
+		return writ.Errorf(writ.CodeUsage, "--max-calls: %d is not between 1 and %d", o.maxCalls, scripts.MaxCalls).
+			WithHint("leave it out if the script may make as many calls as it likes")
 	}
 	versions := make(map[string]int)
 	for _, word := range o.secrets {
@@ -96,9 +97,12 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringVar(&o.paramsFile, "params", "", "file (YAML or JSON) with parameters")
 	f.StringVar(&o.datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
-	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes, and the revision it was planned against: NAME@BASE")
+	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes; NAME@BASE says the revision that it was planned against, "+
+		"NAME the newest one")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
-	f.BoolVar(&o.destructive, "destructive", false, "what the script deletes or overwrites is meant to be")
+	f.Var(&o.destructive, "destructive", "what the script deletes or overwrites is meant to be; with names, that and no more: KIND/NAME or "+
+		"KIND/PREFIX*, with commas")
+	f.Lookup("destructive").NoOptDefVal = bareFlag
 	f.StringArrayVar(&o.secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
 		return append(suggestDatacenters(ctx, c), anyDatacenter)
@@ -133,7 +137,7 @@ func (a *app) cluster(ctx context.Context) (*client.Client, *identity.Roster, er
 // order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one, and
 // which secrets one has only if the script uses some.
 func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {
-	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls, Destructive: o.destructive}
+	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls}
 	err := o.check()
 	if err != nil {
 		return order, err
@@ -147,12 +151,15 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if order.Project, err = projectOf(c, roster); err != nil {
 		return order, err
 	}
-	if order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o); err != nil {
+	if order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o, &order); err != nil {
 		return order, err
 	}
 	if o.offline {
 		order.Secrets = client.FirstVersions(o.secretsOf(script))
 		return order, nil
+	}
+	if err := a.resolveBase(ctx, c, &order, o); err != nil {
+		return order, err
 	}
 	order.Secrets, err = c.ResolveSecrets(ctx, order.Datacenter, order.Project, o.secretsOf(script))
 	if err != nil && o.planning && slices.Contains(noPreview, writ.CodeOf(err)) {
@@ -162,17 +169,45 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	return order, err
 }
 
+// resolveBase lets the order follow the newest revision of its deployment if the person named none. A plan means the newest one anyway.
+func (a *app) resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *orderFlags) error {
+	if o.planning || o.deployment == "" || strings.Contains(o.deployment, "@") {
+		return nil
+	}
+	revision, err := c.Revision(ctx, *order)
+	if slices.Contains(noPreview, writ.CodeOf(err)) {
+		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.deployment, writ.AsError(err).Message).
+			WithHint("name the one that the script follows, --deployment %s@0 if there is none yet", o.deployment)
+	}
+	if err != nil {
+		return err
+	}
+	order.Deployment.Base = revision
+	a.Note("deployment %s: revision %d", o.deployment, revision+1)
+	return nil
+}
+
 // anyDatacenter lets the client choose.
 const anyDatacenter = "any"
 
-func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags) (writ.DatacenterID, error) {
+// chooseDatacenter finds the datacenter that the flags mean. Of any one it must have room for an order, if that is not nil.
+func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags,
+	order *client.Order) (writ.DatacenterID, error) {
 	labels, err := pairs(o.labels, "--select")
 	if err != nil {
 		return "", err
 	}
 	switch {
 	case o.datacenter == anyDatacenter:
-		choice, err := c.Choose(ctx, roster, labels)
+		var needs []writ.Capacity
+		if order != nil {
+			plan, err := order.Plan(ctx, roster)
+			if err != nil {
+				return "", err
+			}
+			needs = client.Needs(plan)
+		}
+		choice, err := c.Choose(ctx, roster, labels, needs)
 		if err != nil {
 			return "", err
 		}

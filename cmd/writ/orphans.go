@@ -61,6 +61,8 @@ func remedy(o writ.Orphan) string {
 	switch {
 	case o.Remedy != "":
 		return o.Remedy
+	case strings.HasPrefix(o.Kind, writ.OrphanSuperseded):
+		return "remove the data directory of the node's runner, once nothing in it is needed"
 	case o.Kind == writ.OrphanDamaged:
 		return "delete what it is of and make it anew, or put the file back from a backup"
 	default:

@@ -123,6 +123,7 @@ func (a *app) userAddCommand() *cobra.Command {
 	var roles, projects []string
 	var destructive, ci bool
 	var valid time.Duration
+	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a person or a machine to the roster, or give them more keys and roles",
@@ -170,7 +171,10 @@ all projects: --project '*'.`,
 			if err != nil {
 				return err
 			}
-			return a.showUser(roster, args[0])
+			if err := a.showUser(roster, args[0]); err != nil {
+				return err
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
 		},
 	}
 	f := c.Flags()
@@ -180,6 +184,7 @@ all projects: --project '*'.`,
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
+	adopt.add(c)
 	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	return c
 }
@@ -187,12 +192,16 @@ all projects: --project '*'.`,
 func (a *app) userRemoveCommand() *cobra.Command {
 	var fingerprint string
 	var revoke bool
+	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take a person or a machine, or one of their keys, out of the roster",
 		Long: `Signs the next version of the roster with you as a root operator. Nothing that they sign is accepted any more; what was
 accepted before goes on. With --revoke it does not: every open run that they signed is cancelled. Use that for a key that somebody else
 may have.
+
+Then it waits until every datacenter has signed that the new roster is in force there, and names those that have not. Until a datacenter has
+it, it still takes what they sign.
 
 Names are never given again, so that an old signature is never taken for that of somebody else.`,
 		Example: `  writ user remove bob
@@ -214,12 +223,16 @@ Names are never given again, so that an old signature is never taken for that of
 			if err != nil {
 				return err
 			}
-			return a.showUser(roster, args[0])
+			if err := a.showUser(roster, args[0]); err != nil {
+				return err
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the one key that is meant, instead of all")
 	f.BoolVar(&revoke, "revoke", false, "also cancel what they have open: the key may be in wrong hands")
+	adopt.add(c)
 	return c
 }
 
@@ -229,7 +242,7 @@ func publicKey(s string) (ssh.PublicKey, error) {
 		return nil, nil
 	}
 	text := []byte(s)
-	if !strings.Contains(s, " ") {
+	if !strings.Contains(s, " ") && !client.HoldsKey(s) {
 		var err error
 		if text, err = os.ReadFile(s); err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %v", err).
@@ -239,12 +252,21 @@ func publicKey(s string) (ssh.PublicKey, error) {
 	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
 	if err != nil {
 		e := writ.Errorf(writ.CodeUsage, "this is no public key of SSH")
-		if strings.Contains(string(text), "PRIVATE KEY") {
+		switch {
+		case client.HoldsKey(s):
+			return nil, e.WithHint("it is a private one, which nobody else should see; name the file of its public half, which ends in .pub")
+		case strings.Contains(string(text), "PRIVATE KEY"):
 			return nil, e.WithHint("it is a private one, which nobody else should see; its public half is %s.pub", s)
 		}
 		return nil, e.WithHint("it looks like \"ssh-ed25519 AAAA…\"")
 	}
-	return key, nil
+	switch t := key.Type(); t {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519:
+		return key, nil
+	default:
+		return nil, writ.Errorf(writ.CodeUsage, "this is a public key of the type %s; the roster takes ed25519 keys only", t).
+			WithHint("their owner makes one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
+	}
 }
 
 func parseRoles(names []string) ([]identity.Role, error) {
@@ -346,6 +368,7 @@ func (a *app) projectListCommand() *cobra.Command {
 
 func (a *app) projectAddCommand() *cobra.Command {
 	var tenant string
+	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a project to the roster",
@@ -370,12 +393,17 @@ func (a *app) projectAddCommand() *cobra.Command {
 			}
 			a.Done("project %s is in version %d of the roster", args[0], roster.Version)
 			p := projects[0]
-			return a.Print(terminal.Record(p, p.Name,
+			err = a.Print(terminal.Record(p, p.Name,
 				terminal.Field{Title: "project", Value: p.Name},
 				terminal.Field{Title: "tenant", Value: p.Tenant},
 				terminal.Field{Title: "id", Value: string(p.ID)}))
+			if err != nil {
+				return err
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant that owns it; made if it is new")
+	adopt.add(c)
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
+	"writ/internal/hidden"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
@@ -43,7 +45,7 @@ before the script does, or if no datacenter could be asked. A plan that would fa
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code
   writ submit web.tengo --plan $(writ plan web.tengo -o name)`,
-		Args: exactly("FILE"),
+		Args: p.order.file,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), args[0], &p) },
 	}
 	p.order.addTask(a, c)
@@ -62,6 +64,9 @@ type planned struct {
 	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
 	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
 	Unasked  string        `json:"unasked,omitempty"` // why none was
+	// Targets are what the script destroys, as far as that can be told: MoreTargets says that there may be more.
+	Targets     []string `json:"targets,omitempty"`
+	MoreTargets bool     `json:"more_targets,omitempty"`
 	// Summary counts the calls by what they would do; without a preview it has "planned" alone.
 	Summary map[string]int `json:"summary"`
 	// Changes is false if it is sure that nothing would change.
@@ -119,6 +124,16 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 			view.Datacenter = d.Name
 		}
 	}
+	if script.Report.Destructive {
+		told, all := order.Destroys(&view.Plan)
+		view.Targets, view.MoreTargets = told, !all
+	}
+	switch d := p.order.destructive; {
+	case len(d.Named) > 0:
+		order.Targets = d.Named
+	case d.Said:
+		order.Targets = view.Targets
+	}
 	if unasked == "" {
 		foreseen, preview, err := c.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.deployment, "@"))
 		switch {
@@ -162,7 +177,7 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 	if roster != nil && !(offline && o.datacenter == anyDatacenter) {
 		return a.order(ctx, c, roster, script, o)
 	}
-	order := client.Order{Script: script, MaxCalls: o.maxCalls, Destructive: o.destructive, Secrets: client.FirstVersions(o.secretsOf(script))}
+	order := client.Order{Script: script, MaxCalls: o.maxCalls, Secrets: client.FirstVersions(o.secretsOf(script))}
 	err := o.check()
 	if err != nil {
 		return order, err
@@ -303,7 +318,10 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	if o.maxCalls != scripts.MaxCalls {
 		add("--max-calls", fmt.Sprint(o.maxCalls))
 	}
-	if o.destructive {
+	switch {
+	case len(o.destructive.Named) > 0:
+		words = append(words, "--destructive="+o.destructive.String())
+	case o.destructive.Said:
 		words = append(words, "--destructive")
 	}
 	add("--plan", p.Digest.String()[:shownDigits])
@@ -324,5 +342,22 @@ func shellWord(w string) string {
 	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !safe(r) }) {
 		return w
 	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	unseen := func(r rune) bool { return unicode.IsControl(r) || hidden.Is(r) }
+	if !strings.ContainsFunc(w, unseen) {
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, r := range w {
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString("\\" + string(r))
+		case unseen(r) && r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case unseen(r):
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return "$'" + b.String() + "'"
 }

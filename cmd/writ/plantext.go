@@ -112,6 +112,9 @@ func (t *planText) call(i, width int) {
 
 // why says what a person must know of a call besides what it does.
 func (t *planText) why(p *writ.PreviewedCall) {
+	for _, d := range p.Drift {
+		t.line("      %s %s", t.Paint(terminal.Changed, "drift:"), terminal.Clean(d))
+	}
 	switch {
 	case p.Error != nil:
 		t.line("      %s %s", t.Paint(terminal.Bad, terminal.Clean(string(p.Error.Code)+":")), terminal.Clean(p.Error.Message))
@@ -217,10 +220,23 @@ func (t *planText) kept() {
 
 // end shows what it all comes to, and what to type next.
 func (t *planText) end() {
+	t.destroys()
 	t.line("\nplan %s", t.Digest)
 	t.line("%s", t.summary())
 	if t.Next != "" {
 		t.line("%s %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
+	}
+}
+
+// destroys says what the signature has to name.
+func (t *planText) destroys() {
+	switch told := terminal.Clean(strings.Join(t.Targets, ", ")); {
+	case t.MoreTargets && told == "":
+		t.line("\ndestroys what cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*")
+	case t.MoreTargets:
+		t.line("\ndestroys %s, and more that cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*", told)
+	case told != "":
+		t.line("\ndestroys %s", told)
 	}
 }
 

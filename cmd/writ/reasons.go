@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 // situation is what a coordinator knows of a run at a moment, and of what the run depends on.
@@ -23,6 +26,7 @@ type situation struct {
 	nodes      map[writ.NodeID]writ.Node
 	queues     map[writ.NodeID]writ.QueueDepth
 	now        time.Time
+	payload    *identity.Payload // what was signed, nil if nobody has it
 }
 
 // reason says why something is as it is, and what to type next.
@@ -58,6 +62,15 @@ func (a *app) runExplainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s.run.State.Ended() { // why it ended is explained only if its datacenter says so
+				roster, err := c.Roster(ctx)
+				if err != nil {
+					return err
+				}
+				if _, err := a.verifyEnd(roster, &s.run); err != nil {
+					return err
+				}
+			}
 			r := s.explain()
 			return a.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.text() }})
 		}),
@@ -78,6 +91,12 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 	for _, d := range datacenters.Items {
 		if d.ID == s.run.Datacenter {
 			s.datacenter = d
+		}
+	}
+	if s.run.State.Ended() && s.run.State != api.RunStateSucceeded {
+		s.payload, err = c.Payload(ctx, s.run)
+		if code := writ.CodeOf(err); err != nil && code != writ.CodeNotFound && code != writ.CodeMethodNotAllowed { // one that heard of it by events has none, an older one no such page
+			return nil, err
 		}
 	}
 	if s.run.Accepted.IsZero() { // no datacenter has it
@@ -122,7 +141,7 @@ func (s *situation) explain() runReasons {
 // whyRun is why the run is where it is.
 func (s *situation) whyRun() reason {
 	run := s.run
-	again := "writ submit " + run.Script
+	again := s.submitAgain()
 	switch {
 	case run.State == api.RunStateSucceeded:
 		return reason{"it has ended well", "writ run show " + string(run.ID)}
@@ -142,6 +161,41 @@ func (s *situation) whyRun() reason {
 		return reason{fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), "writ dc list"}
 	}
 	return reason{s.whyOpen() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
+}
+
+// submitAgain is the command that hands in the run's script as it was handed in before: in the same place, with the same parameters. Values of
+// secrets are none of them.
+func (s *situation) submitAgain() string {
+	words := []string{"writ", "submit", s.run.Script, "--project", s.run.ProjectName}
+	if s.datacenter.Name != "" {
+		words = append(words, "--dc", s.datacenter.Name)
+	}
+	if s.run.Deployment != "" {
+		words = append(words, "--deployment", s.run.Deployment)
+	}
+	if p := s.payload; p != nil {
+		for _, name := range slices.Sorted(maps.Keys(p.Params)) {
+			words = append(words, "-p", name+"="+paramText(p.Params[name]))
+		}
+		if len(p.Targets) > 0 {
+			words = append(words, "--destructive="+strings.Join(p.Targets, ","))
+		}
+	}
+	for i, w := range words {
+		words[i] = shellWord(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// paramText is how a parameter is given on the command line.
+func paramText(v any) string {
+	if list, ok := v.([]any); ok {
+		text, err := json.Marshal(list)
+		if err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprint(v)
 }
 
 // whyOpen is what a run of a datacenter that can be asked waits for.
@@ -185,8 +239,11 @@ func (s *situation) whyFailed() reason {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.calls):
 		why = s.chain(s.calls[f.Seq-1])
+		if s.isSplit(s.calls[f.Seq-1]) {
+			next = "writ check " + run.Script // the script has to be edited first: what is placed stays where it is
+		}
 	case f.Code == writ.CodeScriptFailed || f.Code == writ.CodeNonDeterminism || f.Code == writ.CodePlanDeviated || f.Code == writ.CodePlanMismatch:
-		next = "writ submit " + run.Script // it would end the same way
+		next = s.submitAgain() // it would end the same way
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
 		why += ", at " + run.Failure.Position
@@ -195,9 +252,29 @@ func (s *situation) whyFailed() reason {
 		why += "; " + run.Failure.Hint
 	}
 	if !s.now.Before(run.Deadline) {
-		next = "writ submit " + run.Script
+		next = s.submitAgain()
 	}
 	return reason{why, next}
+}
+
+// isSplit reports whether a call failed because its run had placed what it needs before it asked for the call.
+func (s *situation) isSplit(c writ.Call) bool {
+	nodes := make(map[writ.NodeID]bool)
+	for _, seq := range c.After {
+		if seq > len(s.calls) {
+			continue
+		}
+		if need := s.calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated && need.Kind != writ.KindHeroDB {
+			nodes[need.Node] = true
+		}
+	}
+	switch {
+	case c.Error == nil:
+		return false
+	case c.Error.Code == writ.CodeResourceConflict:
+		return len(nodes) > 1
+	}
+	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
 }
 
 // chain tells the way from a failed call to the one that failed by itself.
@@ -340,7 +417,7 @@ func (r runReasons) text() string {
 		}
 	}
 	if r.Next != "" {
-		fmt.Fprintf(&b, "next: %s\n", r.Next)
+		fmt.Fprintf(&b, "next: %s\n", terminal.Clean(r.Next))
 	}
 	return b.String()
 }

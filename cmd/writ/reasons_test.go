@@ -1,12 +1,16 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 // TestEveryWaitAndFailureHasItsSentence goes through the reasons that there are.
@@ -34,10 +38,18 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		next   string
 		calls  string // all that is said of calls
 	}{
+		{"SplitByARead", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeResourceConflict, 3)
+			made := func(node writ.NodeID) func(c *writ.Call) {
+				return func(c *writ.Call) { c.Node, c.Change = node, writ.ChangeCreated }
+			}
+			s.calls = []writ.Call{volume(1, writ.CallSucceeded, made("n")), volume(2, writ.CallSucceeded, made("m")),
+				volume(3, writ.CallFailed, func(c *writ.Call) { c.After, c.Error = []int{1, 2}, failed(writ.CodeResourceConflict) })}
+		}, "call 3 (volume.create v) failed: RESOURCE_CONFLICT", "writ check web.tengo", ""},
 		{"SubmissionWaits", func(s *situation) { s.run.State, s.run.Accepted = api.RunStateWaiting, time.Time{} }, "waits for its datacenter ams1 to connect", "writ dc list", ""},
 		{"SubmissionRefused", func(s *situation) {
 			s.run.State, s.run.Accepted, s.run.Failure = api.RunStateRefused, time.Time{}, failure(writ.CodeRoleMissing, 0)
-		}, "ROLE_MISSING: told to fail", "writ submit web.tengo", ""},
+		}, "ROLE_MISSING: told to fail", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"DatacenterAway", func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway }, "datacenter ams1 is away", "writ dc list", ""},
 		{"Blocked", func(s *situation) {
 			s.run.State, s.run.Reason = api.RunStateAccepted, "waits for run "+string(other)+", an earlier one of the deployment web"
@@ -99,20 +111,28 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 				volume(2, writ.CallFailed, func(c *writ.Call) { c.After, c.Error = []int{1}, failed(writ.CodeDependencyFailed) }),
 			}
 		}, "call 2 (volume.create v) needs call 1 (volume.create v), which failed: INJECTED_FINAL", "writ run resume " + string(id), ""},
-		{"FailedScript", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo", ""},
+		{"FailedScript", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"FailedAndTooLate", func(s *situation) {
 			s.run.State, s.run.Failure, s.run.Deadline = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0), now
-		}, "EVALUATOR_CRASHED", "writ submit web.tengo", ""},
+		}, "EVALUATOR_CRASHED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"Cancelled", func(s *situation) {
 			s.run.State, s.run.Failure = api.RunStateCancelled, &writ.Failure{Error: *writ.Errorf(writ.CodeRunCancelled, "cancelled by alice")}
-		}, "cancelled by alice", "writ submit web.tengo", ""},
-		{"Expired", func(s *situation) { s.run.State, s.run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo", ""},
+		}, "cancelled by alice", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"CancelledWithParameters", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+			s.run.Deployment, s.run.Script = "web", "my web.tengo"
+			s.payload = &identity.Payload{Params: map[string]any{
+				"count": int64(3), "fast": true, "names": []any{"a,b", "c"}, "title": "it's $HOME; rm -rf \"/\"", "two": "lines\nand \u202eback",
+			}, Targets: []string{"volume/web-*"}, Secrets: []string{"db-password@3"}}
+		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
+			`-p 'title=it'\''s $HOME; rm -rf "/"' -p $'two=lines\x0aand \U0000202eback' '--destructive=volume/web-*'`, ""},
+		{"Expired", func(s *situation) { s.run.State, s.run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "ended well", "writ run show " + string(id), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := &situation{
-				run:        api.Run{ID: id, State: api.RunStateRunning, Script: "web.tengo", Accepted: now.Add(-time.Hour), Deadline: now.Add(time.Hour)},
+				run:        api.Run{ID: id, State: api.RunStateRunning, Script: "web.tengo", ProjectName: "shop", Accepted: now.Add(-time.Hour), Deadline: now.Add(time.Hour)},
 				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy},
 				nodes:      map[writ.NodeID]writ.Node{"n": {Liveness: writ.LivenessReady}}, queues: map[writ.NodeID]writ.QueueDepth{}, now: now,
 			}
@@ -132,5 +152,22 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 				t.Errorf("as text:\n%s", text)
 			}
 		})
+	}
+}
+
+// What is advised is what the shell makes of it: the words that were meant.
+func TestAShellTakesWordsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	words := []string{"plain", "", "it's", `a\b "c" $HOME`, "two\nlines\t'and' \\ more", "\u202eback", "*", "~"}
+	line := "printf '%s\\0'"
+	for _, w := range words {
+		line += " " + shellWord(w)
+	}
+	out, err := exec.Command("bash", "-c", "LC_ALL=C.UTF-8; "+line).CombinedOutput()
+	if err != nil {
+		t.Fatal(err, string(out))
+	}
+	if diff := cmp.Diff(words, strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")); diff != "" {
+		t.Errorf("%s: (-want +got)\n%s", line, diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/sal/catalog"
 )
 
 func (a *app) resourceCommand() *cobra.Command {
@@ -47,7 +48,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 				return err
 			}
 			if drifted {
-				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 })
+				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
 			return a.Print(resourceTable(resources, orphans, where))
 		},

@@ -223,21 +223,47 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 			v.Calls = append(v.Calls, api.CallValues{Call: call})
 		}
 	}
+	state, lie := string(v.Run.State), error(nil)
+	if v.Run.State.Ended() {
+		roster, err := c.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		state, lie = a.verifyEnd(roster, &v.Run)
+	}
 	datacenters, err := datacenterNames(ctx, c)
 	if err != nil {
 		return err
 	}
-	return a.Print(terminal.View{Data: v, Names: []string{string(id)}, Text: func(wide bool) string {
-		return runText(v, datacenters[v.Run.Datacenter], wide, values)
+	err = a.Print(terminal.View{Data: v, Names: []string{string(id)}, Text: func(wide bool) string {
+		return runText(v, state, datacenters[v.Run.Datacenter], wide, values)
 	}})
+	if err != nil {
+		return err
+	}
+	return lie
+}
+
+// verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says, and returns the state in words.
+// The error says why it cannot.
+func (a *app) verifyEnd(roster *identity.Roster, run *api.Run) (state string, err error) {
+	summary, err := a.end(roster, *run)
+	if err != nil {
+		return fmt.Sprintf("%s, UNVERIFIED: only the coordinator says so", run.State), err
+	}
+	run.Failure = summary.Failure
+	if len(run.Output) > 0 || len(summary.Output) > 0 {
+		run.Output = summary.Output
+	}
+	return fmt.Sprintf("%s, sealed by the supervisor of %s and verified", run.State, roster.Datacenter(run.Datacenter).Name), nil
 }
 
 // runText shows a run, its calls, and its output if it is known.
-func runText(v api.RunValues, datacenter string, wideTable, values bool) string {
+func runText(v api.RunValues, state, datacenter string, wideTable, values bool) string {
 	r := v.Run
 	fields := []terminal.Field{
 		{Title: "run", Value: string(r.ID)},
-		{Title: "state", Value: string(r.State)},
+		{Title: "state", Value: state},
 		{Title: "why", Value: whyRun(r)},
 		{Title: "at", Value: position(r.Failure)},
 		{Title: "script", Value: r.Script},
@@ -318,7 +344,7 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Short: "Watch a run until it has ended, as submit does",
 		Args:  exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			return a.watch(ctx, c, id, s.timeout)
+			return a.watch(ctx, c, id, s.timeout, time.Time{})
 		}),
 	}
 	s.watchFlags(c)
@@ -410,7 +436,12 @@ func (a *app) runCancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.decide(ctx, c, identity.Statement{Datacenter: run.Datacenter, Subject: "run/" + string(id), Decision: "cancel", Reason: reason})
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			cancel := client.AboutRun(run, "cancel")
+			cancel.Reason = reason
+			return a.decide(ctx, c, cancel)
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
@@ -434,11 +465,15 @@ Then it watches until the run has ended, as submit does.`,
 			if err != nil {
 				return err
 			}
-			resume := identity.Statement{Datacenter: before.Datacenter, Subject: "run/" + string(id), Decision: "resume", Reason: reason}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			resume := client.AboutRun(before, "resume")
+			resume.Reason = reason
 			if s.detach {
 				return a.decide(ctx, c, resume)
 			}
-			answer, err := a.decision(ctx, c, resume)
+			answer, at, err := a.decision(ctx, c, resume)
 			if err != nil {
 				return err
 			}
@@ -446,7 +481,7 @@ Then it watches until the run has ended, as submit does.`,
 			if err := c.AwaitNews(ctx, before); err != nil {
 				return err
 			}
-			return a.watch(ctx, c, id, s.timeout)
+			return a.watch(ctx, c, id, s.timeout, at)
 		}),
 	}
 	s.watchFlags(c)

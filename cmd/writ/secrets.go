@@ -39,7 +39,7 @@ func (p *placeFlags) add(a *app, c *cobra.Command) {
 // chosen returns the datacenters that are meant.
 func (p *placeFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
 	if !p.all {
-		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter})
+		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter}, nil)
 		return []writ.DatacenterID{id}, err
 	}
 	var ids []writ.DatacenterID
@@ -102,7 +102,7 @@ func (a *app) secretValue(name, file string) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err)
+		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err).WithHint("give it in a file with --file, or by the standard input")
 	}
 	if err := secret.Check(string(value)); err != nil {
 		e := *writ.AsError(err)

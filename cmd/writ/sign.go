@@ -34,7 +34,7 @@ and handed in before it expires.`,
   ssh-keygen -Y sign -n writ-script-v1 -f ~/.ssh/id_ed25519 p
   cat p p.sig > web.writ
   curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
-		Args: exactly("FILE"),
+		Args: o.file,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (string, error) {
 				if signer != "" {
@@ -76,6 +76,12 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 		if err := order.Bind(ctx, roster, o.plan); err != nil {
 			return nil, err
 		}
+	}
+	if err := order.NameTargets(ctx, roster, o.destructive.Destruction); err != nil {
+		return nil, err
+	}
+	if len(order.Targets) > 0 {
+		a.Note("it may destroy %s", strings.Join(order.Targets, ", "))
 	}
 	return order.Payload(roster, signer, time.Now())
 }
@@ -129,9 +135,12 @@ func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, e
 func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	switch {
 	case now.After(r.Expires):
-		a.Warn("version %d of the roster expired on %s: nobody accepts anything until a root operator signs a new one", r.Version, r.Expires.Format(time.DateOnly))
-	case now.After(r.Created.Add(r.Expires.Sub(r.Created) / 2)):
-		a.Warn("version %d of the roster expires on %s: a root operator should sign a new one", r.Version, r.Expires.Format(time.DateOnly))
+		a.Warn("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
+			"roster renew`",
+			r.Version, r.Expires.Format(time.DateOnly))
+	case now.After(r.RenewFrom()):
+		a.Warn("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
+			r.Expires.Format(time.DateOnly))
 	}
 }
 
@@ -144,7 +153,7 @@ func (a *app) signCommand() *cobra.Command {
 		Long: `Checks a script and signs it into a file that anybody can hand in with "writ submit" or curl until it expires. Signing needs
 no network if the roster was seen before.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
-		Args:    exactly("FILE"),
+		Args:    o.file,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			signed, by, err := a.sign(cmd.Context(), args[0], &o)
 			if err != nil {

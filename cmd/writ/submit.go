@@ -38,7 +38,7 @@ script's output. Interrupting it leaves the run alone and says how to see it aga
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m`,
-		Args: exactly("FILE"),
+		Args: s.order.file,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
 	}
 	s.order.add(a, c)
@@ -77,14 +77,15 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 			Text: func(bool) string { return string(submission.Run) + "\n" },
 		})
 	}
-	return a.watch(ctx, c, submission.Run, s.timeout)
+	return a.watch(ctx, c, submission.Run, s.timeout, time.Time{})
 }
 
 // signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
 func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
 	f, err := readAtMost(path, identity.MaxSigned)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
+			WithHint("give the path of a file that is there and that you may read")
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
 		if given := o.given(); len(given) > 0 {
@@ -103,8 +104,8 @@ func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byt
 	return signed, err
 }
 
-// watch shows a run until it has ended, verifies its end and prints its output.
-func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeout time.Duration) error {
+// watch shows a run until it has ended, verifies its end and prints its output. An end before since is not the one that is meant.
+func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeout time.Duration, since time.Time) error {
 	again := fmt.Sprintf("run %s goes on; to see it again: writ run watch %s", id, id)
 	watching, stop := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
@@ -124,21 +125,25 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeou
 	case err != nil:
 		return err
 	}
-	return a.conclude(ctx, c, run)
+	return a.conclude(ctx, c, run, since)
 }
 
 // conclude says how a run ended. Only what its datacenter has sealed counts.
-func (a *app) conclude(ctx context.Context, c *client.Client, run api.Run) error {
-	if run.Accepted.IsZero() { // the datacenter never had it, so there is nothing that it could have sealed
-		return a.failed(run, run.Failure)
-	}
+func (a *app) conclude(ctx context.Context, c *client.Client, run api.Run, since time.Time) error {
 	roster, err := c.Roster(ctx)
 	if err != nil {
 		return err
 	}
-	summary, err := client.Outcome(roster, run)
+	summary, err := a.end(roster, run)
 	if err != nil {
-		return fmt.Errorf("verify how the run ended: %w", err)
+		return err
+	}
+	if run.Accepted.IsZero() { // the datacenter refused it
+		return a.failed(run, summary.Failure)
+	}
+	if ended := time.UnixMilli(summary.Ended); ended.Before(since) && summary.Ended > 0 {
+		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, clock(ended)).
+			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if summary.State != writ.RunSucceeded {
 		return a.failed(run, summary.Failure)
@@ -147,6 +152,19 @@ func (a *app) conclude(ctx context.Context, c *client.Client, run api.Run) error
 	a.Done("run %s succeeded in %s with %s, sealed by the supervisor of %s",
 		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(summary.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
 	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
+}
+
+// end returns how a run ended, as its datacenter has signed it: the summary, or the refusal of what it did not take. What is not signed is
+// UNVERIFIED.
+func (a *app) end(roster *identity.Roster, run api.Run) (writ.Summary, error) {
+	if !run.Accepted.IsZero() {
+		return client.Outcome(roster, run)
+	}
+	why, err := client.Refusal(roster, run)
+	if err != nil {
+		return writ.Summary{}, err
+	}
+	return writ.Summary{Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why}}, nil
 }
 
 // failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken.
@@ -196,7 +214,7 @@ func outputText(output map[string]any) string {
 
 // decide signs and hands in a statement, and says what it did.
 func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement) error {
-	answer, err := a.decision(ctx, c, s)
+	answer, _, err := a.decision(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -204,19 +222,20 @@ func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement
 		return a.Print(terminal.View{Data: answer})
 	}
 	a.Done("%s", answer.Done)
+	a.Note("verified: signed by the supervisor")
 	return nil
 }
 
-// decision signs and hands in a statement.
-func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, error) {
+// decision signs and hands in a statement. It returns what the supervisor has signed that it did, and when.
+func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
 	roster, err := a.roster(ctx, c)
 	if err != nil {
-		return api.StatementAnswer{}, err
+		return api.StatementAnswer{}, time.Time{}, err
 	}
 	by, err := c.Person(roster)
 	if err != nil {
-		return api.StatementAnswer{}, err
+		return api.StatementAnswer{}, time.Time{}, err
 	}
 	defer by.Close()
-	return c.Decide(ctx, by, s)
+	return c.DecideAt(ctx, by, s)
 }

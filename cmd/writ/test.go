@@ -104,7 +104,7 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	if err != nil {
 		return err
 	}
-	evaluator, endChildren := daemon.NewEvaluator(log)
+	evaluator, endChildren := daemon.NewEvaluator(log, nil)
 	t := &tester{app: a, flags: f, wanted: wanted, modules: modules, evaluator: evaluator, log: log}
 	report := newTestReport(a, f.verbose)
 	err = t.files(ctx, files, report)

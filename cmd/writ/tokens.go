@@ -56,7 +56,7 @@ func (a *app) createToken(ctx context.Context, datacenter string, validity time.
 	if err != nil {
 		return newToken{}, err
 	}
-	id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: datacenter})
+	id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: datacenter}, nil)
 	if err != nil {
 		return newToken{}, err
 	}

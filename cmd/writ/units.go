@@ -34,13 +34,21 @@ func examineUnits(dirs []string) []finding {
 // unitNames are the services that are there, each once.
 func unitNames(dirs []string) (all []string) {
 	for _, dir := range dirs {
-		paths, _ := filepath.Glob(filepath.Join(dir, "*.service")) // the pattern is one
-		for _, path := range paths {
-			all = append(all, filepath.Base(path))
-		}
+		all = append(all, filesNamed(dir, ".service")...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// filesNamed are the names of files in a directory with an ending. Names of units may have any characters, so none is a pattern.
+func filesNamed(dir, ending string) (names []string) {
+	entries, _ := os.ReadDir(dir) // one that is not there has none
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ending) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // unit is what matters of a service.
@@ -59,11 +67,10 @@ func readUnit(dirs []string, name string) unit {
 		if _, err := os.Stat(path); err == nil && main == "" {
 			main = path
 		}
-		paths, _ := filepath.Glob(filepath.Join(dir, name+".d", "*.conf"))
-		for _, path := range paths {
-			same := func(other string) bool { return filepath.Base(other) == filepath.Base(path) }
+		for _, file := range filesNamed(filepath.Join(dir, name+".d"), ".conf") {
+			same := func(other string) bool { return filepath.Base(other) == file }
 			if !slices.ContainsFunc(dropped, same) {
-				dropped = append(dropped, path)
+				dropped = append(dropped, filepath.Join(dir, name+".d", file))
 			}
 		}
 	}

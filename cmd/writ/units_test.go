@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/cmd/writ/internal/terminal"
+	"writ/internal/testenv"
 )
 
 const shippedUnits = "../../deploy/systemd"
@@ -34,7 +36,10 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 		"a supervisor":          {map[string]string{"etc/n.service": "[Service]\nExecStart=/usr/bin/writ supervisor\n"}, ""},
 		"by something else":     {map[string]string{"etc/n.service": "[Service]\nExecStart=-/usr/bin/nice \\\n  -n 5 /opt/writ runner\n"}, "warning"},
 		"none":                  {nil, ""},
-		"two":                   {map[string]string{"etc/n.service": runner, "lib/o@.service": runner + "KillMode=process\n"}, "warning ok"},
+		"dropped in by a name that looks like a pattern": {map[string]string{
+			"lib/n[1].service": runner, "etc/n[1].service.d/override.conf": "[Service]\nKillMode=process\n", "etc/n1.service.d/x.conf": "[Service]\nKillMode=mixed\n",
+		}, "ok"},
+		"two": {map[string]string{"etc/n.service": runner, "lib/o@.service": runner + "KillMode=process\n"}, "warning ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -66,10 +71,7 @@ func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 	if len(found) != 1 || found[0].Check != "unit writ-runner.service" || found[0].State != healthy {
 		t.Errorf("of what is shipped the doctor says %+v", found)
 	}
-	verify, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("nothing here reads units")
-	}
+	verify := testenv.Need(t, "systemd-analyze")
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, name := range unitNames([]string{shippedUnits}) {
@@ -82,6 +84,18 @@ func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 	}
 	if said, err := exec.Command(verify, args...).CombinedOutput(); err != nil || strings.Contains(string(said), dir) {
 		t.Errorf("systemd says %v\n%s", err, said)
+	}
+}
+
+// TestUnitsThatAreShippedExposeLittle asks systemd how much a unit that was taken over could do, in tenths: 100 is everything. The runner's is
+// root and changes its host.
+func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
+	analyze := testenv.Need(t, "systemd-analyze")
+	for name, most := range map[string]int{"writ-coord.service": 25, "writ-supervisor.service": 25, "writ-runner.service": 75} {
+		said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", fmt.Sprintf("--threshold=%d", most), filepath.Join(shippedUnits, name)).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s is more exposed than %d: %v\n%s", name, most, err, said)
+		}
 	}
 }
 

@@ -166,7 +166,7 @@ type ClientInterface interface {
 
 	// ListNodes List nodes by datacenter and name
 	//
-	// The liveness of a node is what its datacenter said last; it is `silent` while the datacenter is away.
+	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 	//
 	// Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 	ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -206,6 +206,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/roster (the `AddRoster` operationId).
 	AddRosterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAdoptions Ask the datacenters which roster is in force there
+	//
+	// Each answers with an adoption that names the nonce, signed by its supervisor.
+	//
+	// Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
+	ListAdoptions(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRuns List runs, newest first
 	//
@@ -276,6 +283,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/submissions/{digest} (the `GetSubmission` operationId).
 	GetSubmission(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSigned Show what was signed
+	//
+	// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+	//
+	// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
+	GetSigned(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
 	//
@@ -459,7 +473,7 @@ func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...R
 
 // ListNodes List nodes by datacenter and name
 //
-// The liveness of a node is what its datacenter said last; it is `silent` while the datacenter is away.
+// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 //
 // Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 func (c *Client) ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -560,6 +574,23 @@ func (c *Client) GetRoster(ctx context.Context, params *GetRosterParams, reqEdit
 // Corresponds with POST /v1/roster (the `AddRoster` operationId).
 func (c *Client) AddRosterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAddRosterRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAdoptions Ask the datacenters which roster is in force there
+//
+// Each answers with an adoption that names the nonce, signed by its supervisor.
+//
+// Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
+func (c *Client) ListAdoptions(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAdoptionsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -730,6 +761,23 @@ func (c *Client) SubmitWithBody(ctx context.Context, contentType string, body io
 // Corresponds with GET /v1/submissions/{digest} (the `GetSubmission` operationId).
 func (c *Client) GetSubmission(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSubmissionRequest(c.Server, digest)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSigned Show what was signed
+//
+// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+//
+// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
+func (c *Client) GetSigned(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSignedRequest(c.Server, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -1425,6 +1473,56 @@ func NewAddRosterRequestWithBody(server string, contentType string, body io.Read
 	return req, nil
 }
 
+// NewListAdoptionsRequest constructs an http.Request for the ListAdoptions method
+func NewListAdoptionsRequest(server string, params *ListAdoptionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/roster/adoptions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "nonce", params.Nonce, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListRunsRequest constructs an http.Request for the ListRuns method
 func NewListRunsRequest(server string, params *ListRunsParams) (*http.Request, error) {
 	var err error
@@ -1978,6 +2076,40 @@ func NewGetSubmissionRequest(server string, digest Digest) (*http.Request, error
 	return req, nil
 }
 
+// NewGetSignedRequest constructs an http.Request for the GetSigned method
+func NewGetSignedRequest(server string, digest Digest) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "digest", digest, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/submissions/%s/signed", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListUsageRequest constructs an http.Request for the ListUsage method
 func NewListUsageRequest(server string, params *ListUsageParams) (*http.Request, error) {
 	var err error
@@ -2192,7 +2324,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListNodesWithResponse List nodes by datacenter and name
 	//
-	// The liveness of a node is what its datacenter said last; it is `silent` while the datacenter is away.
+	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2244,6 +2376,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/roster (the `AddRoster` operationId).
 	AddRosterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddRosterResponse, error)
+
+	// ListAdoptionsWithResponse Ask the datacenters which roster is in force there
+	//
+	// Each answers with an adoption that names the nonce, signed by its supervisor.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
+	ListAdoptionsWithResponse(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*ListAdoptionsResponse, error)
 
 	// ListRunsWithResponse List runs, newest first
 	//
@@ -2330,6 +2471,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/submissions/{digest} (the `GetSubmission` operationId).
 	GetSubmissionWithResponse(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*GetSubmissionResponse, error)
+
+	// GetSignedWithResponse Show what was signed
+	//
+	// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
+	GetSignedWithResponse(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*GetSignedResponse, error)
 
 	// ListUsageWithResponse Sum what resources have used, one item for each resource, by project, kind and name
 	//
@@ -3052,6 +3202,54 @@ func (r AddRosterResponse) ContentType() string {
 	return ""
 }
 
+type ListAdoptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AdoptionList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAdoptionsResponse) GetJSON200() *AdoptionList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAdoptionsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAdoptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAdoptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAdoptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAdoptionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -3532,6 +3730,54 @@ func (r GetSubmissionResponse) ContentType() string {
 	return ""
 }
 
+type GetSignedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SignedText
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSignedResponse) GetJSON200() *SignedText {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSignedResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSignedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSignedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSignedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSignedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListUsageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -3728,7 +3974,7 @@ func (c *ClientWithResponses) WatchWithResponse(ctx context.Context, params *Wat
 
 // ListNodesWithResponse List nodes by datacenter and name
 //
-// The liveness of a node is what its datacenter said last; it is `silent` while the datacenter is away.
+// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -3821,6 +4067,21 @@ func (c *ClientWithResponses) AddRosterWithBodyWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseAddRosterResponse(rsp)
+}
+
+// ListAdoptionsWithResponse Ask the datacenters which roster is in force there
+//
+// Each answers with an adoption that names the nonce, signed by its supervisor.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
+func (c *ClientWithResponses) ListAdoptionsWithResponse(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*ListAdoptionsResponse, error) {
+	rsp, err := c.ListAdoptions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAdoptionsResponse(rsp)
 }
 
 // ListRunsWithResponse List runs, newest first
@@ -3967,6 +4228,21 @@ func (c *ClientWithResponses) GetSubmissionWithResponse(ctx context.Context, dig
 		return nil, err
 	}
 	return ParseGetSubmissionResponse(rsp)
+}
+
+// GetSignedWithResponse Show what was signed
+//
+// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
+func (c *ClientWithResponses) GetSignedWithResponse(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*GetSignedResponse, error) {
+	rsp, err := c.GetSigned(ctx, digest, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSignedResponse(rsp)
 }
 
 // ListUsageWithResponse Sum what resources have used, one item for each resource, by project, kind and name
@@ -4470,6 +4746,39 @@ func ParseAddRosterResponse(rsp *http.Response) (*AddRosterResponse, error) {
 	return response, nil
 }
 
+// ParseListAdoptionsResponse parses an HTTP response from a ListAdoptionsWithResponse call
+func ParseListAdoptionsResponse(rsp *http.Response) (*ListAdoptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAdoptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AdoptionList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListRunsResponse parses an HTTP response from a ListRunsWithResponse call
 func ParseListRunsResponse(rsp *http.Response) (*ListRunsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4789,6 +5098,39 @@ func ParseGetSubmissionResponse(rsp *http.Response) (*GetSubmissionResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Submission
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSignedResponse parses an HTTP response from a GetSignedWithResponse call
+func ParseGetSignedResponse(rsp *http.Response) (*GetSignedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSignedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SignedText
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -29,13 +29,14 @@ func ProblemOf(err error, requestID string) Problem {
 		Hint:      hint,
 		Retryable: info.Retryable,
 		RequestID: requestID,
+		Proof:     e.Proof,
 	}
 }
 
 // Err returns the problem as the error that it describes. A code that this program does not know counts as INTERNAL wherever it is
 // looked up, and is shown as it is.
 func (p *Problem) Err() *writ.Error {
-	e := &writ.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint}
+	e := &writ.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Proof: p.Proof}
 	if e.Message == "" {
 		e.Message = p.Title
 	}

@@ -66,6 +66,9 @@ type ServerInterface interface {
 	// AddRoster Hand in the next version of the roster
 	// (POST /v1/roster)
 	AddRoster(w http.ResponseWriter, r *http.Request)
+	// ListAdoptions Ask the datacenters which roster is in force there
+	// (GET /v1/roster/adoptions)
+	ListAdoptions(w http.ResponseWriter, r *http.Request, params ListAdoptionsParams)
 	// ListRuns List runs, newest first
 	// (GET /v1/runs)
 	ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams)
@@ -96,6 +99,9 @@ type ServerInterface interface {
 	// GetSubmission Show a submission
 	// (GET /v1/submissions/{digest})
 	GetSubmission(w http.ResponseWriter, r *http.Request, digest Digest)
+	// GetSigned Show what was signed
+	// (GET /v1/submissions/{digest}/signed)
+	GetSigned(w http.ResponseWriter, r *http.Request, digest Digest)
 	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(w http.ResponseWriter, r *http.Request, params ListUsageParams)
@@ -201,6 +207,12 @@ func (_ Unimplemented) AddRoster(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListAdoptions Ask the datacenters which roster is in force there
+// (GET /v1/roster/adoptions)
+func (_ Unimplemented) ListAdoptions(w http.ResponseWriter, r *http.Request, params ListAdoptionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListRuns List runs, newest first
 // (GET /v1/runs)
 func (_ Unimplemented) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
@@ -258,6 +270,12 @@ func (_ Unimplemented) Submit(w http.ResponseWriter, r *http.Request) {
 // GetSubmission Show a submission
 // (GET /v1/submissions/{digest})
 func (_ Unimplemented) GetSubmission(w http.ResponseWriter, r *http.Request, digest Digest) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetSigned Show what was signed
+// (GET /v1/submissions/{digest}/signed)
+func (_ Unimplemented) GetSigned(w http.ResponseWriter, r *http.Request, digest Digest) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -771,6 +789,39 @@ func (siw *ServerInterfaceWrapper) AddRoster(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListAdoptions operation middleware
+func (siw *ServerInterfaceWrapper) ListAdoptions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAdoptionsParams
+
+	// ------------- Required query parameter "nonce" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "nonce", r.URL.Query(), &params.Nonce, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nonce"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nonce", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAdoptions(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListRuns operation middleware
 func (siw *ServerInterfaceWrapper) ListRuns(w http.ResponseWriter, r *http.Request) {
 
@@ -1223,6 +1274,32 @@ func (siw *ServerInterfaceWrapper) GetSubmission(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// GetSigned operation middleware
+func (siw *ServerInterfaceWrapper) GetSigned(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "digest" -------------
+	var digest Digest
+
+	err = runtime.BindStyledParameterWithOptions("simple", "digest", chi.URLParam(r, "digest"), &digest, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "digest", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSigned(w, r, digest)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListUsage operation middleware
 func (siw *ServerInterfaceWrapper) ListUsage(w http.ResponseWriter, r *http.Request) {
 
@@ -1428,6 +1505,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/submissions/{digest}", wrapper.GetSubmission)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/submissions/{digest}/signed", wrapper.GetSigned)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/statements", wrapper.SubmitStatement)
 	})
 	r.Group(func(r chi.Router) {
@@ -1456,6 +1536,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/roster", wrapper.AddRoster)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/roster/adoptions", wrapper.ListAdoptions)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/regions", wrapper.ListRegions)
@@ -2171,6 +2254,45 @@ func (response AddRosterdefaultApplicationProblemPlusJSONResponse) VisitAddRoste
 	return err
 }
 
+type ListAdoptionsRequestObject struct {
+	Params ListAdoptionsParams
+}
+
+type ListAdoptionsResponseObject interface {
+	VisitListAdoptionsResponse(w http.ResponseWriter) error
+}
+
+type ListAdoptions200JSONResponse AdoptionList
+
+func (response ListAdoptions200JSONResponse) VisitListAdoptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAdoptionsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListAdoptionsdefaultApplicationProblemPlusJSONResponse) VisitListAdoptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListRunsRequestObject struct {
 	Params ListRunsParams
 }
@@ -2602,6 +2724,45 @@ func (response GetSubmissiondefaultApplicationProblemPlusJSONResponse) VisitGetS
 	return err
 }
 
+type GetSignedRequestObject struct {
+	Digest Digest `json:"digest"`
+}
+
+type GetSignedResponseObject interface {
+	VisitGetSignedResponse(w http.ResponseWriter) error
+}
+
+type GetSigned200JSONResponse SignedText
+
+func (response GetSigned200JSONResponse) VisitGetSignedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigneddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetSigneddefaultApplicationProblemPlusJSONResponse) VisitGetSignedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListUsageRequestObject struct {
 	Params ListUsageParams
 }
@@ -2691,6 +2852,9 @@ type StrictServerInterface interface {
 	// AddRoster Hand in the next version of the roster
 	// (POST /v1/roster)
 	AddRoster(ctx context.Context, request AddRosterRequestObject) (AddRosterResponseObject, error)
+	// ListAdoptions Ask the datacenters which roster is in force there
+	// (GET /v1/roster/adoptions)
+	ListAdoptions(ctx context.Context, request ListAdoptionsRequestObject) (ListAdoptionsResponseObject, error)
 	// ListRuns List runs, newest first
 	// (GET /v1/runs)
 	ListRuns(ctx context.Context, request ListRunsRequestObject) (ListRunsResponseObject, error)
@@ -2721,6 +2885,9 @@ type StrictServerInterface interface {
 	// GetSubmission Show a submission
 	// (GET /v1/submissions/{digest})
 	GetSubmission(ctx context.Context, request GetSubmissionRequestObject) (GetSubmissionResponseObject, error)
+	// GetSigned Show what was signed
+	// (GET /v1/submissions/{digest}/signed)
+	GetSigned(ctx context.Context, request GetSignedRequestObject) (GetSignedResponseObject, error)
 	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
@@ -3177,6 +3344,32 @@ func (sh *strictHandler) AddRoster(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ListAdoptions operation middleware
+func (sh *strictHandler) ListAdoptions(w http.ResponseWriter, r *http.Request, params ListAdoptionsParams) {
+	var request ListAdoptionsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAdoptions(ctx, request.(ListAdoptionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAdoptions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAdoptionsResponseObject); ok {
+		if err := validResponse.VisitListAdoptionsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListRuns operation middleware
 func (sh *strictHandler) ListRuns(w http.ResponseWriter, r *http.Request, params ListRunsParams) {
 	var request ListRunsRequestObject
@@ -3434,6 +3627,32 @@ func (sh *strictHandler) GetSubmission(w http.ResponseWriter, r *http.Request, d
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetSubmissionResponseObject); ok {
 		if err := validResponse.VisitGetSubmissionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSigned operation middleware
+func (sh *strictHandler) GetSigned(w http.ResponseWriter, r *http.Request, digest Digest) {
+	var request GetSignedRequestObject
+
+	request.Digest = digest
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSigned(ctx, request.(GetSignedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSigned")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSignedResponseObject); ok {
+		if err := validResponse.VisitGetSignedResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -93,6 +93,11 @@ func (e Topic) Valid() bool {
 	}
 }
 
+// AdoptionList defines model for AdoptionList.
+type AdoptionList struct {
+	Items []DatacenterAdoption `json:"items"`
+}
+
 // Call defines model for Call.
 type Call = writ.Call
 
@@ -148,6 +153,19 @@ type Datacenter struct {
 
 // DatacenterHealth derived, never stored
 type DatacenterHealth string
+
+// DatacenterAdoption defines model for DatacenterAdoption.
+type DatacenterAdoption struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked
+	Error *Error `json:"error,omitempty"`
+	Name  string `json:"name"`
+
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+	Proof Proof `json:"proof,omitempty,omitzero"`
+}
 
 // DatacenterList defines model for DatacenterList.
 type DatacenterList struct {
@@ -211,6 +229,9 @@ type Event struct {
 
 // Failure defines model for Failure.
 type Failure = writ.Failure
+
+// Fence what becomes of what a node had that is gone: other nodes may have the same, so if it comes back it stops what it runs; absent of other nodes
+type Fence = writ.Fence
 
 // FieldChange defines model for FieldChange.
 type FieldChange = writ.FieldChange
@@ -303,7 +324,10 @@ type Problem struct {
 	Detail string `json:"detail,omitempty,omitzero"`
 
 	// Hint what to do next
-	Hint      string `json:"hint,omitempty,omitzero"`
+	Hint string `json:"hint,omitempty,omitzero"`
+
+	// Proof of the datacenter that decided so, if one did
+	Proof     Proof  `json:"proof,omitempty,omitzero"`
 	RequestID string `json:"request_id"`
 
 	// Retryable whether the same request may succeed later
@@ -328,6 +352,10 @@ type Project struct {
 type ProjectList struct {
 	Items []Project `json:"items"`
 }
+
+// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+type Proof = []byte
 
 // Proposal defines model for Proposal.
 type Proposal = JSON
@@ -478,10 +506,19 @@ type SecretList struct {
 	Items []DatacenterSecrets `json:"items"`
 }
 
+// SignedText defines model for SignedText.
+type SignedText struct {
+	Signed []byte `json:"signed"`
+}
+
 // StatementAnswer defines model for StatementAnswer.
 type StatementAnswer struct {
 	// Done what it did, in a sentence
 	Done string `json:"done"`
+
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+	Proof Proof `json:"proof,omitempty,omitzero"`
 
 	// Subject as in the statement
 	Subject string `json:"subject"`
@@ -619,6 +656,12 @@ type ListResourcesParams struct {
 type GetRosterParams struct {
 	// After All versions after this one, oldest first; 0 gives the whole chain
 	After *int `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// ListAdoptionsParams defines parameters for ListAdoptions.
+type ListAdoptionsParams struct {
+	// Nonce 32 random bytes as 64 hex digits
+	Nonce string `form:"nonce" json:"nonce"`
 }
 
 // ListRunsParams defines parameters for ListRuns.

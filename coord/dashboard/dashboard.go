@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/limit"
 	"writ/ledger"
 )
 
@@ -51,12 +52,14 @@ type Dashboard struct {
 	Log    *slog.Logger // required
 	// Stopping is closed when the coordinator stops: streams end then. Nil if it never stops.
 	Stopping <-chan struct{}
+	// Notice returns what every page says at its top, "" for nothing. It may be nil.
+	Notice func() string
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int
 
 	files     map[string]file
 	templates *template.Template
-	streams   chan struct{} // a token for each open stream
+	streams   limit.Shares
 	now       pulse
 }
 
@@ -70,7 +73,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 	if d.MaxStreams <= 0 {
 		d.MaxStreams = DefaultMaxStreams
 	}
-	d.streams = make(chan struct{}, d.MaxStreams)
+	d.streams.Size = d.MaxStreams
 	d.files = readFiles()
 	d.templates = parseTemplates(d.files)
 
@@ -143,6 +146,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
+	if d.Notice != nil {
+		p.Notice = d.Notice()
+	}
 	body, err := d.render(p.Template, p)
 	if err != nil {
 		d.Log.ErrorContext(r.Context(), "cannot render page", "path", r.URL.Path, "err", err)

@@ -70,7 +70,8 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	})
 	w.store(ams, writ.Event{Node: &writ.Node{
 		ID: "n", Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
-		Labels: map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
+		Decided: []writ.Decision{{Decision: hostile, Signer: hostile, Reason: hostile}},
+		Labels:  map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
 	}})
 	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
 	paths := []string{"/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
@@ -323,5 +324,20 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	if response, body := w.get("/live/nodes"); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "TOO_MANY_WATCHERS") {
 		t.Errorf("one stream too many: %s", response.Status)
+	}
+}
+
+// What operators should do soon stands on every page, as text.
+func TestANoticeStandsOnEveryPage(t *testing.T) {
+	w := open(t)
+	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
+		w.board.Notice = func() string { return "" }
+		if _, body := w.get(path); strings.Contains(body, "class=\"notice\"") {
+			t.Errorf("%s has a notice without words", path)
+		}
+		w.board.Notice = func() string { return "renew <it>" }
+		if _, body := w.get(path); !strings.Contains(body, `<p class="notice" role="status">renew &lt;it&gt;</p>`) {
+			t.Errorf("%s has no notice", path)
+		}
 	}
 }

@@ -35,13 +35,13 @@ type changed struct {
 // back with an id that is still the newest is told only what does not follow from events.
 func (d *Dashboard) stream(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case d.streams <- struct{}{}:
-			defer func() { <-d.streams }()
-		default:
-			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "%d pages are kept up to date already", cap(d.streams)))
+		leave, ok := d.streams.Enter(r.RemoteAddr)
+		if !ok {
+			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "%d pages are kept up to date already, and there are no more for this address",
+				d.streams.Taken()))
 			return
 		}
+		defer leave()
 		s := &stream{d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r)}
 		f, id, err := s.next(r.Context())
 		if err != nil {

@@ -7,8 +7,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"writ"
+	"writ/internal/hidden"
 )
 
 // page is what a view made of a request.
@@ -18,6 +20,7 @@ type page struct {
 	Nav      string // which entry of the navigation it stands under
 	Data     any    // what the template shows besides parts
 	Parts    []part
+	Notice   string // what operators should do soon, "" for nothing
 	Live     string // where its news come from, "" if it has none
 
 	elsewhere string // where to look instead, "" if here
@@ -87,11 +90,25 @@ func parseTemplates(files map[string]file) *template.Template {
 		"millis":     millis,
 		"short":      short,
 		"words":      writ.LabelsText,
+		"decided":    decided,
 		"plural":     plural,
 		"gibi":       gibi,
 		"share":      share,
 	}
 	return template.Must(template.New("").Funcs(functions).ParseFS(pages, "pages/*.html")) // embedded: either every test fails or none
+}
+
+// decided is the last decision about something in words, "" if there is none: "cordon by alice: the disk is failing".
+func decided(all []writ.Decision) string {
+	if len(all) == 0 {
+		return ""
+	}
+	last := all[len(all)-1]
+	text := fmt.Sprintf("%s by %s at %s", last.Decision, last.Signer, last.Time.UTC().Format(time.RFC3339))
+	if last.Reason != "" {
+		text += ": " + last.Reason
+	}
+	return hidden.Escape(text)
 }
 
 // afterParam is the parameter of a stream that says which event the page it belongs to has seen already.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -40,9 +41,16 @@ func TestVendoredFilesAreThoseThatWereChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	notice, err := os.ReadFile("../../NOTICE")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range entries {
 		if !known[e.Name()] {
 			t.Errorf("%s has no line in SHA256SUMS", e.Name())
+		}
+		if path.Ext(e.Name()) == ".LICENSE" && !bytes.Contains(notice, []byte(e.Name())) {
+			t.Errorf("NOTICE does not name %s", e.Name())
 		}
 	}
 }

@@ -22,14 +22,23 @@ type Kind string
 
 // The kinds.
 const (
-	Job     Kind = "job"     // supervisor → node, each record travels alone
-	Control Kind = "control" // supervisor → node
-	Result  Kind = "result"  // node → supervisor
-	Beat    Kind = "beat"    // node → supervisor
-	Report  Kind = "report"  // node → supervisor
-	Summary Kind = "summary" // supervisor → client
-	Account Kind = "account" // supervisor → node, at its door
-	Waybill Kind = "waybill" // supervisor → node that gives, by way of the one that fetches
+	Job      Kind = "job"      // supervisor → node, each record travels alone
+	Control  Kind = "control"  // supervisor → node
+	Result   Kind = "result"   // node → supervisor
+	Beat     Kind = "beat"     // node → supervisor
+	Report   Kind = "report"   // node → supervisor
+	Summary  Kind = "summary"  // supervisor → client
+	Account  Kind = "account"  // supervisor → node, at its door
+	Welcome  Kind = "welcome"  // supervisor → node that joins
+	Standing Kind = "standing" // supervisor → node that asks how it stands there
+	Fence    Kind = "fence"    // supervisor → node that asks whether it is to stop what it has
+	Fenced   Kind = "fenced"   // node → supervisor: what it stopped
+	// AccountRequest is what a node says when it asks for its account.
+	AccountRequest Kind = "account-request" // node → supervisor
+	TransferGrant  Kind = "waybill"         // supervisor → node that gives, by way of the one that fetches
+	// Answer is what the supervisor decided about a signed text, Adoption which roster is in force there.
+	Answer   Kind = "answer"   // supervisor → client
+	Adoption Kind = "adoption" // supervisor → client
 )
 
 const (

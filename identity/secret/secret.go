@@ -59,7 +59,7 @@ type envelope struct {
 func Check(value string) error {
 	switch {
 	case value == "":
-		return writ.Errorf(writ.CodeBadRequest, "the secret is empty")
+		return writ.Errorf(writ.CodeBadRequest, "the secret is empty").WithHint("give at least one character; writ secret remove removes a secret")
 	case len(value) > MaxValue:
 		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are possible", len(value), MaxValue).
 			WithHint("put large data into an image or a volume, and only its key into a secret")

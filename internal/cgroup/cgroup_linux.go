@@ -255,10 +255,19 @@ func (g *Groups) rmdir(top, group string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := unix.Rmdir(filepath.Join(top, group))
-	if err == nil {
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // somebody may have taken it away by hand
 		_ = unix.Rmdir(top) // if it was the last one
 	}
 	return err
+}
+
+// Tidy takes away what is left of the directory of these groups when there is none in it.
+func (g *Groups) Tidy() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, top := range g.tops() {
+		_ = unix.Rmdir(top)
+	}
 }
 
 // kill kills the processes of a directory. Threads of this process may be there for a moment, those that start others: they go by themselves.

@@ -255,3 +255,38 @@ func TestControllersOfVersion2AreThoseThatAreHandedDown(t *testing.T) {
 		})
 	}
 }
+
+// TestNoDirectoryIsLeftOfGroupsThatAreGone, also where somebody took the last one away by hand, as an operator is advised to.
+func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(g *cgroup.Groups) error{
+		"removed":   func(g *cgroup.Groups) error { return g.Remove(t.Context(), "one") },
+		"once more": func(g *cgroup.Groups) error { return g.Remove(t.Context(), "one") },
+		"tidied":    func(g *cgroup.Groups) error { g.Tidy(); return nil },
+	} {
+		g := needGroups(t)
+		bound(t, g, "one", cgroup.Bounds{Processes: 10})
+		tops := map[string]bool{}
+		for name != "removed" { // each of its directories, one for each hierarchy
+			all, err := g.All()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) == 0 {
+				break
+			}
+			tops[filepath.Dir(all["one"])] = true
+			if err := unix.Rmdir(all["one"]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := end(g); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for top := range tops {
+			if _, err := os.Stat(top); err == nil {
+				t.Errorf("%s: %s is still there", name, top)
+			}
+		}
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"writ"
 )
 
 // Accounts are numbers of users that nobody else on a host has. A process that gets one runs as that user, in a group of the same number.
@@ -71,7 +73,7 @@ func numbers(first, last uint32) string { return fmt.Sprintf("%d-%d", first, las
 type Taken struct{ First, Last uint32 }
 
 func (t *Taken) Error() string {
-	return fmt.Sprintf("another node on this host gives its processes the user numbers %s", numbers(t.First, t.Last))
+	return fmt.Sprintf("another node on this host gives out the user numbers %s", numbers(t.First, t.Last))
 }
 
 // Others are as many numbers that follow, as ParseAccounts reads them.
@@ -215,9 +217,10 @@ func (a *Accounts) mapped(text string) bool {
 	return false
 }
 
-// Usable returns why users cannot execute one of these programs, as far as they are on PATH, or open one of these devices.
+// Usable returns why users cannot execute one of these programs, as far as they are on PATH, or open one of these devices, with what to do
+// about it as a hint.
 func Usable(programs, devices []string) error {
-	var all error
+	var faults, fixes []string
 	for _, name := range programs {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -234,15 +237,29 @@ func Usable(programs, devices []string) error {
 				break
 			}
 		}
-		all = errors.Join(all, err)
+		if err != nil {
+			faults, fixes = append(faults, err.Error()), append(fixes, "put "+name+" where everybody may execute it, /usr/local/bin")
+		}
 	}
 	for _, path := range devices {
 		info, err := os.Stat(path)
 		if err == nil && info.Mode()&0o006 != 0o006 && len(deviceGroups([]string{path})) == 0 {
-			all = errors.Join(all, fmt.Errorf("no group but root's may open %s", path))
+			faults, fixes = append(faults, "no group but root's may open "+path), append(fixes, DeviceFix(path))
 		}
 	}
-	return all
+	if faults == nil {
+		return nil
+	}
+	return writ.Errorf(writ.CodeDriverMissing, "%s", strings.Join(faults, "; ")).WithHint("%s", strings.Join(fixes, "; "))
+}
+
+// DeviceFix is what to type, as root, so that processes of users who are not root open a device: now, and after the host has started anew.
+func DeviceFix(path string) string {
+	name := filepath.Base(path)
+	if path == "/dev/net/tun" {
+		return "chmod 666 " + path + "; where no udev does that at each start: echo 'c! " + path + " 0666 root root - 10:200' > /etc/tmpfiles.d/" + name + ".conf"
+	}
+	return fmt.Sprintf("groupadd -rf %[1]s; chgrp %[1]s %[2]s; chmod 660 %[2]s; so that it stays: echo 'KERNEL==\"%[1]s\", GROUP=\"%[1]s\", MODE=\"0660\"' > /etc/udev/rules.d/65-%[1]s.rules", name, path)
 }
 
 // deviceGroups are the groups that open these devices for whoever is in them, other than root's.

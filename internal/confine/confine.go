@@ -20,6 +20,7 @@ type Cell struct {
 	User      uint32         // and its group of the same number; 0 is whoever starts it
 	Door      uint32         // the group of Accounts, if it has a user
 	Devices   []string       // that it has to open; it gets into the groups that may
+	Sandbox   *Sandbox       // nil for none; a process in one has limits, and no group
 }
 
 // Barred is the error about a program that the user of a cell may not execute.

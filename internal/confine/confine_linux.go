@@ -49,6 +49,9 @@ func sacrificed(done chan<- error, do func() error) {
 }
 
 func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
+	if in.Sandbox != nil && in.Groups != nil {
+		return errors.New("a process in a sandbox has limits and no group")
+	}
 	if err := join(namespace); err != nil {
 		return fmt.Errorf("enter the network namespace: %w", err)
 	}
@@ -67,12 +70,25 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	}
 	if in.User != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.Door)}
+	}
+	if in.User != 0 || in.Sandbox != nil {
 		if err := dropCapabilities(); err != nil {
 			return fmt.Errorf("give up capabilities: %w", err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new rights: %w", err)
+	}
+	if in.Sandbox != nil {
+		for _, f := range in.Sandbox.Files {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)
+		}
+		if barred := in.bars(cmd.Path); barred != nil {
+			return barred
+		}
+		if err := in.Sandbox.enter(cmd, in.User); err != nil {
+			return fmt.Errorf("enter the sandbox: %w", err)
+		}
 	}
 	err := cmd.Start()
 	if errors.Is(err, unix.EACCES) { // the way to its directory may be what is closed as well

@@ -14,6 +14,12 @@ var errSystem = errors.New("processes are confined on Linux only")
 // Start refuses: only Linux has what processes are confined by.
 func Start(*exec.Cmd, Cell) error { return errSystem }
 
+// Landlock says that there is none.
+func Landlock() (int, error) { return 0, errSystem }
+
+// Holds says that no sandbox does.
+func Holds() error { return errSystem }
+
 // RunsAs knows nobody.
 func RunsAs(int, uint32) bool { return false }
 

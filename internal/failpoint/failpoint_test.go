@@ -206,7 +206,6 @@ var passedOn = map[string]string{
 	"sal/needs.Openable":             "it only looks whether it may",
 	"sal/netdev.lookForwarding":      "it only looks whether it may",
 	"sal/herodb.writeProgram":        "the caller named it",
-	"sal/image.fromFile":             "it only reads",
 	"sal/cloudhypervisor.growTo":     "the caller named it",
 	"sal/cloudhypervisor.listenAt":   "the caller named it",
 	"sal/cloudhypervisor.makeRoom":   "the caller named it",

@@ -150,8 +150,23 @@ func (p Point) Begin() {
 
 // End is that of the package, for what has no context.
 func (p Point) End(err error) {
+	p.untorn()
 	if err == nil && p.reached(After) {
 		p.die(After)
+	}
+}
+
+// untorn is called when a message ends. If this goroutine was to tear it and wrote nothing, as when the connection could not be made, the
+// next message is torn in its stead.
+func (p Point) untorn() {
+	t := tearing.Load()
+	if t == nil || t.point != p || t.goroutine != goroutine() || !tearing.CompareAndSwap(t, nil) {
+		return
+	}
+	for _, a := range plan {
+		if a.point == p && a.mode == Torn {
+			a.seen.Add(-1)
+		}
 	}
 }
 

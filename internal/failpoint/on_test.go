@@ -44,6 +44,20 @@ func TestAFailureIsThatOfOneChangeHoweverOftenItIsTried(t *testing.T) {
 	}
 }
 
+func TestWhatWasNotSentIsTornTheNextTime(t *testing.T) {
+	arm(t, "queue/report:torn")
+	for attempt := range 2 { // the connection cannot be made, so that nothing goes out
+		ReportSent.Begin()
+		if tearing.Load() == nil {
+			t.Fatalf("attempt %d would not be torn", attempt+1)
+		}
+		ReportSent.End(errors.New("connection refused"))
+		if tearing.Load() != nil {
+			t.Fatalf("after attempt %d something else would be torn", attempt+1)
+		}
+	}
+}
+
 func TestFilesAndFramesHaveTheirPlaces(t *testing.T) {
 	for name, want := range map[string]Point{"age.key.new": "file/age.key", "7.roster": "file/roster", "member.json": "file/member.json", "v123.json.tmp": "file/record", "x": ""} {
 		if got := OfFile("/data/" + name); got != want {

@@ -21,8 +21,10 @@ const (
 	TokenMade        Point = "journal/token"
 	NodeDecided      Point = "journal/node"
 	NodeAdmitted     Point = "journal/join"
+	FenceTaken       Point = "journal/fence"
 	NodesAnnounced   Point = "journal/nodes"
 	SecretSet        Point = "journal/secret"
+	RefusalKept      Point = "journal/refusal"
 	SecretRemoved    Point = "journal/secret-removed"
 	ReportTaken      Point = "journal/report"
 )
@@ -90,6 +92,9 @@ const (
 	RostersAnswered      Point = "door/rosters"
 	PayloadAnswered      Point = "door/payload"
 	AccountAnswered      Point = "door/account"
+	StandingAnswered     Point = "door/standing"
+	FenceAnswered        Point = "door/fence"
+	FencedAnswered       Point = "door/fenced"
 )
 
 // What is none of these.
@@ -105,7 +110,7 @@ var Places = []Place{
 	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.open", Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
 	{Point: JournalProbed, Kind: Commit, Where: "supervisor/journal.Probe", Says: "A supervisor looks whether its journal can be written again."},
-	{Point: HistoryBegun, Kind: Commit, Where: "supervisor/journal.beginHistory", Says: "A journal that came from a backup tells all that stands under a new name."},
+	{Point: HistoryBegun, Kind: Commit, Where: "supervisor/journal.TakeBack supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},
 	{Point: EpochBegun, Kind: Commit, Where: "supervisor/journal.BeginEpoch", Says: "A supervisor takes the lease and a new epoch."},
 	{Point: LeaseRenewed, Kind: Commit, Where: "supervisor/journal.Renew", Says: "A supervisor on a shared journal keeps its lease."},
 	{Point: LeaseReleased, Kind: Commit, Where: "supervisor/journal.Release", Says: "A supervisor that is told to end gives its lease back."},
@@ -121,7 +126,9 @@ var Places = []Place{
 	{Point: TokenMade, Kind: Commit, Where: "supervisor.createToken", Says: "A token admits a node."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "Somebody has decided about a node."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},
+	{Point: FenceTaken, Kind: Commit, Where: "supervisor.Fenced", Says: "A node that is gone has said what it stopped."},
 	{Point: NodesAnnounced, Kind: Commit, Where: "supervisor.announce", Says: "Nodes look different from what was told last."},
+	{Point: RefusalKept, Kind: Commit, Where: "supervisor.refuse", Says: "A text stays refused, with the signed answer."},
 	{Point: SecretSet, Kind: Commit, Where: "supervisor.setSecret", Says: "A secret has a new version."},
 	{Point: SecretRemoved, Kind: Commit, Where: "supervisor.removeSecret", Says: "Versions of a secret are gone."},
 	{Point: ReportTaken, Kind: Commit, Where: "supervisor.hearReport", Says: "What a node found about its resources, and what they used."},
@@ -150,8 +157,8 @@ var Places = []Place{
 	{Point: EventsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneEvents", Says: "Old events are forgotten."},
 	{Point: RunsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneRuns", Says: "Old runs are forgotten."},
 
-	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "A job goes into a node's queue alone."},
-	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.Push", Says: "Several jobs go into a node's queue with one script; torn, none does."},
+	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "A job goes into a node's queue alone."},
+	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "Several jobs go into a node's queue with one script; torn, none does."},
 	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.withdraw", Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
 	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
@@ -188,11 +195,16 @@ var Places = []Place{
 	{Point: RostersAnswered, Kind: Answer, Where: "supervisor/nodes.rosters", Says: "A node gets rosters."},
 	{Point: PayloadAnswered, Kind: Answer, Where: "supervisor/nodes.payload", Says: "A node gets what a person signed."},
 	{Point: AccountAnswered, Kind: Answer, Where: "supervisor/nodes.account", Says: "A node gets its password for Redis."},
+	{Point: StandingAnswered, Kind: Answer, Where: "supervisor/nodes.standing", Says: "A node learns whether it is still a member."},
+	{Point: FenceAnswered, Kind: Answer, Where: "supervisor/nodes.fence", Says: "A node that is gone learns that it is to stop what it has."},
+	{Point: FencedAnswered, Kind: Answer, Where: "supervisor/nodes.fenced", Says: "It learns that what it said of that is kept."},
 
 	{Point: "file/node.key", Kind: File, files: "node.key", Says: "A node's key, made once."},
 	{Point: "file/age.key", Kind: File, files: "age.key", Says: "The key for secrets of a node, made once."},
 	{Point: "file/member.json", Kind: File, files: "member.json", Says: "What a node belongs to, with the rosters that it believes."},
 	{Point: "file/supervisor.key", Kind: File, files: "supervisor.key", Says: "A supervisor's key, made once."},
+	{Point: "file/journal.protected", Kind: File, files: "journal.protected", Says: "That a supervisor's journal carries authentication codes, made once."},
+	{Point: "file/journal.mark", Kind: File, files: "journal.mark", Says: "How far the journal of a supervisor has come, beside its key."},
 	{Point: "file/supervisor.pub", Kind: File, files: "supervisor.pub", Says: "Its public half, for people."},
 	{Point: "file/roster", Kind: File, files: "*.roster", Says: "A roster that a supervisor joined by."},
 	{Point: "file/lock", Kind: Move, files: "*.lock", Says: "A process takes a store for itself."},

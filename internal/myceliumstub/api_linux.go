@@ -66,7 +66,7 @@ func (d *daemon) listPeers(*http.Request) (int, any) {
 	all := []any{}
 	for at, p := range d.peers {
 		all = append(all, map[string]any{
-			"endpoint": map[string]any{"proto": "tcp", "addr": map[string]any{"socket": at.String()}},
+			"endpoint": map[string]any{"proto": p.proto, "addr": map[string]any{"socket": at.String()}},
 			"type":     p.kind, "connectionState": p.state(), "txBytes": p.sent, "rxBytes": p.received, "discovered": 0, "lastConnected": nil,
 		})
 	}
@@ -89,10 +89,10 @@ func (d *daemon) addPeer(r *http.Request) (int, any) {
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}
-	if d.peers[at] != nil {
+	if d.peers[at.address] != nil {
 		return http.StatusConflict, "A peer identified by that endpoint already exists"
 	}
-	d.peers[at] = &peer{kind: "static"}
+	d.peers[at.address] = &peer{kind: "static", proto: at.proto}
 	return http.StatusNoContent, nil
 }
 
@@ -103,10 +103,10 @@ func (d *daemon) deletePeer(r *http.Request) (int, any) {
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}
-	if d.peers[at] == nil {
+	if d.peers[at.address] == nil {
 		return http.StatusNotFound, "A peer identified by that endpoint does not exist"
 	}
-	delete(d.peers, at)
+	delete(d.peers, at.address)
 	return http.StatusNoContent, nil
 }
 

@@ -14,6 +14,13 @@ import (
 const (
 	saysPacket   = 0
 	saysGreeting = 1
+	byQUIC       = 0x80 // is set in what is said to a peer by QUIC
+)
+
+// By QUIC, a packet of tooLarge bytes does not fit into a datagram, and the daemon gives the peer up; it tries again after dropFor.
+const (
+	tooLarge = 1388
+	dropFor  = 5 * time.Second
 )
 
 const (
@@ -24,13 +31,30 @@ const (
 
 // peer is a node that this one speaks with.
 type peer struct {
-	kind           string // static, inbound
+	kind           string // static, inbound, linkLocalDiscovery
+	proto          string // tcp, quic, tls
 	heard          time.Time
+	dropped        time.Time // when it was given up
 	sent, received int64
+}
+
+// mark is set in what is said to the peer.
+func (p *peer) mark() byte {
+	if p.proto == "quic" {
+		return byQUIC
+	}
+	return 0
+}
+
+// silent reports whether nothing is said to the peer: by TLS only private networks are reached.
+func (d *daemon) silent(p *peer) bool {
+	return p.proto == "tls" || p.proto == "quic" && d.noQUIC || time.Since(p.dropped) < dropFor
 }
 
 func (p *peer) state() string {
 	switch {
+	case time.Since(p.dropped) < dropFor:
+		return "dead"
 	case p.heard.IsZero():
 		return "connecting"
 	case time.Since(p.heard) > deadAfter:
@@ -55,8 +79,11 @@ func (d *daemon) greet(ctx context.Context) {
 		d.mu.Lock()
 		maps.DeleteFunc(d.routes, func(_ netip.Addr, r route) bool { return time.Since(r.heard) > deadAfter })
 		greetings := map[netip.AddrPort][]byte{}
-		for at := range d.peers {
-			text := entry([]byte{saysGreeting}, subnetOf(d.address), 0)
+		for at, p := range d.peers {
+			if d.silent(p) {
+				continue
+			}
+			text := entry([]byte{saysGreeting | p.mark()}, subnetOf(d.address), 0)
 			for subnet, r := range d.routes {
 				if r.via != at { // who leads there needs not be told
 					text = entry(text, subnet, r.metric)
@@ -93,14 +120,22 @@ func (d *daemon) fromWire() {
 			continue // a peer is not there: the kernel tells by an error
 		}
 		at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-		if n == 0 {
+		proto := "tcp"
+		if n > 0 && b[0]&byQUIC != 0 {
+			b[0], proto = b[0]&^byQUIC, "quic"
+		}
+		if n == 0 || proto == "quic" && d.noQUIC {
 			continue
 		}
 		d.mu.Lock()
 		p := d.peers[at]
 		if p == nil {
-			p = &peer{kind: "inbound"}
+			p = &peer{kind: "inbound", proto: proto}
 			d.peers[at] = p
+		}
+		if d.silent(p) {
+			d.mu.Unlock()
+			continue
 		}
 		p.heard = time.Now()
 		p.received += int64(n)
@@ -165,8 +200,16 @@ func (d *daemon) forward(packet []byte, own bool) {
 	}
 	d.mu.Lock()
 	r, ok := d.routes[subnetOf(to)]
+	mark := byte(0)
 	if p := d.peers[r.via]; p != nil {
 		p.sent += int64(len(packet))
+		if mark = p.mark(); ok && mark != 0 && len(packet) >= tooLarge {
+			p.dropped = time.Now()
+			maps.DeleteFunc(d.routes, func(_ netip.Addr, other route) bool { return other.via == r.via })
+			d.log.Error("datagram too large", "peer", r.via, "bytes", len(packet))
+			d.mu.Unlock()
+			return
+		}
 	}
 	d.mu.Unlock()
 	switch {
@@ -176,7 +219,7 @@ func (d *daemon) forward(packet []byte, own bool) {
 		if !own {
 			packet[7]-- // so that none goes in circles for ever
 		}
-		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket}, packet...), r.via) // packets may be lost
+		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket | mark}, packet...), r.via) // packets may be lost
 	}
 }
 

@@ -42,26 +42,32 @@ usage: mycelium [flags]            carry packets
        mycelium inspect [--json]   show key and address
 
   -k, --key-file PATH         private key of 32 bytes, made if it is missing (required: the stub has no default)
-      --peers ENDPOINT...     tcp://IP:PORT or quic://IP:PORT; both are UDP here
+      --peers ENDPOINT...     tcp://IP:PORT or quic://IP:PORT; both are UDP here. By QUIC no packet passes that has 1388 bytes or more: the peer is
+                              dropped for some seconds instead, as the daemon does
+      --disable-quic          reach nobody by QUIC, and let nobody in by it
+      --disable-peer-discovery, --peer-discovery-port PORT
+                              do not look for others on the wire, or there (default 9650)
   -t, --tcp-listen-port PORT  UDP port for peers (default 9651)
       --api-addr ADDR         of the REST API (default 127.0.0.1:8989)
       --tun-name NAME         of the interface (default mycelium)
       --no-tun                make no interface
       --jsonrpc-addr ADDR     of the JSON-RPC API, which answers nothing here (default 127.0.0.1:8990)
-taken and ignored: --quic-listen-port, --disable-quic, --peer-discovery-port, --disable-peer-discovery, --log-format, --silent, -d
+taken and ignored: --quic-listen-port, --log-format, --silent, -d
 `
 
 // options are what the command line says.
 type options struct {
 	inspect, json, noTun bool
+	noQUIC, noDiscovery  bool
 	key, api, rpc, tun   string
-	port                 int
+	port, discovery      int
 	peers                []string
+	at                   []place // of the peers
 }
 
 // parse reads a command line as the daemon does.
 func parse(args []string) (o options, err error) {
-	o = options{api: "127.0.0.1:8989", rpc: "127.0.0.1:8990", tun: "mycelium", port: 9651}
+	o = options{api: "127.0.0.1:8989", rpc: "127.0.0.1:8990", tun: "mycelium", port: 9651, discovery: 9650}
 	for i := 0; i < len(args); i++ {
 		value := func() string {
 			if i+1 == len(args) {
@@ -94,12 +100,23 @@ func parse(args []string) (o options, err error) {
 			for i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 				o.peers = append(o.peers, value())
 			}
-		case "--quic-listen-port", "--peer-discovery-port", "--log-format":
+		case "--peer-discovery-port":
+			port, wrong := strconv.Atoi(value())
+			o.discovery, err = port, errors.Join(err, wrong)
+		case "--disable-quic":
+			o.noQUIC = true
+		case "--disable-peer-discovery":
+			o.noDiscovery = true
+		case "--quic-listen-port", "--log-format":
 			value()
-		case "--disable-quic", "--disable-peer-discovery", "--silent", "-d":
+		case "--silent", "-d":
 		default:
 			return o, fmt.Errorf("unexpected argument '%s'", args[i])
 		}
+	}
+	for _, p := range o.peers {
+		at, wrong := endpoint(p)
+		o.at, err = append(o.at, at), errors.Join(err, wrong)
 	}
 	if o.key == "" {
 		err = errors.Join(err, errors.New("the stub needs --key-file"))
@@ -171,12 +188,8 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 		return nil
 	}
 	log.Warn(Warning)
-	for _, p := range o.peers {
-		at, err := endpoint(p)
-		if err != nil {
-			return err
-		}
-		d.peers[at] = &peer{kind: "static"}
+	for _, p := range o.at {
+		d.peers[p.address] = &peer{kind: "static", proto: p.proto}
 	}
 	if d.wire, err = net.ListenUDP("udp", &net.UDPAddr{Port: o.port}); err != nil {
 		return err
@@ -213,6 +226,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	all.Go(func() { d.greet(ctx) })
 	if d.tun != nil {
 		all.Go(func() { d.fromTun() })
+	}
+	if !d.noDiscovery {
+		all.Go(func() { d.discover(ctx) })
 	}
 	<-ctx.Done()
 	_ = api.Close()
@@ -252,20 +268,26 @@ func addressOf(public []byte) netip.Addr {
 // subnetOf is the /64 of an address.
 func subnetOf(a netip.Addr) netip.Addr { return netip.PrefixFrom(a, 64).Masked().Addr() }
 
-// endpoint reads "tcp://192.0.2.1:9651".
-func endpoint(text string) (netip.AddrPort, error) {
+// place is where a peer is, and how it is reached.
+type place struct {
+	proto   string
+	address netip.AddrPort
+}
+
+// endpoint reads "tcp://192.0.2.1:9651". The daemon knows no interfaces by their names.
+func endpoint(text string) (place, error) {
 	proto, at, found := strings.Cut(text, "://")
 	switch {
 	case !found:
-		return netip.AddrPort{}, errors.New("missing leading protocol identifier")
-	case proto != "tcp" && proto != "quic":
-		return netip.AddrPort{}, errors.New("protocol for endpoint is not supported")
+		return place{}, errors.New("missing leading protocol identifier")
+	case proto != "tcp" && proto != "quic" && proto != "tls":
+		return place{}, errors.New("protocol for endpoint is not supported")
 	}
 	address, err := netip.ParseAddrPort(at)
-	if err != nil {
-		return netip.AddrPort{}, errors.New("failed to parse address: invalid socket address syntax")
+	if err != nil || strings.ContainsFunc(address.Addr().Zone(), func(r rune) bool { return r < '0' || r > '9' }) {
+		return place{}, errors.New("failed to parse address: invalid socket address syntax")
 	}
-	return address, nil
+	return place{proto, address}, nil
 }
 
 // makeTun makes the interface, which ends with its file.

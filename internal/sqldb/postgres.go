@@ -62,6 +62,9 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 		return writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
 			WithHint("postgres://user@host/database?sslmode=verify-full; the password comes from ~/.pgpass or PGPASSFILE")
 	}
+	if err := checkTransport(config, db.local); err != nil {
+		return err
+	}
 	name := nameOf(address)
 	config.ConnectTimeout = min(config.ConnectTimeout, connectTimeout)
 	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: giveUpOnSilence}).DialContext

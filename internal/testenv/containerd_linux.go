@@ -37,7 +37,10 @@ func Containerd(t testing.TB, root string) *ContainerdServer {
 	c := &ContainerdServer{t: t, path: Need(t, "containerd"), Root: root}
 	Need(t, "runc")
 	NeedRoot(t)
-	dir := Home(t, "c") // short: the paths of sockets may have 107 bytes
+	dir := Home(t, "c")                          // short: the paths of sockets may have 107 bytes
+	if err := os.Chmod(dir, 0o711); err != nil { // as /run/containerd: users of containers go through
+		t.Fatal(err)
+	}
 	c.dir, c.Address = dir, filepath.Join(dir, "c.sock")
 	if c.Root == "" {
 		c.Root = filepath.Join(dir, "root")

@@ -36,6 +36,7 @@ type PostgresServer struct {
 	runAs    *syscall.Credential // nil for who runs the test: only root must be somebody else
 	cmd      *exec.Cmd           // nil while it does not run
 	stores   int
+	settings []string // besides those of every server
 }
 
 // Postgres starts a server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
@@ -108,9 +109,10 @@ func (p *PostgresServer) start() error {
 		return fmt.Errorf("start postgres: %w", err)
 	}
 	defer log.Close()
-	cmd := p.command("postgres", "-D", p.dir+"/data", "-p", strconv.Itoa(p.port), "-c", "listen_addresses=127.0.0.1",
+	args := []string{"-D", p.dir + "/data", "-p", strconv.Itoa(p.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=16MB", "-c", "dynamic_shared_memory_type=mmap",
-		"-c", "logging_collector=off", "-c", "lc_messages=C")
+		"-c", "logging_collector=off", "-c", "lc_messages=C"}
+	cmd := p.command("postgres", append(args, p.settings...)...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
 	w.Close()
@@ -162,6 +164,25 @@ func (p *PostgresServer) Start() {
 	}
 }
 
+// UseTLS lets the server speak TLS too, with a certificate and its key (PEM). It is killed and started again.
+func (p *PostgresServer) UseTLS(certificate, key []byte) {
+	p.t.Helper()
+	p.Kill()
+	p.settings = []string{"-c", "ssl=on", "-c", "ssl_cert_file=" + p.file("server.pem", certificate), "-c", "ssl_key_file=" + p.file("server.key", key)}
+	p.Start()
+}
+
+// file leaves a file that only the server can read, and returns its path.
+func (p *PostgresServer) file(name string, text []byte) string {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.own(path)
+	return path
+}
+
 // Store makes an empty place for a store and returns its address: a schema, which is a hundred times as quick as a database.
 func (p *PostgresServer) Store() string {
 	p.t.Helper()
@@ -194,10 +215,16 @@ func (p *PostgresServer) make(dir string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		p.t.Fatal(err)
 	}
+	p.own(dir)
+}
+
+// own gives a file or folder to the server's user.
+func (p *PostgresServer) own(path string) {
+	p.t.Helper()
 	if p.runAs == nil {
 		return
 	}
-	if err := os.Chown(dir, int(p.runAs.Uid), int(p.runAs.Gid)); err != nil {
+	if err := os.Chown(path, int(p.runAs.Uid), int(p.runAs.Gid)); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -35,6 +35,8 @@ var Tools = []Tool{
 	{Name: "btrfs", Dirs: "/usr/bin", Package: "btrfs-progs"},
 	{Name: "qemu-img", Dirs: "/usr/bin", Package: "qemu-utils"},
 	{Name: "ip", Dirs: "/usr/sbin", Package: "iproute2"},
+	{Name: "setpriv", Package: "util-linux"},
+	{Name: "systemd-analyze", Package: "systemd"},
 	{Name: "nft", Dirs: "/usr/sbin", Package: "nftables"},
 	{Name: "ping", Package: "iputils-ping"},
 	{Name: "qemu-system-x86_64", Package: "qemu-system-x86"},

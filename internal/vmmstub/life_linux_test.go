@@ -85,6 +85,7 @@ func everyEnd(t *testing.T, program program) {
 			p.kernel = guest.Tiny(t, tt.guest)
 			p.start(tt.args...)
 			p.boot("")
+			p.event("vm", "booted") // it is told a moment later
 			tt.end(p)
 			if code := p.code(); code != tt.code {
 				t.Errorf("code %d, want %d\n%s", code, tt.code, p.stderr)
@@ -307,7 +308,12 @@ func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
 }
 
 func TestARemovedDeviceIsGoneWhenTheGuestSaysSo(t *testing.T) {
-	p := play(t)
+	for _, release := range vmmstub.Releases {
+		t.Run(release.String(), func(t *testing.T) { removedDevice(t, start(t, stub(t, release))) })
+	}
+}
+
+func removedDevice(t *testing.T, p *process) {
 	p.boot(`,"disks":[{"id":"a","path":"` + p.disk("disk") + `"},{"id":"b","path":"` + p.disk("other") + `"}]`)
 	p.must("vm.remove-device", `{"id":"b"}`)
 	if diff := cmp.Diff(map[string]string{"id": "b", "bdf": "0000:00:02.0"}, p.event("vm", "device-removed")); diff != "" {
@@ -318,7 +324,8 @@ func TestARemovedDeviceIsGoneWhenTheGuestSaysSo(t *testing.T) {
 	}
 	vmmstub.Set(t, p.path, vmmstub.Settings{Stuck: true})
 	p.must("vm.remove-device", `{"id":"a"}`)
-	if status, _ := p.do("PUT", "vm.remove-device", `{"id":"a"}`); status != 500 {
+	want := map[vmmstub.Release]int{53: 500, 54: 204}[p.release]
+	if status, _ := p.do("PUT", "vm.remove-device", `{"id":"a"}`); status != want {
 		t.Errorf("a second time = %d", status)
 	}
 	if in := p.info(); len(in.Config.Disks) != 0 || !strings.Contains(in.raw, "_virtio-pci-a") {
@@ -332,6 +339,9 @@ func TestARestoredMachineIsPausedAsItWas(t *testing.T) {
 	p.must("vm.resize", `{"desired_vcpus":2}`)
 	p.must("vm.pause", "")
 	p.must("vm.snapshot", `{"destination_url":"file://`+p.dir+`"}`)
+	if memory, err := os.Stat(filepath.Join(p.dir, "memory-ranges")); err != nil || memory.Size() != p.info().Memory {
+		t.Errorf("the file of its memory: %v, %v", memory, err)
+	}
 	for _, name := range []string{"config.json", "state.json", "memory-ranges"} {
 		if _, err := os.Stat(filepath.Join(p.dir, name)); err != nil {
 			t.Error(err)
@@ -414,6 +424,27 @@ func TestItMisbehavesAsItIsTold(t *testing.T) {
 			p.boot(`,"pvpanic":true`)
 			p.event("guest", "panic")
 		}},
+		{"the guest's processor fails", vmmstub.Settings{AfterBoot: "fail"}, func(p *process) {
+			p.start("--no-shutdown")
+			p.boot("")
+			if code := p.code(); code != 0 || !strings.Contains(p.stderr.String(), "VcpuRun") {
+				p.t.Errorf("code %d: %s", code, p.stderr)
+			}
+			if diff := cmp.Diff([]string{"vmm/starting", "vm/booting", "vm/booted", "vm/shutdown", "vm/deleted", "vmm/shutdown"}, p.names()); diff != "" {
+				p.t.Errorf("events: %s", diff)
+			}
+		}},
+		{"the guest gives no sign of life", vmmstub.Settings{Mute: true}, func(p *process) {
+			p.start()
+			p.boot(`,"disks":[{"path":"` + p.disk("disk") + `"}]`)
+			p.must("vm.pause", "")
+			if text, err := os.ReadFile(filepath.Join(p.dir, "serial")); err != nil || len(text) > 0 {
+				p.t.Errorf("its console has %q, %v", text, err)
+			}
+			if told := p.told(); slices.ContainsFunc(told, func(e event) bool { return e.Event == "activated" }) {
+				p.t.Errorf("events: %v", told)
+			}
+		}},
 		{"the guest takes all with it", vmmstub.Settings{AfterBoot: "crash"}, func(p *process) {
 			p.start()
 			p.must("vm.create", p.config(""))
@@ -439,4 +470,17 @@ func TestItMisbehavesAsItIsTold(t *testing.T) {
 			tt.try(p)
 		})
 	}
+}
+
+// What divides options in the value of one is refused in a path; who gives a descriptor is not asked for it.
+func TestAPathOfEventsHasNeitherCommasNorQuotesNorBrackets(t *testing.T) {
+	both(t, func(t *testing.T, program program) {
+		for _, name := range []string{"a,b", `a"b`, "a[b"} {
+			p := prepare(t, program)
+			p.spawn("--api-socket", "path="+p.socket, "--event-monitor", "path="+filepath.Join(p.dir, name))
+			if code := p.code(); code == 0 {
+				t.Errorf("%s: code %d", name, code)
+			}
+		}
+	})
 }

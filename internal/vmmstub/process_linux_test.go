@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,7 @@ const guard = 30 * time.Second
 type program struct {
 	path    string
 	genuine bool // and no stub
+	release vmmstub.Release
 }
 
 // process is a running program of a test.
@@ -48,7 +50,7 @@ type process struct {
 // newProcess prepares a stub in a directory of its own; nothing runs yet.
 func newProcess(t *testing.T) *process {
 	t.Helper()
-	return prepare(t, program{path: vmmstub.Build(t)})
+	return prepare(t, stub(t, 53))
 }
 
 // prepare prepares a program in a directory of its own.
@@ -71,7 +73,7 @@ func prepare(t *testing.T, program program) *process {
 // play starts a stub that listens on its socket.
 func play(t *testing.T) *process {
 	t.Helper()
-	return start(t, program{path: vmmstub.Build(t)})
+	return start(t, stub(t, 53))
 }
 
 // start starts a program that listens on its socket.
@@ -205,11 +207,18 @@ func (p *process) info() info {
 // config is the body of vm.create: one CPU, a kernel that waits, and what is added.
 func (p *process) config(more string) string {
 	p.t.Helper()
+	p.kernelFile()
+	return `{"cpus":{"boot_vcpus":1,"max_vcpus":4},"memory":{"size":134217728,"hotplug_size":268435456},"payload":{"kernel":"` + p.kernel +
+		`"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
+}
+
+// kernelFile is the kernel of its machines.
+func (p *process) kernelFile() string {
+	p.t.Helper()
 	if p.kernel == "" {
 		p.kernel = guest.Tiny(p.t, guest.Wait)
 	}
-	return `{"cpus":{"boot_vcpus":1,"max_vcpus":4},"memory":{"size":134217728,"hotplug_size":268435456},"payload":{"kernel":"` + p.kernel +
-		`"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
+	return p.kernel
 }
 
 // file makes a file of so many bytes.
@@ -306,13 +315,35 @@ func (p *process) gone(what string) error {
 	return nil
 }
 
-// both calls a test with the stub, and with the program that it plays where that is on PATH: what holds for one holds for the other. Guests
-// of the real one are tiny, and need no more of this machine than /dev/kvm.
+// stub is the stub of a release.
+func stub(t *testing.T, release vmmstub.Release) program {
+	t.Helper()
+	return program{path: vmmstub.BuildOf(t, release), release: release}
+}
+
+// both calls a test with the stub of each release, and with the program that it plays where that is on PATH: what holds for one holds for the
+// others. Guests of the real one are tiny, and need no more of this machine than /dev/kvm.
 func both(t *testing.T, test func(t *testing.T, program program)) {
-	t.Run("stub", func(t *testing.T) { test(t, program{path: vmmstub.Build(t)}) })
+	for _, release := range vmmstub.Releases {
+		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, stub(t, release)) })
+	}
 	t.Run("real", func(t *testing.T) {
 		path := testenv.Need(t, "cloud-hypervisor")
 		testenv.NeedKVM(t, 0)
-		test(t, program{path, true})
+		test(t, program{path, true, releaseOf(t, path)})
 	})
+}
+
+// releaseOf asks a program for the release that it is or will be; --version has the last one of its source.
+func releaseOf(t *testing.T, path string) (release vmmstub.Release) {
+	t.Helper()
+	_, said := start(t, program{path: path, genuine: true}).do("GET", "vmm.ping", "")
+	var ping struct{ Version string }
+	if err := json.Unmarshal([]byte(said), &ping); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(ping.Version, "%d.", &release); err != nil {
+		t.Fatalf("%s has no version: %v", said, err)
+	}
+	return release
 }

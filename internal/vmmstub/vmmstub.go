@@ -1,10 +1,11 @@
-// Package vmmstub gives tests a program that plays cloud-hypervisor v53: the package vmm beside it, built under that program's name, and
+// Package vmmstub gives tests a program that plays cloud-hypervisor v53 or v54: the package vmm beside it, built under that program's name, and
 // told how to misbehave. It must not know who drives it.
 package vmmstub
 
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ type Settings = vmm.Settings
 const (
 	GuestPowersOff = syscall.SIGUSR1
 	GuestReboots   = syscall.SIGUSR2
+	GuestFails     = syscall.SIGWINCH // its processor cannot go on
 )
 
 // program builds the program once in this process, and keeps it in memory: there is nobody who would clear a file away.
@@ -54,8 +56,24 @@ func Passable(t testing.TB) string {
 	return dir
 }
 
-// Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone. Any user may execute it.
+// Release is a version of the program that is played.
+type Release = vmm.Release
+
+// Releases are those that are played.
+var Releases = []Release{vmm.V53, vmm.V54}
+
+// played is the release that tests get which name none.
+var played = flag.Int("vmmstub.version", int(vmm.V53), "the release of cloud-hypervisor that vmmstub plays, 53 or 54")
+
+// Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone. Any user may execute it. It plays
+// the release that the flag -vmmstub.version names.
 func Build(t testing.TB) string {
+	t.Helper()
+	return BuildOf(t, Release(*played))
+}
+
+// BuildOf is Build for a release.
+func BuildOf(t testing.TB, release Release) string {
 	t.Helper()
 	text, err := program()
 	if err != nil {
@@ -69,6 +87,10 @@ func Build(t testing.TB) string {
 		t.Fatalf("write vmmstub: %v\n%s", err, said)
 	}
 	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(filepath.Dir(path), vmm.VersionName)
+	if err := os.WriteFile(file, fmt.Appendln(nil, int(release)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -58,11 +59,25 @@ func testWaiting(t *testing.T, l ledger.Ledger) {
 	gone := incoming(0, east)
 	add(t, l, gone)
 	ok(t, l.Reject(ctx, gone.Payload, writ.SubmissionRefused, nil))
+	const blog, wiki writ.ProjectID = "blog", "wiki"
+	for i, project := range []writ.ProjectID{blog, wiki} {
+		in := incoming(10+i, []writ.DatacenterID{east, west}[i])
+		in.Project = project
+		add(t, l, in)
+	}
+	projects, err := l.WaitingProjects(ctx, east)
+	slices.Sort(projects)
+	if diff := cmp.Diff([]writ.ProjectID{shop, blog}, projects); err != nil || diff != "" {
+		t.Errorf("projects of which something waits: %v\n%s", err, diff)
+	}
+	if projects, err := l.WaitingProjects(ctx, "nowhere"); err != nil || len(projects) != 0 {
+		t.Errorf("projects of which something waits for no datacenter: %v, %v", projects, err)
+	}
 
 	var order []writ.Digest
 	var after ledger.Position
 	for {
-		list, err := l.Waiting(ctx, east, after, 2)
+		list, err := l.Waiting(ctx, east, shop, after, 2)
 		ok(t, err)
 		for _, s := range list {
 			order = append(order, s.Payload)
@@ -119,7 +134,7 @@ func testDelivered(t *testing.T, l ledger.Ledger) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("run: %v\n%s", err, diff)
 	}
-	if list, err := l.Waiting(ctx, east, ledger.Position{}, 10); err != nil || len(list) != 0 {
+	if list, err := l.Waiting(ctx, east, shop, ledger.Position{}, 10); err != nil || len(list) != 0 {
 		t.Errorf("still waiting: %v, %v", list, err)
 	}
 	other := incoming(2, east)
@@ -138,6 +153,8 @@ func testRefused(t *testing.T, l ledger.Ledger) {
 	add(t, l, in)
 	ok(t, l.Reject(ctx, in.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeRoleMissing, "no role")))
 	wantCode(t, "deliver", l.Deliver(ctx, in.Payload, runOf(in, writ.RunAccepted)), writ.CodeConflict)
+	_, err := l.Signed(ctx, in.Payload)
+	wantCode(t, "its text", err, writ.CodeNotFound)
 	run, err := l.Run(ctx, in.Run)
 	if err != nil || run.State != ledger.StateRefused || run.Failure == nil || run.Failure.Code != writ.CodeRoleMissing {
 		t.Errorf("run: %+v, %v", run, err)

@@ -111,7 +111,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 
 	s = open(t, path)
 	defer s.Close()
-	waiting, err := s.Waiting(t.Context(), "dc", ledger.Position{}, 10)
+	waiting, err := s.Waiting(t.Context(), "dc", "", ledger.Position{}, 10)
 	if err != nil || len(waiting) != 1 || waiting[0].Payload != payload {
 		t.Errorf("waiting: %v, %v", waiting, err)
 	}
@@ -120,5 +120,63 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	}
 	if _, newest, err := s.EventRange(t.Context()); err != nil || newest != 2 {
 		t.Errorf("newest event %d, %v", newest, err)
+	}
+}
+
+// What is refused fills no ledger: its text is gone, and of its signer the newest are kept. Others do not notice.
+func TestOfWhatASignerWasRefusedTheNewestIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s := open(t, path)
+	add := func(name, signer string) ledger.Incoming {
+		payload := writ.DigestOf([]byte(name))
+		in := ledger.Incoming{Submission: writ.Submission{
+			Payload: payload, Run: writ.RunIDOf(payload), Datacenter: "dc", Signer: signer, Script: "a.tengo",
+			Received: time.Now(), Expires: time.Now().Add(time.Hour),
+		}, Signed: []byte("signed")}
+		if _, _, err := s.AddSubmission(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	for _, signer := range []string{"alice", "bob"} {
+		in := add("the first of "+signer, signer)
+		if err := s.Reject(t.Context(), in.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeConflict, "no")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := add("waits", "alice")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO submissions (payload, run, datacenter, project, signer, script, state, failure, received, expires, signed)
+		SELECT payload || i, run || i, datacenter, project, signer, script, state, failure, received + i, expires, signed FROM submissions, n
+		WHERE signer = 'alice' AND state = 'refused'`, ledger.MaxRejected); err != nil {
+		t.Fatal(err)
+	}
+	last := add("the last", "alice")
+	if err := s.Reject(t.Context(), last.Payload, writ.SubmissionExpired, nil); err != nil {
+		t.Fatal(err)
+	}
+	var kept int
+	if err := db.QueryRow(`SELECT COUNT(*) FROM submissions WHERE signer = 'alice' AND state IN ('refused', 'expired')`).Scan(&kept); err != nil || kept != ledger.MaxRejected {
+		t.Errorf("%d are kept, %v", kept, err)
+	}
+	if text, err := s.Signed(t.Context(), waits.Payload); string(text) != "signed" || err != nil {
+		t.Errorf("what waits has the text %q, %v", text, err)
+	}
+	for name, want := range map[string]bool{"the first of alice": false, "the first of bob": true, "the last": true, "waits": true} {
+		id := writ.DigestOf([]byte(name))
+		if _, err := s.Submission(t.Context(), id); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := s.Run(t.Context(), writ.RunIDOf(id)); (err == nil) != want {
+			t.Errorf("the run of %s: %v", name, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -114,17 +114,59 @@ func (s *Store) Submission(ctx context.Context, payload writ.Digest) (writ.Submi
 func (s *Store) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
 	var signed []byte
 	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
+	if err == nil && len(signed) == 0 { // it was rejected
+		err = sql.ErrNoRows
+	}
 	return found(signed, err)("submission", payload)
 }
 
-// Waiting lists waiting submissions of a datacenter.
-func (s *Store) Waiting(ctx context.Context, datacenter writ.DatacenterID, after ledger.Position, max int) ([]writ.Submission, error) {
+// WaitingProjects lists the projects of which something waits. It takes one step in the index for each of them, however much waits.
+func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error) {
+	rows, err := s.db.Query(ctx, `
+		WITH RECURSIVE waiting (project) AS (
+			SELECT MIN(project) FROM submissions WHERE state = 'waiting' AND datacenter = $1
+			UNION ALL
+			SELECT (SELECT MIN(project) FROM submissions WHERE state = 'waiting' AND datacenter = $1 AND project > waiting.project)
+			FROM waiting WHERE waiting.project IS NOT NULL
+		)
+		SELECT project FROM waiting WHERE project IS NOT NULL`, string(datacenter))
+	return collect(rows, err, func(rows *sql.Rows) (project writ.ProjectID, err error) { return project, rows.Scan(&project) })
+}
+
+// Waiting lists waiting submissions of a project and datacenter.
+func (s *Store) Waiting(
+	ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID, after ledger.Position, max int,
+) ([]writ.Submission, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT `+submissionColumns+` FROM submissions
-		WHERE state = 'waiting' AND datacenter = $1 AND (received, payload) > ($2, $3)
+		WHERE state = 'waiting' AND datacenter = $1 AND project = $2 AND (received, payload) > ($3, $4)
 		ORDER BY received, payload
-		LIMIT $4`, string(datacenter), micros(after.Received), after.Payload.String(), max)
+		LIMIT $5`, string(datacenter), string(project), micros(after.Received), after.Payload.String(), max)
 	return collect(rows, err, scanSubmissionRows)
+}
+
+// WaitingBySigner counts what waits.
+func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
+	type row struct {
+		signer string
+		ledger.Waits
+	}
+	rows, err := s.db.Query(ctx, `
+		SELECT signer, COUNT(*), SUM(LENGTH(signed)) FROM submissions
+		WHERE state = 'waiting'
+		GROUP BY signer`)
+	all, err := collect(rows, err, func(rows *sql.Rows) (r row, err error) {
+		err = rows.Scan(&r.signer, &r.Submissions, &r.Bytes)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	waits := make(map[string]ledger.Waits, len(all))
+	for _, r := range all {
+		waits[r.signer] = r.Waits
+	}
+	return waits, nil
 }
 
 // Overdue lists waiting submissions that expired.
@@ -201,10 +243,39 @@ func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.Submiss
 		if err := rejectRun(ctx, tx, now); err != nil {
 			return err
 		}
+		if err := boundRejected(ctx, tx, now); err != nil {
+			return err
+		}
 		return tell(ctx, tx, now)
 	})
 	if err != nil {
 		return fmt.Errorf("reject submission: %w", err)
+	}
+	return nil
+}
+
+// rejectedAtOnce is how many submissions of a signer go for each new one that was rejected, if there are too many.
+const rejectedAtOnce = 10
+
+// boundRejected keeps what was rejected from filling the ledger: its text is of no use any more, and of its signer only the newest stay.
+func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
+	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{}, s.Payload.String()); err != nil {
+		return err
+	}
+	old, err := column[string](tx.QueryContext(ctx, `
+		SELECT run FROM submissions
+		WHERE signer = $1 AND state IN ('refused', 'expired')
+		ORDER BY received DESC, payload DESC
+		LIMIT $2 OFFSET $3`, s.Signer, rejectedAtOnce, ledger.MaxRejected))
+	if err != nil {
+		return err
+	}
+	for _, run := range old {
+		for _, query := range []string{`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`} {
+			if _, err := tx.ExecContext(ctx, query, run); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package carry moves archives from one node to another: the node that gets one connects to the node that has it, over TLS 1.3, where both
-// show the ed25519 keys of their nodes and no others will do. It knows waybills, bytes and how connections fail; it must not know what is in
+// show the ed25519 keys of their nodes and no others will do. It knows transfer grants, bytes and how connections fail; it must not know what is in
 // an archive, nor who keeps it.
 //
 // A connection has one request, one answer and, if that is no error, the bytes of an archive from an offset on and a trailer with the digest
@@ -31,7 +31,7 @@ const (
 	stall = 30 * time.Second
 	// keepalive is how often the giving node says that it is still about to answer.
 	keepalive = 5 * time.Second
-	// maxMessage bounds a message: a waybill with its seal has less than 2 KiB.
+	// maxMessage bounds a message: a transfer grant with its seal has less than 2 KiB.
 	maxMessage = 16 << 10
 	// chunk is how much is read at once, and record how much has to be written before the connection counts as stalled: as TLS has it.
 	chunk, record = 256 << 10, 16 << 10
@@ -39,7 +39,7 @@ const (
 
 // request is what the node that fetches asks.
 type request struct {
-	Waybill  []byte `json:"waybill"` // sealed
+	Grant    []byte `json:"waybill"` // sealed
 	Snapshot string `json:"snapshot"`
 	Edition  string `json:"edition"` // that it has a part of
 	Offset   int64  `json:"offset"`  // how long that is
@@ -109,7 +109,7 @@ func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 }
 
 // errStranger is that of an end which shows another key than it should.
-var errStranger = errors.New("the other end has another key than the waybill says")
+var errStranger = errors.New("the other end has another key than the transfer grant says")
 
 // keyOf returns the key that the other end has shown.
 func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {

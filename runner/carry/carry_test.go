@@ -33,7 +33,7 @@ func TestAVolumeArrivesAsItIs(t *testing.T) {
 		must(t, err)
 		for name, args := range map[string]map[string]any{"now": copies("data"), "then": copies("data", "snapshot", "monday")} {
 			snapshot, _ := args["snapshot"].(string)
-			origin := to.origin(from, "data", func(w *writ.Waybill) { w.Snapshot = snapshot })
+			origin := to.origin(from, "data", func(w *writ.TransferGrant) { w.Snapshot = snapshot })
 			if _, err := to.do(t.Context(), "volume.copy", name, args, origin); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -366,7 +366,7 @@ func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 	for i := range all {
 		to := from.node(t, "n2", t.TempDir(), kinds["directory"])
 		go func() {
-			origin := to.origin(from, "data", func(w *writ.Waybill) { w.Transfer = fmt.Sprintf("run-%d-1", i) })
+			origin := to.origin(from, "data", func(w *writ.TransferGrant) { w.Transfer = fmt.Sprintf("run-%d-1", i) })
 			origin.Progress = nil
 			o, _ := catalog.Lookup("volume.copy")
 			args, err := o.Decode(copies("data"))
@@ -453,7 +453,7 @@ func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
 func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
-	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", func(w *writ.Waybill) { w.Unheard = true }))
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", func(w *writ.TransferGrant) { w.Unheard = true }))
 	if e := writ.AsError(err); e == nil || e.Code != writ.CodeUnreachable || !e.Retryable() || strings.Contains(e.Hint, "--transfers") {
 		t.Errorf("%v", err)
 	}

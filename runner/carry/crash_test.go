@@ -49,7 +49,7 @@ func (n *node) copied(from *node, name string) (err error) {
 			panic(p)
 		}
 	}()
-	_, err = n.do(n.Context(), "volume.copy", name, copies("data"), n.origin(from, "data", func(w *writ.Waybill) { w.Transfer = name }))
+	_, err = n.do(n.Context(), "volume.copy", name, copies("data"), n.origin(from, "data", func(w *writ.TransferGrant) { w.Transfer = name }))
 	return err
 }
 

@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/netip"
+	"syscall"
 	"time"
 
 	"writ"
+	"writ/internal/reach"
+	"writ/internal/sleep"
 	"writ/sal"
 )
 
@@ -22,13 +27,18 @@ const (
 	pauseFirst, pauseMost = 200 * time.Millisecond, 5 * time.Second
 )
 
-// Fetcher is the origin of what a waybill lets this node have.
+// Fetcher is the origin of what a transfer grant lets this node have.
 type Fetcher struct {
-	Key     ed25519.PrivateKey // of this node
-	Waybill writ.Waybill
-	Sealed  []byte // the same, as the supervisor sealed it
+	Key    ed25519.PrivateKey // of this node
+	Grant  writ.TransferGrant
+	Sealed []byte // the same, as the supervisor sealed it
 	// Dial connects, as net.Dialer.DialContext if nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Allow are ranges of addresses at which nodes may be besides those on the internet. The other node names its own address, so that it is
+	// nothing but a wish: without them none of this host, of this network or of a provider is asked.
+	Allow []netip.Prefix
+	// Log is told why the other node is not reached, for this node's operator alone; it may be nil.
+	Log *slog.Logger
 	// Patience is how long the other node may be away without a word; a minute if 0.
 	Patience time.Duration
 	// Progress is told in sentences what is in the way; it may be nil.
@@ -40,11 +50,11 @@ var _ sal.Origin = (*Fetcher)(nil)
 // Fetch implements sal.Origin: over as many connections as it takes.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	switch {
-	case f.Waybill.Unheard:
-		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not said yet where it gives it to other nodes", f.Waybill.FromName, f.Waybill.Resource).
-			WithHint("see that it runs (`writ node show %s`)", f.Waybill.FromName)
-	case f.Waybill.Address == "":
-		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Waybill.FromName, f.Waybill.Resource).
+	case f.Grant.Unheard:
+		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not said yet where it gives it to other nodes", f.Grant.FromName, f.Grant.Resource).
+			WithHint("see that it runs (`writ node show %s`)", f.Grant.FromName)
+	case f.Grant.Address == "":
+		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Grant.FromName, f.Grant.Resource).
 			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
 	}
 	config, err := secured(f.Key)
@@ -70,10 +80,13 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			}
 			continue
 		case errors.Is(err, errDigest):
-			return writ.Errorf(writ.CodeChecksumMismatch, "what the node %s sent of the %s does not have the digest that it says", f.Waybill.FromName, f.Waybill.Resource)
+			return writ.Errorf(writ.CodeChecksumMismatch, "what the node %s sent of the %s does not have the digest that it says", f.Grant.FromName, f.Grant.Resource)
 		}
 		if final, ok := errors.AsType[*final](err); ok {
 			return final.err
+		}
+		if not, ok := errors.AsType[*unreached](err); ok && f.Log != nil && before == nil {
+			f.Log.WarnContext(ctx, "another node is not reached", "node", f.Grant.FromName, "address", f.Grant.Address, "err", not.why)
 		}
 		before = f.unreachable(err)
 		if lives {
@@ -82,8 +95,8 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			return before
 		}
 		_, has := to.At()
-		f.tell("node %s: %v; %d bytes are here", f.Waybill.FromName, err, has)
-		pause(ctx, again)
+		f.tell("node %s: %v; %d bytes are here", f.Grant.FromName, err, has)
+		_ = sleep.For(ctx, again)
 		if again = min(2*again, pauseMost); has > had {
 			again = pauseFirst
 		}
@@ -95,8 +108,10 @@ func (f *Fetcher) unreachable(err error) error {
 	if said, ok := errors.AsType[*writ.Error](err); ok {
 		return said
 	}
-	return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Waybill.FromName, f.Waybill.Resource, f.Waybill.Address, err).
-		WithHint("see that it runs and that this node reaches its address (`writ node show %s`); what has arrived is kept for the next try", f.Waybill.FromName)
+	return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Grant.FromName, f.Grant.Resource, f.Grant.Address, err).
+		WithHint("see that it runs and that this node reaches its address (`writ node show %s`), or see this node's log; addresses that are "+
+			"not on the internet "+
+			"need writ runner --transfer-allow; what has arrived is kept for the next try", f.Grant.FromName)
 }
 
 func (f *Fetcher) tell(format string, args ...any) {
@@ -114,10 +129,17 @@ type final struct{ err error }
 func (f *final) Error() string { return f.err.Error() }
 func (f *final) Unwrap() error { return f.err }
 
+// unreached is the error about an address at which the node of a transfer grant does not show itself, whatever the reason is. Somebody else has
+// named the address, so the error does not say whether there is a host, an open port or another server.
+type unreached struct{ why error }
+
+func (u *unreached) Error() string { return "it does not show itself there" }
+func (u *unreached) Unwrap() error { return u.why }
+
 // attempt fetches what one connection brings. lives says that the other end does what it can, however long that takes.
 func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot string, to sal.Part) (lives bool, err error) {
 	edition, offset := to.At()
-	conn, err := f.connect(ctx, config, request{Waybill: f.Sealed, Snapshot: snapshot, Edition: edition, Offset: offset})
+	conn, err := f.connect(ctx, config, request{Grant: f.Sealed, Snapshot: snapshot, Edition: edition, Offset: offset})
 	if err != nil {
 		return false, err
 	}
@@ -134,7 +156,7 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
 	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
-		return true, &final{writ.Errorf(writ.CodeDriverFailed, "the node %s answers with another part of the archive than was asked for", f.Waybill.FromName)}
+		return true, &final{writ.Errorf(writ.CodeDriverFailed, "the node %s answers with another part of the archive than was asked for", f.Grant.FromName)}
 	case a.Offset == 0:
 		if err := to.Begin(sal.Archive{Edition: a.Edition, Bytes: a.Bytes, SizeGiB: a.SizeGiB}); err != nil {
 			return true, &final{err}
@@ -172,19 +194,29 @@ func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
 	return moved, nil
 }
 
-// connect sends a request to the node of the waybill, and to no other.
-func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (conn *moving, err error) {
+// connect sends a request to the node of the transfer grant, and to no other.
+func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (*moving, error) {
+	secure, err := f.reach(ctx, config)
+	if err != nil {
+		return nil, &unreached{err}
+	}
+	conn := &moving{secure, stall}
+	return conn, send(conn, r)
+}
+
+// reach connects to the node of the transfer grant.
+func (f *Fetcher) reach(ctx context.Context, config *tls.Config) (secure *tls.Conn, err error) {
 	dial := f.Dial
 	if dial == nil {
-		dial = new(net.Dialer).DialContext
+		dial = (&net.Dialer{Control: f.permit}).DialContext
 	}
 	first, stop := context.WithTimeout(ctx, handshakeFor)
 	defer stop()
-	raw, err := dial(first, "tcp", f.Waybill.Address)
+	raw, err := dial(first, "tcp", f.Grant.Address)
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(raw, config)
+	secure = tls.Client(raw, config)
 	defer func() {
 		if err != nil {
 			_ = raw.Close()
@@ -194,14 +226,19 @@ func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (c
 		return nil, err
 	}
 	shown, err := keyOf(secure.ConnectionState())
-	if err == nil && !shown.Equal(ed25519.PublicKey(f.Waybill.FromKey)) {
+	if err == nil && !shown.Equal(ed25519.PublicKey(f.Grant.FromKey)) {
 		err = errStranger // it may be one that had the address before
 	}
-	if err != nil {
-		return nil, err
+	return secure, err
+}
+
+// permit is asked with each address, when names are looked up, right before the socket is connected to it.
+func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err == nil && !reach.Allowed(to.Addr(), f.Allow) {
+		err = fmt.Errorf("%s is not on the internet and in no range of --transfer-allow", to.Addr())
 	}
-	conn = &moving{secure, stall}
-	return conn, send(conn, r)
+	return err
 }
 
 // hear reads the answer, which may take its time: the other end lives if it says so.
@@ -222,25 +259,25 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
 		code = writ.CodeUnreachable
 	}
-	return writ.Errorf(code, "the node %s says: %s", f.Waybill.FromName, e.Message).WithHint("%s", e.Hint)
+	return writ.Errorf(code, "the node %s says: %s", f.Grant.FromName, e.Message).WithHint("%s", e.Hint)
 }
 
-// behind is what a node says that does not know the key of a waybill: it has not got the newest roster, or this node has not. Whoever is
-// behind asks for it at once, so that patience helps; and if it is this node, the next try has a waybill that another key has sealed.
+// behind is what a node says that does not know the key of a transfer grant: it has not got the newest roster, or this node has not. Whoever is
+// behind asks for it at once, so that patience helps; and if it is this node, the next try has a transfer grant that another key has sealed.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
-	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Waybill.FromName, e.Message).
-		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Waybill.FromName)
+	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
+		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
 }
 
 // Done implements sal.Origin. It tries once: what is not let go of expires.
 func (f *Fetcher) Done(ctx context.Context, snapshot string) {
 	config, err := secured(f.Key)
-	if err != nil || f.Waybill.Address == "" {
+	if err != nil || f.Grant.Address == "" {
 		return
 	}
 	ctx, stop := context.WithTimeout(ctx, handshakeFor)
 	defer stop()
-	conn, err := f.connect(ctx, config, request{Waybill: f.Sealed, Snapshot: snapshot, Done: true})
+	conn, err := f.connect(ctx, config, request{Grant: f.Sealed, Snapshot: snapshot, Done: true})
 	if err != nil {
 		return
 	}

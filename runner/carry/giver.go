@@ -21,23 +21,24 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/sleep"
 	"writ/sal"
 )
 
 const (
 	// maxStreams bounds the archives that are given away at a time; who comes later waits.
 	maxStreams = 4
-	// keptAfter is how long what is kept outlives its waybill: a call whose time was over and whose run is resumed goes on with it.
+	// keptAfter is how long what is kept outlives its transfer grant: a call whose time was over and whose run is resumed goes on with it.
 	keptAfter = time.Hour
 )
 
-// Giver gives archives to other nodes, to each what its waybill says. Fill it in and call Serve once.
+// Giver gives archives to other nodes, to each what its transfer grant says. Fill it in and call Serve once.
 type Giver struct {
 	Node       writ.NodeID
 	Cluster    writ.ClusterID
 	Datacenter writ.DatacenterID
 	Key        ed25519.PrivateKey // of the node
-	Keys       seal.Keys          // that seal waybills: of the datacenter's supervisor in the newest roster
+	Keys       seal.Keys          // that seal transfer grants: of the datacenter's supervisor in the newest roster
 	// Hold waits until no operation is under way on the resource of a shipment, and keeps others waiting until done is called. It returns an
 	// error, for people, when that takes too long.
 	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
@@ -77,7 +78,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			return fmt.Errorf("take connections of other nodes: %w", err)
 		case err != nil: // out of files, mostly
 			g.Log.WarnContext(ctx, "cannot take a connection of another node", "err", err)
-			pause(ctx, time.Second)
+			_ = sleep.For(ctx, time.Second)
 			continue
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -117,21 +118,21 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		return fmt.Errorf("read the request: %w", err)
 	}
 	moving := &moving{conn, stall}
-	waybill, err := g.check(asked, shown)
+	grant, err := g.check(asked, shown)
 	if err == nil {
-		err = guest.admit(waybill.Transfer, asked.Done)
+		err = guest.admit(grant.Transfer, asked.Done)
 	}
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
-	log := g.Log.With("transfer", waybill.Transfer, "to", waybill.To, "resource", waybill.Resource.String())
-	due := time.UnixMilli(waybill.Expires).Add(identity.Skew) // a stream may go on until then
+	log := g.Log.With("transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String())
+	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // a stream may go on until then
 	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
 	ship := sal.Shipment{
-		Transfer: waybill.Transfer, Resource: waybill.Resource, UID: waybill.UID, Snapshot: asked.Snapshot,
-		Due: due, Until: time.UnixMilli(waybill.Expires).Add(keptAfter),
+		Transfer: grant.Transfer, Resource: grant.Resource, UID: grant.UID, Snapshot: asked.Snapshot,
+		Due: due, Until: time.UnixMilli(grant.Expires).Add(keptAfter),
 	}
 	if asked.Done {
 		err := g.letGo(ctx, guest, ship)
@@ -168,24 +169,24 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 	return &paced{to, ctx, g.pace}
 }
 
-var errExpired = writ.Errorf(writ.CodeExpired, "the waybill has expired").WithHint("the next try of the call has a new one")
+var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").WithHint("the next try of the call has a new one")
 
-// check returns the waybill of a request, if it is one for this node and the one that shows it.
-func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.Waybill, error) {
-	all, _, err := seal.Open[writ.Waybill](seal.Waybill, asked.Waybill, g.Keys)
+// check returns the transfer grant of a request, if it is one for this node and the one that shows it.
+func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {
+	all, _, err := seal.Open[writ.TransferGrant](seal.TransferGrant, asked.Grant, g.Keys)
 	if err != nil {
 		return nil, err
 	}
 	w := all[0]
 	switch {
 	case len(all) != 1 || w.Cluster != g.Cluster || w.Datacenter != g.Datacenter || w.From != g.Node || !g.Key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(w.FromKey)):
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for another node than this one")
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another node than this one")
 	case !shown.Equal(ed25519.PublicKey(w.ToKey)):
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for another node than the one that shows it")
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another node than the one that shows it")
 	case g.Now().After(time.UnixMilli(w.Expires).Add(identity.Skew)):
 		return nil, errExpired
 	case asked.Snapshot != w.Snapshot:
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the waybill is for something else that %s holds or held", w.Resource)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for something else that %s holds or held", w.Resource)
 	case w.Transfer == "" || asked.Offset < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "the request does not say what it wants")
 	}
@@ -334,14 +335,4 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 	n, err := t.to.Write(p[skipped:])
 	return skipped + n, err
-}
-
-// pause waits a while, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

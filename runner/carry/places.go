@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxStrangers bounds the connections that have not shown a waybill yet.
+	// maxStrangers bounds the connections that have not shown a transfer grant yet.
 	maxStrangers = 64
 	// maxTransfers bounds those that have and wait for a stream or have one.
 	maxTransfers = 64
@@ -22,16 +22,16 @@ const (
 )
 
 var (
-	errCrowded = errors.New("too many others are connected who have not shown a waybill")
+	errCrowded = errors.New("too many others are connected who have not shown a transfer grant")
 	errAgain   = errors.New("the other node has asked again on another connection")
 )
 
 // places are who is connected. Whoever comes gets one. If that is one too many, who has come first of those from the address that has the
-// most goes: somebody who keeps many makes room for others by it, and for nobody's waybill. A waybill has one place.
+// most goes: somebody who keeps many makes room for others by it, and for nobody's transfer grant. A transfer grant has one place.
 type places struct {
 	mu        sync.Mutex
 	strangers []*guest          // in the order in which they came
-	transfers map[string]*guest // by what their waybills call them
+	transfers map[string]*guest // by what their transfer grants call them
 	told      time.Time         // that strangers keep places
 }
 
@@ -41,7 +41,7 @@ type guest struct {
 	conn     net.Conn
 	from     netip.Prefix
 	cancel   context.CancelCauseFunc // of all that is done for it
-	transfer string                  // "" until it has shown a waybill
+	transfer string                  // "" until it has shown a transfer grant
 	before   *guest                  // that had its place
 	left     chan struct{}           // closed when nothing is done for it any more, nor for those before
 }
@@ -93,7 +93,7 @@ func networkOf(addr net.Addr) netip.Prefix {
 	return prefix
 }
 
-// admit gives a stranger that has shown a waybill the place of that transfer. Whoever has it goes: a node that asks again has given up the
+// admit gives a stranger that has shown a transfer grant the place of that transfer. Whoever has it goes: a node that asks again has given up the
 // connection on which it asked before, whether that is known here or not. One that is done needs no stream, and is never one too many: what is
 // kept for it goes.
 func (g *guest) admit(transfer string, done bool) error {

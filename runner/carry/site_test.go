@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -250,9 +251,9 @@ func (n *node) made(name string, mib int) string {
 	return dir
 }
 
-// waybill lets one node fetch a volume of another.
-func (s *site) waybill(from, to *node, name string) writ.Waybill {
-	return writ.Waybill{
+// grant returns the transfer grant that lets one node fetch a volume of another.
+func (s *site) grant(from, to *node, name string) writ.TransferGrant {
+	return writ.TransferGrant{
 		Cluster: cluster, Datacenter: datacenter, Transfer: "run-1-" + name, From: from.id, FromName: from.name, FromKey: from.key.Public().(ed25519.PublicKey),
 		Address: from.address, To: to.id, ToKey: to.key.Public().(ed25519.PublicKey),
 		Resource: saltest.Resource(writ.KindVolume, name), UID: saltest.RefTo(writ.KindVolume, name).UID, Expires: time.Now().Add(time.Hour).UnixMilli(),
@@ -260,21 +261,24 @@ func (s *site) waybill(from, to *node, name string) writ.Waybill {
 }
 
 // origin is where a node fetches a volume of another one.
-func (n *node) origin(from *node, name string, change func(w *writ.Waybill)) *Fetcher {
+func (n *node) origin(from *node, name string, change func(w *writ.TransferGrant)) *Fetcher {
 	n.Helper()
-	w := n.waybill(from, n, name)
+	w := n.grant(from, n, name)
 	if change != nil {
 		change(&w)
 	}
 	return n.originBy(n.supervisor, w)
 }
 
-func (n *node) originBy(supervisor ed25519.PrivateKey, w writ.Waybill) *Fetcher {
+func (n *node) originBy(supervisor ed25519.PrivateKey, w writ.TransferGrant) *Fetcher {
 	n.Helper()
-	sealed, err := seal.Seal(seal.Waybill, supervisor, w)
+	sealed, err := seal.Seal(seal.TransferGrant, supervisor, w)
 	must(n, err)
-	return &Fetcher{Key: n.key, Waybill: w, Sealed: sealed, Patience: time.Nanosecond, Progress: func(text string) { n.Log(text) }}
+	return &Fetcher{Key: n.key, Grant: w, Sealed: sealed, Patience: time.Nanosecond, Allow: loopback, Progress: func(text string) { n.Log(text) }}
 }
+
+// loopback is where nodes of tests are.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 // copies are the arguments of volume.copy.
 func copies(name string, more ...any) map[string]any {

@@ -25,8 +25,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestNobodyGetsMoreThanTheWaybillSays tries waybills that are not the right ones. The driver is never asked.
-func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
+// TestNobodyGetsMoreThanTheTransferGrantSays tries transfer grants that are not the right ones. The driver is never asked.
+func TestNobodyGetsMoreThanTheTransferGrantSays(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 0)
@@ -38,17 +38,17 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 		origin *Fetcher
 		code   writ.Code
 	}{
-		"sealed by a stranger": {to.originBy(newKey(), to.waybill(from, to, "data")), writ.CodeRosterTooOld},
-		"sealed by the node":   {to.originBy(from.key, to.waybill(from, to, "data")), writ.CodeRosterTooOld},
-		"for another to have": {to.origin(from, "data", func(w *writ.Waybill) { w.To, w.ToKey = other.id, other.key.Public().(ed25519.PublicKey) }),
+		"sealed by a stranger": {to.originBy(newKey(), to.grant(from, to, "data")), writ.CodeRosterTooOld},
+		"sealed by the node":   {to.originBy(from.key, to.grant(from, to, "data")), writ.CodeRosterTooOld},
+		"for another to have": {to.origin(from, "data", func(w *writ.TransferGrant) { w.To, w.ToKey = other.id, other.key.Public().(ed25519.PublicKey) }),
 			writ.CodeSignatureInvalid},
-		"of another node":    {to.origin(from, "data", func(w *writ.Waybill) { w.From = other.id }), writ.CodeSignatureInvalid},
-		"of another cluster": {to.origin(from, "data", func(w *writ.Waybill) { w.Cluster = "c2" }), writ.CodeSignatureInvalid},
-		"of another place":   {to.origin(from, "data", func(w *writ.Waybill) { w.Datacenter = "d2" }), writ.CodeSignatureInvalid},
-		"expired":            {to.origin(from, "data", func(w *writ.Waybill) { w.Expires = time.Now().Add(-2 * time.Minute).UnixMilli() }), writ.CodeExpired},
-		"of another moment":  {to.origin(from, "data", func(w *writ.Waybill) { w.Snapshot = "monday" }), writ.CodeSignatureInvalid},
-		"nameless":           {to.origin(from, "data", func(w *writ.Waybill) { w.Transfer = "" }), writ.CodeBadRequest},
-		"for an image":       {to.origin(from, "data", func(w *writ.Waybill) { w.Resource.Kind = writ.KindImage }), writ.CodeDriverMissing},
+		"of another node":    {to.origin(from, "data", func(w *writ.TransferGrant) { w.From = other.id }), writ.CodeSignatureInvalid},
+		"of another cluster": {to.origin(from, "data", func(w *writ.TransferGrant) { w.Cluster = "c2" }), writ.CodeSignatureInvalid},
+		"of another place":   {to.origin(from, "data", func(w *writ.TransferGrant) { w.Datacenter = "d2" }), writ.CodeSignatureInvalid},
+		"expired":            {to.origin(from, "data", func(w *writ.TransferGrant) { w.Expires = time.Now().Add(-2 * time.Minute).UnixMilli() }), writ.CodeExpired},
+		"of another moment":  {to.origin(from, "data", func(w *writ.TransferGrant) { w.Snapshot = "monday" }), writ.CodeSignatureInvalid},
+		"nameless":           {to.origin(from, "data", func(w *writ.TransferGrant) { w.Transfer = "" }), writ.CodeBadRequest},
+		"for an image":       {to.origin(from, "data", func(w *writ.TransferGrant) { w.Resource.Kind = writ.KindImage }), writ.CodeDriverMissing},
 	} {
 		if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), tt.origin); writ.CodeOf(err) != tt.code {
 			t.Errorf("%s: %s (%v), want %s", name, writ.CodeOf(err), err, tt.code)
@@ -57,20 +57,20 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 	changed := to.origin(from, "data", nil)
 	changed.Sealed = bytes.Replace(changed.Sealed, []byte("uid-of-data"), []byte("uid-of-xxxx"), 1)
 	if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), changed); writ.CodeOf(err) != writ.CodeSignatureInvalid {
-		t.Errorf("a changed waybill: %v", err)
+		t.Errorf("a changed transfer grant: %v", err)
 	}
 	if n := from.holds.Load(); n != 0 {
 		t.Errorf("the volumes were asked for %d times", n)
 	}
-	// What is not there as the waybill says is another matter: the driver says so.
+	// What is not there as the transfer grant says is another matter: the driver says so.
 	for name, tt := range map[string]struct {
-		change func(w *writ.Waybill)
+		change func(w *writ.TransferGrant)
 		args   map[string]any
 		code   writ.Code
 	}{
-		"gone":           {func(w *writ.Waybill) { w.Resource.Name = "none" }, copies("data"), writ.CodeResourceUnknown},
-		"made anew":      {func(w *writ.Waybill) { w.UID = saltest.RefTo(writ.KindVolume, "other").UID }, copies("data"), writ.CodeResourceConflict},
-		"no snapshot":    {func(w *writ.Waybill) { w.Snapshot = "none" }, copies("data", "snapshot", "none"), writ.CodeResourceUnknown},
+		"gone":           {func(w *writ.TransferGrant) { w.Resource.Name = "none" }, copies("data"), writ.CodeResourceUnknown},
+		"made anew":      {func(w *writ.TransferGrant) { w.UID = saltest.RefTo(writ.KindVolume, "other").UID }, copies("data"), writ.CodeResourceConflict},
+		"no snapshot":    {func(w *writ.TransferGrant) { w.Snapshot = "none" }, copies("data", "snapshot", "none"), writ.CodeResourceUnknown},
 		"hidden":         {nil, copies("data"), ""},
 		"too small here": {nil, copies("big", "size_gib", int64(1)), writ.CodeQuotaExceeded},
 	} {
@@ -88,8 +88,8 @@ func TestNobodyGetsMoreThanTheWaybillSays(t *testing.T) {
 	to.clean()
 }
 
-// TestAWaybillIsShownToItsNodeOnly has somebody else at the address of the node.
-func TestAWaybillIsShownToItsNodeOnly(t *testing.T) {
+// TestATransferGrantIsShownToItsNodeOnly has somebody else at the address of the node.
+func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,7 +174,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestWhoHasMostPlacesMakesRoom has connections come from several networks. Whoever has shown a waybill keeps its place.
+// TestWhoHasMostPlacesMakesRoom has connections come from several networks. Whoever has shown a transfer grant keeps its place.
 func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
 	var p places
 	enter := func(address string) *guest {
@@ -195,7 +195,7 @@ func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
 		t.Error("another one had to go than the first of the crowd")
 	}
 	if err := crowd[0].admit("run-2", false); !errors.Is(err, errCrowded) {
-		t.Errorf("who had to go shows a waybill: %v", err)
+		t.Errorf("who had to go shows a transfer grant: %v", err)
 	}
 	for _, g := range append(crowd, early, other, late) {
 		g.leave()
@@ -231,7 +231,7 @@ func (s *silent) Close() error {
 	return nil
 }
 
-// TestWhatIsKeptMakesNoRoomWhileItMayStream shows a waybill that has just expired by the clock of the giver, and is good for the skew of clocks.
+// TestWhatIsKeptMakesNoRoomWhileItMayStream shows a transfer grant that has just expired by the clock of the giver, and is good for the skew of clocks.
 func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -241,7 +241,7 @@ func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
 	must(t, err)
 	expires := time.Now().Add(-time.Second)
 	conn, err := to.origin(from, "data", nil).connect(t.Context(), config, request{
-		Waybill: to.origin(from, "data", func(w *writ.Waybill) { w.Expires = expires.UnixMilli() }).Sealed,
+		Grant: to.origin(from, "data", func(w *writ.TransferGrant) { w.Expires = expires.UnixMilli() }).Sealed,
 	})
 	must(t, err)
 	defer conn.Close()
@@ -253,9 +253,10 @@ func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
 	}
 }
 
-// TestAWaybillHasOneStream asks again and again with one waybill, and reads nothing. Each time the one before is given up; others are not kept
+// TestATransferGrantHasOneStream asks again and again with one transfer grant, and reads nothing.
+// Each time the one before is given up; others are not kept
 // waiting by it.
-func TestAWaybillHasOneStream(t *testing.T) {
+func TestATransferGrantHasOneStream(t *testing.T) {
 	t.Parallel()
 	from, _ := plain(t)
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -280,18 +281,18 @@ func TestAWaybillHasOneStream(t *testing.T) {
 	config, err := secured(greedy.key)
 	must(t, err)
 	for range 2 * maxStreams {
-		conn, err := origin.connect(t.Context(), config, request{Waybill: origin.Sealed})
+		conn, err := origin.connect(t.Context(), config, request{Grant: origin.Sealed})
 		must(t, err)
 		defer conn.Close()
 		<-more
 	}
-	conn, err := origin.connect(t.Context(), config, request{Waybill: greedy.origin(from, "other", nil).Sealed})
+	conn, err := origin.connect(t.Context(), config, request{Grant: greedy.origin(from, "other", nil).Sealed})
 	must(t, err)
 	defer conn.Close()
 	if a, _, err := hear(conn); err != nil || a.Error != nil {
-		t.Errorf("another waybill: %+v, %v", a, err)
+		t.Errorf("another transfer grant: %+v, %v", a, err)
 	}
 	if most.Load() > 2 {
-		t.Errorf("one waybill had %d streams", most.Load())
+		t.Errorf("one transfer grant had %d streams", most.Load())
 	}
 }

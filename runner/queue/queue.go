@@ -10,6 +10,9 @@ import (
 	"writ"
 )
 
+// MaxBody is how many bytes a task or message can have. A longer message may be dropped unread.
+const MaxBody = 5 << 20
+
 // Task is one delivery of a job.
 type Task struct {
 	ID    string    // "<run>-<seq>-<try>-<delivery>"; a second task with the same id is dropped
@@ -61,7 +64,7 @@ type Queue interface {
 	Send(ctx context.Context, stream Stream, body []byte) error
 	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per stream; none is no
 	// error. Messages that were received before by this reader and never acknowledged come again, first, when a process reads a
-	// stream for the first time. There is one reader per stream.
+	// stream for the first time. There is one reader per stream. What is wrong with one stream keeps nobody from reading the others.
 	Receive(ctx context.Context, wait time.Duration, streams ...Stream) ([]Message, error)
 	// Acknowledge removes messages of Receive for good.
 	Acknowledge(ctx context.Context, messages ...Message) error

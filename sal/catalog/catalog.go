@@ -43,7 +43,9 @@ type Operation struct {
 	Help        string            // one sentence
 	Kind        writ.ResourceKind // of the resource that Name names, "" if the operation has none
 	Effect      Effect
-	Destructive bool // deletes or overwrites data; needs `destructive: yes` in the payload
+	Data        Data   // what it can do to data that exists
+	Risk        string // which data, and when, in a sentence; "" if none can get lost
+	Destructive bool   // Data is DataDestroys: the payload must name what it is about as what may be destroyed
 	Repeat      Repeat
 	// Aside says that it reads what may grow meanwhile: no run waits for another one's call of it, nor does such a call wait for them before it
 	// is sent. Its node lets it read between two other operations on the resource.
@@ -51,6 +53,8 @@ type Operation struct {
 	Timeout time.Duration // from start to end, if the script gives none
 	Args    Schema        // of the spec map
 	Result  Schema        // of the fields that a handle offers
+	// Fetches says that it mostly waits for somebody else's server: on its node it takes a place among transfers, and no slot.
+	Fetches bool
 	// Origin is the field of Args that names what the operation copies, which may be on another node; "" if everything has to be on one.
 	Origin string
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
@@ -148,9 +152,9 @@ func (o Operation) with(verb string, effect Effect, timeout time.Duration, help 
 	return o
 }
 
-// destructive returns o as one that deletes or overwrites data.
-func (o Operation) destructive() Operation {
-	o.Destructive = true
+// fetches returns o as one that mostly waits for somebody else's server.
+func (o Operation) fetches() Operation {
+	o.Fetches = true
 	return o
 }
 

@@ -46,10 +46,11 @@ func describe(b *strings.Builder, o *Operation, shown map[string]string) {
 	if o.Named() {
 		words = slices.Insert(words, 0, string(o.Kind))
 	}
-	if o.Destructive {
-		words = append(words, "DESTRUCTIVE")
+	fmt.Fprintf(b, "%s (%s)\n  %s\n  %s data", o.Name(), strings.Join(words, ", "), o.Help, strings.ToUpper(string(o.Data)))
+	if o.Risk != "" {
+		fmt.Fprintf(b, ": %s", o.Risk)
 	}
-	fmt.Fprintf(b, "%s (%s)\n  %s\n", o.Name(), strings.Join(words, ", "), o.Help)
+	b.WriteByte('\n')
 	describeFields(b, "  takes ", o.Args, "    ")
 	var gives strings.Builder
 	describeFields(&gives, "  gives ", o.Result, "    ")
@@ -136,9 +137,6 @@ func TestEveryOperationKeepsTheRules(t *testing.T) {
 		}
 		if !strings.HasSuffix(o.Help, ".") || o.Timeout <= 0 {
 			t.Errorf("%s lacks a sentence of help or a timeout", o.Name())
-		}
-		if o.Effect == Remove && !o.Destructive {
-			t.Errorf("%s removes and is not destructive", o.Name())
 		}
 		if o.Effect == Make && o.Repeat != Safe {
 			t.Errorf("%s makes and is not safe to repeat", o.Name())

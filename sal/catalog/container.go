@@ -58,18 +58,22 @@ func containerOperations() []*Operation {
 	container := Operation{Module: "container", Kind: writ.KindContainer, Repeat: Safe}
 	return []*Operation{
 		declare[ContainerCreate, Container](container.with("create", Make, 5*time.Minute,
-			"Makes a container and starts it; a change of its spec replaces it, and its volumes stay.")),
+			"Makes a container and starts it; a change of its spec replaces it, and its volumes stay.").
+			uses("The container's program can write to its volumes, also to those that exist. One that is replaced loses what it wrote " +
+				"outside its volumes.")),
 		declare[Nothing, Container](container.with("get", Find, time.Minute,
-			"Finds a container that an earlier run made.")),
+			"Finds a container that an earlier run made.").reads()),
 		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,
-			"Starts a container that is stopped.")),
+			"Starts a container that is stopped.").uses("The container's program can write to its volumes.")),
 		declare[Stop, Container](container.with("stop", Alter, 5*time.Minute,
-			"Stops a container: SIGTERM first, and when the grace is over SIGKILL. It is not started again by itself.")),
+			"Stops a container: SIGTERM first, and when the grace is over SIGKILL. It is not started again by itself.").
+			uses("What the container has not written to its volumes is lost when it is killed.")),
 		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
-			"Runs a program in a running container and waits for its end.").once()),
+			"Runs a program in a running container and waits for its end.").
+			uses("The program can delete and overwrite all that the container can, its volumes among it.").once()),
 		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
-			"Reads what a container wrote, both outputs together: the end of it, or on from where an earlier call ended.").aside()),
+			"Reads what a container wrote, both outputs together: the end of it, or on from where an earlier call ended.").reads().aside()),
 		declare[Nothing, Identity](container.with("delete", Remove, 5*time.Minute,
-			"Stops and deletes a container and what it wrote outside its volumes.").destructive()),
+			"Stops and deletes a container and what it wrote outside its volumes.").destroys("The container and what it wrote outside its volumes.")),
 	}
 }

@@ -39,16 +39,19 @@ func herodbOperations() []*Operation {
 	herodb := Operation{Module: "herodb", Kind: writ.KindHeroDB, Repeat: Safe}
 	return []*Operation{
 		declare[HeroDBCreate, HeroDB](herodb.with("create", Make, 5*time.Minute,
-			"Makes a database that speaks the Redis protocol, and starts it.")),
+			"Makes a database that speaks the Redis protocol, and starts it.").
+			uses("A database that exists gets another size, version or password; one without `persist` is empty after a restart.")),
 		declare[Nothing, HeroDB](herodb.with("get", Find, time.Minute,
-			"Finds a database that an earlier run made.")),
+			"Finds a database that an earlier run made.").reads()),
 		declare[Backup, HeroDB](herodb.with("backup", Alter, time.Hour,
-			"Keeps what a database holds now as a backup; one that exists under the name stays as it is.")),
+			"Keeps what a database holds now as a backup; one that exists under the name stays as it is.").adds()),
 		declare[Backup, HeroDB](herodb.with("restore", Alter, time.Hour,
-			"Puts a database back to a backup; what was written since is lost.").destructive().once()),
+			"Puts a database back to a backup; what was written since is lost.").
+			destroys("What was written to the database since the backup.").once()),
 		declare[Nothing, HeroDB](herodb.with("rotate_secret", Alter, time.Minute,
-			"Gives a database a new secret; clients with the old one can no longer connect.").once()),
+			"Gives a database a new secret; clients with the old one can no longer connect.").
+			uses("Clients with the old secret can no longer write.").once()),
 		declare[Nothing, Identity](herodb.with("delete", Remove, 5*time.Minute,
-			"Stops and deletes a database, its data and its backups.").destructive()),
+			"Stops and deletes a database, its data and its backups.").destroys("The database, its data and its backups.")),
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // ImageFetch are the arguments of image.fetch.
 type ImageFetch struct {
-	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"where to fetch it: https:// or a file:/// on the node; may change as long as the content stays"`
+	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"where to fetch it: https://, or file:/// below a directory that the operator of the node opens; may change as long as the content stays"`
 	SHA256 string `writ:"sha256,required,form=sha256" help:"the SHA-256 that the content must have"`
 	Format string `writ:"format,default=raw,enum=raw|qcow2|oci" help:"what it is: a disk, kernel or initramfs as it is (raw), a qcow2 disk, or a container image as OCI archive (oci)"`
 }
@@ -26,10 +26,10 @@ func imageOperations() []*Operation {
 	image := Operation{Module: "image", Kind: writ.KindImage, Repeat: Safe}
 	return []*Operation{
 		declare[ImageFetch, Image](image.with("fetch", Make, 30*time.Minute,
-			"Fetches an image to the node and keeps it under a name, once its SHA-256 is right.")),
+			"Fetches an image to the node and keeps it under a name, once its SHA-256 is right.").adds().fetches()),
 		declare[Nothing, Image](image.with("get", Find, time.Minute,
-			"Finds an image that an earlier run fetched.")),
+			"Finds an image that an earlier run fetched.").reads()),
 		declare[Nothing, Identity](image.with("delete", Remove, time.Minute,
-			"Deletes an image from its node. Volumes made of it stay.").destructive()),
+			"Deletes an image from its node. Volumes made of it stay.").destroys("The image. What was made of it stays.")),
 	}
 }

@@ -60,30 +60,35 @@ func machineOperations() []*Operation {
 	machine := Operation{Module: "machine", Kind: writ.KindMachine, Repeat: Safe}
 	return []*Operation{
 		declare[MachineCreate, Machine](machine.with("create", Make, 5*time.Minute,
-			"Makes a virtual machine and starts it; one that exists keeps running or stays stopped.")),
+			"Makes a virtual machine and starts it; one that exists keeps running or stays stopped.").
+			uses("The machine's programs can write to its volumes, also to those that exist. A machine that exists gets other CPUs or memory.")),
 		declare[Nothing, Machine](machine.with("get", Find, time.Minute,
-			"Finds a machine that an earlier run made.")),
+			"Finds a machine that an earlier run made.").reads()),
 		declare[Nothing, Machine](machine.with("start", Alter, 2*time.Minute,
-			"Starts a machine that is stopped.")),
+			"Starts a machine that is stopped.").uses("The machine's programs can write to its volumes.")),
 		declare[Stop, Machine](machine.with("stop", Alter, 5*time.Minute,
-			"Stops a machine: its power button first, and when the grace is over its plug.")),
+			"Stops a machine: its power button first, and when the grace is over its plug.").
+			uses("What the machine has not written to its volumes is lost when its plug is pulled.")),
 		declare[Nothing, Machine](machine.with("pause", Alter, time.Minute,
-			"Halts a running machine where it is; its memory is kept.")),
+			"Halts a running machine where it is; its memory is kept.").uses("What the machine serves stands still.")),
 		declare[Nothing, Machine](machine.with("resume", Alter, time.Minute,
-			"Lets a paused machine go on.")),
+			"Lets a paused machine go on.").uses("The machine's programs can write to its volumes.")),
 		declare[MachineResize, Machine](machine.with("resize", Alter, 2*time.Minute,
-			"Gives a machine other CPUs or memory, while it runs if it can.")),
+			"Gives a machine other CPUs or memory, while it runs if it can.").
+			uses("The machine may have to start again, or get too little memory for its programs.")),
 		declare[Snapshot, Machine](machine.with("snapshot", Alter, 10*time.Minute,
-			"Keeps a machine's memory and disks as a snapshot; one that exists under the name stays as it is.")),
+			"Keeps a machine's memory and disks as a snapshot; one that exists under the name stays as it is.").adds()),
 		declare[Snapshot, Machine](machine.with("restore", Alter, 10*time.Minute,
-			"Puts a machine back to a snapshot of its memory and disks; what happened since is lost.").destructive().once()),
+			"Puts a machine back to a snapshot of its memory and disks; what happened since is lost.").
+			destroys("What was written to the machine's memory and disks since the snapshot.").once()),
 		declare[MachineAttach, Machine](machine.with("attach", Alter, time.Minute,
-			"Gives a machine another volume.")),
+			"Gives a machine another volume.").uses("The machine's programs can write to the volume.")),
 		declare[MachineDetach, Machine](machine.with("detach", Alter, time.Minute,
-			"Takes a volume from a machine, never the one it boots from.")),
+			"Takes a volume from a machine, never the one it boots from.").uses("The machine's programs lose the volume; its content stays.")),
 		declare[LogPart, MachineConsole](machine.with("console", Look, 2*time.Minute,
-			"Reads what a machine wrote to its console: the end of it, or on from where an earlier call ended.").aside()),
+			"Reads what a machine wrote to its console: the end of it, or on from where an earlier call ended.").reads().aside()),
 		declare[Nothing, Identity](machine.with("delete", Remove, 5*time.Minute,
-			"Stops and deletes a machine and its snapshots. Its volumes stay.").destructive()),
+			"Stops and deletes a machine and its snapshots. Its volumes stay.").
+			destroys("The machine, its memory and its snapshots. Its volumes stay.")),
 	}
 }

@@ -37,12 +37,13 @@ func networkOperations() []*Operation {
 	network := Operation{Module: "network", Kind: writ.KindNetwork, Repeat: Safe}
 	return []*Operation{
 		declare[NetworkCreate, Network](network.with("create", Make, time.Minute,
-			"Makes a network on the node; what is on it reaches each other and the outside, and nothing comes in until it is allowed.")),
+			"Makes a network on the node; what is on it reaches each other and the outside, and nothing comes in until it is allowed.").adds()),
 		declare[Nothing, Network](network.with("get", Find, time.Minute,
-			"Finds a network that an earlier run made.")),
+			"Finds a network that an earlier run made.").reads()),
 		declare[NetworkAllow, Network](network.with("allow", Alter, time.Minute,
-			"Says what may come into a network from outside, in place of what was allowed before.")),
+			"Says what may come into a network from outside, in place of what was allowed before.").
+			uses("Whoever is let in can reach the services on the network, and what these hold.")),
 		declare[Nothing, Identity](network.with("delete", Remove, time.Minute,
-			"Deletes a network that nothing is on any more.").destructive()),
+			"Deletes a network that nothing is on any more.").destroys("The network and its range of addresses; no data.")),
 	}
 }

@@ -38,11 +38,11 @@ func nodeOperations() []*Operation {
 	node := Operation{Module: "node", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, NodeFacts](node.with("facts", Look, 10*time.Second,
-			"Tells what a node is: its hardware, its kernel, its room.")),
+			"Tells what a node is: its hardware, its kernel, its room.").reads()),
 		declare[Nothing, NodeDrivers](node.with("drivers", Look, 10*time.Second,
-			"Tells which drivers a node has, and which of them only simulate.")),
+			"Tells which drivers a node has, and which of them only simulate.").reads()),
 		declare[Nothing, Nothing](node.with("ping", Look, 10*time.Second,
-			"Does nothing, all the way: through seal, queue, node and journal, and back.")),
+			"Does nothing, all the way: through seal, queue, node and journal, and back.").reads()),
 	}
 }
 
@@ -50,6 +50,6 @@ func runOperations() []*Operation {
 	run := Operation{Module: "run", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, Now](run.with("now", Find, time.Minute,
-			"Reads the clock once; every later pass of the run sees the same time.")),
+			"Reads the clock once; every later pass of the run sees the same time.").reads()),
 	}
 }

@@ -20,7 +20,7 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 const (
 	Ready    = "ready"    // it does not run, and is whole
 	Deleting = "deleting" // its deletion began and has not ended
-	Gone     = "gone"     // its node had it, and no operation took it away
+	Gone     = "gone"     // its node had it or its content, and no operation took that away: its Make operation makes it again
 )
 
 // StateOf says how a resource stands whose operations or driver answer with these values: its state, and where clients reach it, "" if it

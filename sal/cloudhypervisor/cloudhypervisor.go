@@ -58,6 +58,8 @@ type Driver struct {
 	users   confine.Register
 	kvm     string // in place of device, for tests
 	mshv    string // and of microsofts
+
+	guestTime time.Duration // in place of letGo and giveUp, for tests
 }
 
 var (

@@ -86,6 +86,9 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 	if args.Initramfs.Name != "" {
 		p.Initramfs, err = j.image(ctx, r, args.Initramfs)
 	}
+	if err == nil {
+		err = sal.HostError("look at the kernel of "+r.Resource.String(), checkPayload(p, args.Kernel.Name, args.Initramfs.Name, r.Own.MemoryMiB<<20))
+	}
 	return p, err
 }
 

@@ -131,7 +131,7 @@ func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
 
 // endProcesses ends whatever was started for the machine, of which its record tells no more.
 func (j *job) endProcesses(ctx context.Context) error {
-	pids, err := withArgument(below(j.dir))
+	pids, err := withArguments(below(j.dir))
 	if err != nil {
 		return sal.HostError("look at the processes", err)
 	}
@@ -239,7 +239,40 @@ func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	if err := v.ask(ctx, "boot the machine", v.Boot); err != nil {
 		return err
 	}
-	return j.expect(ctx, v, running)
+	if err := j.expect(ctx, v, running); err != nil {
+		return err
+	}
+	return j.expectLife(ctx, r, v)
+}
+
+// firstSigns is how long a start waits for the first sign of life of a guest, at the most, to tell of one that its processor cannot carry out;
+// lookEvery is how often it looks.
+const (
+	firstSigns = 2 * time.Second
+	lookEvery  = 5 * time.Millisecond
+)
+
+// expectLife waits for a guest that has just been started to be seen, or for its process to end over it. A guest that is merely slow is none
+// of its business.
+func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	soon, cancel := context.WithTimeout(ctx, firstSigns)
+	defer cancel()
+	for h := (heard{}); ; {
+		if v.ended() {
+			return writ.Errorf(writ.CodeDriverFailed, "the guest of %s cannot run: cloud-hypervisor ended%s", j.Resource, v.lastWords()).
+				WithHint("%s", v.seeLog())
+		}
+		var err error
+		if h, err = h.hear(filepath.Join(j.dir, eventsName(r.Own.Process.Launch))); err != nil {
+			return sal.HostError("read what the process of "+j.Resource.String()+" says", err)
+		}
+		if alive(j.dir, h) || h.Down {
+			return nil
+		}
+		if !v.endsWithin(soon, lookEvery) && soon.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // expect makes sure that the machine is in a state.
@@ -250,7 +283,7 @@ func (j *job) expect(ctx context.Context, v *vmm, want power) error {
 	}
 	if now != want {
 		return writ.Errorf(writ.CodeDriverFailed, "%s should be %s and is %s%s", j.Resource, want, now, v.lastWords()).
-			WithHint("look at its console, and at %s on the node", filepath.Join(v.dir, logName))
+			WithHint("%s", v.seeLog())
 	}
 	return nil
 }

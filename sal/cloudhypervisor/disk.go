@@ -298,19 +298,20 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	if !plugs(info, id) {
 		return nil
 	}
+	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id }) // before, and it is still held
 	j.step("unplug the disk")
 	failed := m.ask(ctx, "unplug the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	limit := time.After(letGo)
+	limit := time.After(cmp.Or(j.guestTime, letGo))
 	for every := time.NewTicker(letGoEvery); ; {
 		now, info, err := m.state(ctx)
 		if err != nil || now == stopped || !plugs(info, id) {
 			every.Stop()
 			return err // what the answer was does not matter if it is gone
 		}
-		if failed != nil {
+		if failed != nil && !asked { // v53 refuses to ask once more, v54 does not
 			every.Stop()
 			return failed
 		}

@@ -344,3 +344,91 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 		t.Errorf("users: %v, %v", users, err)
 	}
 }
+
+// TestADiskThatItsGuestHoldsIsBusyEachTime: v53 refuses to be asked for it once more, v54 does not.
+func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
+	for _, release := range vmmstub.Releases {
+		t.Run(release.String(), func(t *testing.T) {
+			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b.guestTime = 10 * time.Millisecond
+			b.must("machine.create", "web", machineSpec)
+			b.must("machine.attach", "web", data)
+			vmmstub.Set(t, b.Program, vmmstub.Settings{Stuck: true})
+			for range 2 {
+				b.refuses("machine.detach", "web", data, writ.CodeResourceBusy, "does not let go")
+			}
+			b.keeps("web", "", false)
+			vmmstub.Set(t, b.Program, vmmstub.Settings{})
+			b.must("machine.stop", "web", nil)
+			b.must("machine.detach", "web", data)
+		})
+	}
+}
+
+// TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs: memory that a guest was given cannot be taken back.
+func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		for i := range 6 { // 768 MiB may be added to 256; the last two are too much
+			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(256 + 128*(i+1))})
+		}
+		b.refuses("machine.resize", "web", map[string]any{"cpus": int64(2), "memory_mib": int64(1024 + 128)}, writ.CodeResourceConflict, "cannot be given more memory")
+		seen, err := b.Observe(t.Context(), machine("web"))
+		if err != nil || seen.Values["cpus"] != int64(1) || seen.Values["memory_mib"] != int64(1024) {
+			t.Errorf("refused it has %v, %v", seen.Values, err)
+		}
+		b.keeps("web", "", false)
+		v, err := b.attend(b.record("web"))
+		if err != nil || v == nil {
+			t.Fatal(err)
+		}
+		defer v.release()
+		if info, err := v.Info(t.Context()); err != nil || info.Config.CPUs.BootVcpus != 1 || info.Config.Memory.Size != 1024<<20 {
+			t.Errorf("refused it is %+v, %+v, %v", info.Config.CPUs, info.Config.Memory, err)
+		}
+	})
+}
+
+// TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut: the ninth time that memory is added to a machine that runs.
+func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", with(machineSpec, "memory_mib", int64(512)))
+		for i := range 8 {
+			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*(i+1))})
+		}
+		_, err := b.do("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*9)})
+		if e := writ.AsError(err); e == nil || e.Code != writ.CodeResourceConflict || !strings.Contains(e.Hint, "stop it, change it, and start it") {
+			t.Errorf("the ninth: %v", err)
+		}
+		b.keeps("web", "", false)
+		b.must("machine.stop", "web", nil)
+		b.must("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*9)})
+		b.must("machine.start", "web", nil)
+		b.must("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*10)})
+	})
+}
+
+// TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy: the process answers 429 meanwhile.
+func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
+	for _, release := range vmmstub.Releases {
+		t.Run(release.String(), func(t *testing.T) {
+			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b.guestTime = 10 * time.Millisecond
+			b.must("machine.create", "web", machineSpec)
+			b.must("machine.resize", "web", map[string]any{"cpus": int64(4)})
+			vmmstub.Set(t, b.Program, vmmstub.Settings{StuckCPUs: true})
+			b.must("machine.resize", "web", map[string]any{"cpus": int64(2)})
+			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3)}, writ.CodeResourceBusy, "not given up the CPUs")
+			if seen, err := b.Observe(t.Context(), machine("web")); err != nil || seen.Values["cpus"] != int64(2) {
+				t.Errorf("refused it has %v, %v", seen.Values, err)
+			}
+			b.keeps("web", "", false)
+			// Memory that the guest has got meanwhile cannot be taken back.
+			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(384)}, writ.CodeResourceBusy, "not given up the CPUs")
+			if seen, err := b.Observe(t.Context(), machine("web")); err != nil || seen.Values["cpus"] != int64(2) || seen.Values["memory_mib"] != int64(384) {
+				t.Errorf("refused in its second half it has %v, %v", seen.Values, err)
+			}
+			b.keeps("web", "", false)
+		})
+	}
+}

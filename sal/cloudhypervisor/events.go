@@ -23,7 +23,22 @@ type event struct {
 type heard struct {
 	Until   int64 `json:"until,omitempty"` // bytes of the file
 	Reboots int   `json:"reboots,omitempty"`
-	Off     bool  `json:"off,omitempty"` // it took its machine down and was about to end
+	Ended   bool  `json:"off,omitempty"`   // it took its machine down and was about to end
+	Down    bool  `json:"down,omitempty"`  // its machine is off, and it goes on
+	Alive   bool  `json:"alive,omitempty"` // its guest uses a device
+}
+
+// guestIsOff reports whether the guest turned itself off. One that was left by its process, on a signal or because its processor could not go
+// on, did not: its process deletes the machine before it ends. Of processes of earlier versions, which end in both cases, nobody can tell.
+func (p *process) guestIsOff(h heard) bool {
+	switch {
+	case p == nil:
+		return false
+	case p.Stays:
+		return h.Down
+	default:
+		return h.Ended
+	}
 }
 
 // hear reads on what a process has said since. One that never spoke has no file.
@@ -61,8 +76,17 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 		switch e {
 		case event{"vm", "rebooted"}:
 			h.Reboots++
+			h.Down = false
+		case event{"vm", "booted"}, event{"vm", "deleted"}:
+			h.Down = false
+		case event{"vm", "shutdown"}:
+			h.Down = true
+		case event{"vm", "restored"}: // it goes on where it was, and says nothing of devices
+			h.Down, h.Alive = false, true
+		case event{"virtio-device", "activated"}:
+			h.Alive = true
 		case event{"vmm", "shutdown"}:
-			h.Off = true
+			h.Ended = true
 		}
 	}
 	info, err := f.Stat()
@@ -70,6 +94,12 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 		h.Until += maxEvents
 	}
 	return h, err
+}
+
+// same reports whether nothing that matters was said between the two.
+func (h heard) same(as heard) bool {
+	h.Until = as.Until
+	return h == as
 }
 
 // hear reads on what the machine's process has said, and gives back to the disk what was read once it is much.
@@ -85,7 +115,7 @@ func (k *keeping) hear() error {
 		return err
 	}
 	own.Past.Heard = now
-	if now.Reboots == before.Reboots && now.Off == before.Off && now.Until-before.Until < maxEvents/8 {
+	if now.same(before) && now.Until-before.Until < maxEvents/8 {
 		return k.trimTo(path, before.Until, maxEvents) // what was read since is read again
 	}
 	if err := k.records().Put(k.r); err != nil { // first: what is given back cannot be read any more

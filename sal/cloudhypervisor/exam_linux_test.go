@@ -89,6 +89,9 @@ func TestExam(t *testing.T) {
 				exam.Prepare, exam.Clear, exam.Traces = on.prepare, clear, traces
 				exam.Handed = []string{"machine/machines/*/" + seedName}
 				exam.Sparse = true
+				if on.real {
+					exam.Hosts = saltest.OnDisk{} // it writes as much memory as its guests have
+				}
 				exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
 					return open(host, on.program, func(name string) {
 						// Package sal has tests of these; here each costs some processes.

@@ -1,6 +1,7 @@
 package cloudhypervisor
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,6 +244,10 @@ func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 
 func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
 	b := newBench(t)
+	big := filepath.Join(b.host, "images", "root")
+	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, 256<<20)); err != nil {
+		t.Fatal(err)
+	}
 	volume := func(name string) []any { return []any{saltest.RefTo(writ.KindVolume, name)} }
 	for what, tt := range map[string]struct {
 		spec map[string]any
@@ -251,6 +256,9 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
 		"kernel":            {with(machineSpec, "kernel", "none"), writ.CodeResourceUnknown},
 		"kernel that is no": {with(machineSpec, "kernel", "qcow2"), writ.CodeArgumentsInvalid},
 		"volume":            {with(machineSpec, "disks", volume("none")), writ.CodeResourceUnknown},
+		"kernel of text":    {with(machineSpec, "kernel", "initramfs"), writ.CodeArgumentsInvalid},
+		"big initramfs":     {with(machineSpec, "initramfs", "root"), writ.CodeArgumentsInvalid},
+		"foreign alphabet":  {with(machineSpec, "cmdline", "root=größe"), writ.CodeArgumentsInvalid},
 		"volume twice":      {with(machineSpec, "disks", append(volume("root"), volume("root")...)), writ.CodeArgumentsInvalid},
 	} {
 		if _, err := b.do("machine.create", "web", tt.spec); writ.CodeOf(err) != tt.code {

@@ -80,14 +80,19 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r.Own.Power == stopped {
 		return k.drift, k.keepStopped(ctx)
 	}
-	if err := k.hear(); err != nil {
-		k.found(false, "what its process says of itself cannot be read: %v", err)
-	}
+	k.listen()
 	err = k.keepUp(ctx)
 	if trimmed := j.trim(j.dir); trimmed != nil {
 		k.found(false, "its console or log cannot be cut off: %v", trimmed)
 	}
 	return k.drift, err
+}
+
+// listen reads on what the process has said.
+func (k *keeping) listen() {
+	if err := k.hear(); err != nil {
+		k.found(false, "what its process says of itself cannot be read: %v", err)
+	}
 }
 
 // keeping is one look at one machine.
@@ -158,7 +163,7 @@ func (k *keeping) keepUp(ctx context.Context) error {
 		k.found(false, "its process %d does not answer: %v", v.pid, err)
 		return nil
 	case now == stopped:
-		return k.mend(ctx, "its process had no machine in it", func() error { return k.again(ctx) })
+		return k.keepDown(ctx, v)
 	}
 	if err := k.rebound(k.r, v.pid); err != nil {
 		return err
@@ -173,7 +178,67 @@ func (k *keeping) keepUp(ctx context.Context) error {
 		return err
 	}
 	k.keepTaps()
+	k.keepAwake(ctx)
 	return k.keepCount()
+}
+
+// keepDown looks at a process in which no machine runs: its guest turned itself off, or somebody else did that.
+func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
+	own := &k.r.Own
+	soon, cancel := context.WithTimeout(ctx, afterwards)
+	defer cancel()
+	for k.listen(); soon.Err() == nil && !own.Process.guestIsOff(own.Past.Heard); k.listen() { // it answers before it has told what happened
+		if v.endsWithin(soon, offEvery) { // it says no more than it has
+			k.listen()
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !own.Process.guestIsOff(own.Past.Heard) {
+		return k.mend(ctx, "its process had no machine in it", func() error { return k.again(ctx) })
+	}
+	if err := v.end(ctx, k.step); err != nil {
+		return err
+	}
+	return k.keepOff()
+}
+
+// keepOff tells of a guest that turned itself off, whose process has ended.
+func (k *keeping) keepOff() error {
+	own := &k.r.Own
+	k.found(false, "its guest turned itself off; machine.start starts it again")
+	if own.Past.Off && own.Process == nil {
+		return nil
+	}
+	own.Past.Off, own.Process = true, nil
+	return k.records().Put(k.r)
+}
+
+// asleep is for how long a guest may give no sign of life before that is told. A kernel that can be carried out gives one within a second.
+const asleep = 20 * time.Second
+
+// keepAwake tells of a guest that does nothing to be seen: a kernel that the processor cannot carry out keeps it busy for minutes before it
+// fails.
+func (k *keeping) keepAwake(ctx context.Context) {
+	own := &k.r.Own
+	since := k.clock().Sub(own.Past.Started)
+	if own.Power != running || !own.Process.Stays || since < asleep || alive(k.dir, own.Past.Heard) {
+		return
+	}
+	why := ""
+	if _, err := lookHardware(ctx); err != nil {
+		why = ": KVM of this host: " + err.Error()
+	}
+	k.found(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
+		since.Round(time.Second), why)
+}
+
+// alive reports whether the guest of a process that has said something has been seen.
+func alive(dir string, h heard) bool {
+	info, err := os.Stat(filepath.Join(dir, consoleName))
+	return h.Alive || err != nil || info.Size() > 0
 }
 
 // keepTaps tells of taps that somebody took away. Whoever makes them anew gives them the same name, but the process has the old one open, which
@@ -280,10 +345,8 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	if err != nil {
 		return sal.HostError("read the host's boot id", err)
 	}
-	rebooted, why := own.Process != nil && own.Process.Boot != boot, ""
-	if k.starved(k.Resource) {
-		why = ", killed by the kernel as it took more memory than it may"
-	}
+	k.listen() // once more: what it said before it ended
+	rebooted, why := own.Process != nil && own.Process.Boot != boot, k.whyEnded()
 	switch {
 	case own.Power == paused:
 		k.found(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
@@ -291,10 +354,8 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	case rebooted:
 		own.Past = past{}
 		return k.mend(ctx, "the host was started anew", func() error { return k.again(ctx) })
-	case own.Past.Off || own.Past.Heard.Off:
-		k.found(false, "its guest turned itself off; machine.start starts it again")
-		own.Past.Off = true
-		return nil
+	case own.Past.Off || own.Process.guestIsOff(own.Past.Heard):
+		return k.keepOff()
 	case k.clock().Before(own.Past.due()):
 		k.found(false, "its process died again%s; it is started at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
 		return nil
@@ -302,6 +363,21 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	own.Past.again(k.clock())
 	what := fmt.Sprintf("its process had died%s; it was started again, the %d. time", why, own.Past.Restarts)
 	return k.mend(ctx, what, func() error { return k.again(ctx) })
+}
+
+// whyEnded says what is known of why the process of a machine has ended, as a part of a sentence.
+func (k *keeping) whyEnded() string {
+	said := complaint(k.dir)
+	switch {
+	case k.starved(k.Resource):
+		return ", killed by the kernel as it took more memory than it may"
+	case said != "":
+		return ", after it had said: " + said
+	case k.r.Own.Past.Heard.Ended:
+		return ", as if it was told to"
+	default:
+		return ""
+	}
 }
 
 // again starts the machine.
@@ -314,7 +390,7 @@ func (k *keeping) again(ctx context.Context) error {
 
 // Orphans are processes that were started for a machine and are no machine's, and directories and groups of machines that have no record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	pids, err := withArgument(below(d.machines()))
+	pids, err := withArguments(below(d.machines()))
 	if err != nil {
 		return nil, sal.HostError("look at the processes", err)
 	}
@@ -348,7 +424,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		delete(groups, r.HostName)
 		dirs = slices.DeleteFunc(dirs, func(e fs.DirEntry) bool { return e.Name() == r.HostName })
 		its := below(filepath.Join(d.machines(), r.HostName))
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.ContainsFunc(argumentsOf(pid), its) })
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return its(argumentsOf(pid)) })
 	}
 	all := sal.DamagedOrphans(damaged)
 	for _, pid := range pids {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ"
 	"writ/internal/vmmstub"
 )
 
@@ -102,20 +103,128 @@ func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
 	})
 }
 
+// turnsOff lets the guest of a machine on the stub turn itself off.
+func (b *bench) turnsOff(name string) {
+	b.Helper()
+	b.signal(name, vmmstub.GuestPowersOff, false)
+	for b.state(name) != string(stopped) && b.Context().Err() == nil {
+		time.Sleep(time.Millisecond) // it tells nobody but its file
+	}
+}
+
 func TestGuestThatTurnsItselfOffStaysOff(t *testing.T) {
+	for _, release := range vmmstub.Releases {
+		t.Run(release.String(), func(t *testing.T) {
+			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b.must("machine.create", "web", machineSpec)
+			b.turnsOff("web")
+			for range 2 {
+				b.keeps("web", "turned itself off", false)
+			}
+			if left := processes(t, b.host); len(left) > 0 || b.state("web") != string(stopped) {
+				t.Errorf("it is %s, and there are %v", b.state("web"), left)
+			}
+			b.must("machine.start", "web", nil)
+			b.keeps("web", "", false)
+			b.turnsOff("web")
+			b.signal("web", unix.SIGKILL, true) // its process dies later, and it was off before
+			b.keeps("web", "turned itself off", false)
+			b.must("machine.start", "web", nil)
+			b.turnsOff("web")
+			b.must("machine.stop", "web", nil)
+			b.keeps("web", "", false)
+		})
+	}
+}
+
+// TestAMachineWhoseProcessEndsIsStartedAgain, also where it ends in order: only the guest itself may turn it off.
+func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
+	fail := "VCPU generated error: VcpuRun"
+	for _, release := range vmmstub.Releases {
+		for name, tt := range map[string]struct {
+			end   func(b *bench)
+			words string
+		}{
+			"by a signal":                   {func(b *bench) { b.signal("web", unix.SIGTERM, true) }, "as if it was told to"},
+			"by a failure of its processor": {func(b *bench) { b.signal("web", vmmstub.GuestFails, true) }, fail},
+		} {
+			t.Run(release.String()+" "+name, func(t *testing.T) {
+				b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+				b.must("machine.create", "web", machineSpec)
+				tt.end(b)
+				b.time = b.time.Add(time.Hour)
+				drift, err := b.Keep(t.Context(), machine("web"))
+				if err != nil || len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, tt.words) || !strings.Contains(drift[0].What, "started again, the 1. time") {
+					t.Errorf("it found %+v, %v", drift, err)
+				}
+				if strings.Contains(drift[0].What, "\n") {
+					t.Errorf("it is told in several lines: %q", drift[0].What)
+				}
+				if got := b.state("web"); got != string(running) {
+					t.Errorf("it is %s", got)
+				}
+			})
+		}
+	}
+}
+
+func TestAMachineWhoseProcessIsToldToEndIsStartedAgain(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.must("machine.create", "web", machineSpec)
+		b.signal("web", unix.SIGTERM, true)
+		b.time = b.time.Add(time.Hour)
+		b.keeps("web", "started again, the 1. time", true)
+		b.keeps("web", "", false)
+	})
+}
+
+// A guest that was started by an earlier version takes its process along, whatever for; what was promised then holds for it.
+func TestAMachineOfAnEarlierVersionThatEndsInOrderStaysOff(t *testing.T) {
 	b := newBench(t)
 	b.must("machine.create", "web", machineSpec)
-	b.signal("web", vmmstub.GuestPowersOff, true)
-	for range 2 {
-		b.keeps("web", "turned itself off", false)
-	}
-	if got := b.state("web"); got != string(stopped) {
-		t.Errorf("it is %s", got)
-	}
+	b.change("web", func(o *own) { o.Process.Stays = false })
+	b.signal("web", unix.SIGTERM, true)
+	b.keeps("web", "turned itself off", false)
 	b.must("machine.start", "web", nil)
 	b.keeps("web", "", false)
-	b.signal("web", vmmstub.GuestPowersOff, true)
-	b.must("machine.stop", "web", nil)
+}
+
+// Its process is known by the argument that named the events file, and not by its own name.
+func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
+	const path = "/var/lib/machines/m1/events-12.json"
+	old := []string{"cloud-hypervisor", "--api-socket", "fd=3", "--event-monitor", "path=" + path}
+	now := []string{"/usr/bin/cloud-hypervisor path=" + path, "--api-socket", "fd=3", "--event-monitor", "fd=4"}
+	for _, args := range [][]string{old, now} {
+		if got := eventsOf(args); got != path || !isLaunch("/var/lib/machines/m1", "12")(args) || !below("/var/lib/machines")(args) {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+	for _, args := range [][]string{nil, {"tail", "-f", path}, {"cloud-hypervisor", "--event-monitor"}} {
+		if eventsOf(args) != "" || below("/var/lib/machines")(args) {
+			t.Errorf("%q is taken for a machine's", args)
+		}
+	}
+}
+
+// TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess, when it fails and before.
+func TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess(t *testing.T) {
+	b := newBench(t)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail"})
+	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "VcpuRun", "InternalError")
+	b.empty()
+	_, err := b.do("machine.create", "web", machineSpec)
+	if e := writ.AsError(err); e == nil || strings.Contains(e.Hint, logName) || strings.Contains(e.Message, "\n") {
+		t.Errorf("it names a log that is gone, or has several lines: %q, hint %q", e.Message, e.Hint)
+	}
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true})
+	b.must("machine.create", "web", machineSpec)
+	b.keeps("web", "", false)
+	b.time = b.time.Add(asleep)
+	b.keeps("web", "no sign of life since it was started 20s ago", false)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{})
+	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(0)})
+	b.must("machine.start", "web", nil)
+	b.time = b.time.Add(asleep)
 	b.keeps("web", "", false)
 }
 

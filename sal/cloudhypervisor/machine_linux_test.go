@@ -93,6 +93,17 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 	}
 }
 
+// TestADirectoryMayHaveWhatDividesOptions: commas, quotes and brackets are nothing special in the path of a data directory.
+func TestADirectoryMayHaveWhatDividesOptions(t *testing.T) {
+	benches(t, func(t *testing.T, b *bench) {
+		b.Dir = filepath.Join(b.Dir, `a,b"[`)
+		b.must("machine.create", "web", machineSpec)
+		b.keeps("web", "", false)
+		b.must("machine.delete", "web", nil)
+		b.empty()
+	})
+}
+
 func TestTailForgivesMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")

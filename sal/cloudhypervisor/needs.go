@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/sal/needs"
 )
 
@@ -63,6 +64,9 @@ const microsofts = "/dev/mshv"
 // lookKVM looks whether the kernel runs guests, unless the program says that it does without: then it only plays a hypervisor.
 func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
+	if err == nil && d.Accounts.Used() { // it is not us who opens it
+		err = confine.Usable(nil, []string{cmp.Or(d.kvm, device)})
+	}
 	if err == nil {
 		return found, nil
 	}

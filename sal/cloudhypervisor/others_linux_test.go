@@ -128,8 +128,12 @@ func prepare(t testing.TB, host string) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"linux", "initramfs", "firmware", "qcow2"} {
-		if err := os.WriteFile(filepath.Join(host, "images", name), []byte("a "+name), 0o600); err != nil {
+	kernel, err := os.ReadFile(guest.Tiny(t, guest.Wait))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"linux": kernel, "firmware": kernel, "initramfs": []byte("an initramfs"), "qcow2": []byte("a disk")} {
+		if err := os.WriteFile(filepath.Join(host, "images", name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +151,7 @@ func open(host, program string, step func(string)) *Driver {
 // processes returns those of the machines of a host.
 func processes(t testing.TB, host string) []int {
 	t.Helper()
-	all, err := withArgument(below(host))
+	all, err := withArguments(below(host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +184,7 @@ func clear(t testing.TB, host string) {
 			t.Error(err)
 		}
 	}
+	groups.Tidy()
 }
 
 func traces(t testing.TB, host string) (all []string) {
@@ -236,14 +241,17 @@ type stage struct {
 	prepare func(t testing.TB, host string)
 	lame    bool // guests hear nothing: they neither let go of disks nor mind their power button
 	forgets bool // memory of machines cannot be kept
+	real    bool // the program is no stub
 }
 
-// stages calls a test with the stub, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
+// stages calls a test with the stub of each release, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
 // one, else with one of some bytes that hears nothing.
 func stages(t *testing.T, test func(t *testing.T, s stage)) {
-	t.Run("stub", func(t *testing.T) { test(t, stage{program: vmmstub.Build(t), prepare: prepare}) })
+	for _, release := range vmmstub.Releases {
+		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare}) })
+	}
 	t.Run("real", func(t *testing.T) {
-		s := stage{program: testenv.Need(t, "cloud-hypervisor")}
+		s := stage{program: testenv.Need(t, "cloud-hypervisor"), real: true}
 		var g guest.Guest
 		if s.lame = !virtualises(); s.lame {
 			testenv.NeedKVM(t, processUser())

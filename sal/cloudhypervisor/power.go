@@ -1,12 +1,15 @@
 package cloudhypervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/cloudhypervisor/api"
@@ -171,7 +174,7 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 		j.step("press the power button")
 		_ = v.ask(until, "press the power button", v.PressPowerButton) // once more in a moment, if need be
 		soon, cancel := context.WithTimeout(until, pressEvery)
-		_ = v.wait(soon)
+		v.waitOff(soon)
 		cancel()
 	}
 	if ctx.Err() != nil {
@@ -180,10 +183,32 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 	if v.ended() {
 		return nil
 	}
-	if grace > 0 {
+	if now, _, err := v.state(ctx); grace > 0 && (err != nil || now != stopped) {
 		j.Progress("the guest did not end in time and is cut off")
 	}
 	return v.end(ctx, j.step)
+}
+
+// offEvery is how often it is looked whether a guest has turned itself off.
+const offEvery = 20 * time.Millisecond
+
+// waitOff returns when the guest has turned itself off, the process has ended, or ctx has.
+func (v *vmm) waitOff(ctx context.Context) {
+	for ctx.Err() == nil {
+		if now, _, err := v.state(ctx); err == nil && now == stopped {
+			return
+		}
+		if v.endsWithin(ctx, offEvery) {
+			return
+		}
+	}
+}
+
+// endsWithin waits for so long at the most, and reports whether the process has ended.
+func (v *vmm) endsWithin(ctx context.Context, d time.Duration) bool {
+	ctx, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	return v.wait(ctx) == nil
 }
 
 // update gives the machine what machine.create asks for anew: CPUs and memory, nothing else of a machine may change.
@@ -257,19 +282,78 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if err == nil {
 		err = j.tell(ctx, v, wanted)
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			_, err = undo(err)
-			err = errors.Join(err, j.records().Put(r))
-		}
-		return false, err
+	if err != nil && ctx.Err() == nil {
+		_, _ = undo(nil)
+		err = errors.Join(err, j.takeOver(ctx, r, v), j.bound(r), j.records().Put(r))
 	}
-	return true, nil
+	return err == nil, err
 }
 
+// takeOver writes into the record what the machine has of a change that was refused in its second half: what a guest was given cannot always
+// be taken back.
+func (j *job) takeOver(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	now, info, err := v.state(ctx)
+	if err != nil || now == stopped {
+		return err
+	}
+	r.Own.CPUs = info.Config.CPUs.BootVcpus
+	if memory := info.Config.Memory; memory.Size > 0 {
+		r.Own.MemoryMiB = (memory.Size + memory.HotpluggedSize) >> 20
+	}
+	return nil
+}
+
+// How long a guest may take to give up CPUs before another change of its size is refused, and how often it is asked whether it has.
+const (
+	giveUp      = 10 * time.Second
+	giveUpEvery = 50 * time.Millisecond
+)
+
+// tell gives a machine that runs another size: memory first, which is refused more often, and then CPUs. Either is refused as a whole.
 func (j *job) tell(ctx context.Context, v *vmm, wanted api.Resize) error {
-	j.step("resize the machine")
-	return v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, wanted) })
+	for _, part := range []api.Resize{{DesiredRAM: wanted.DesiredRAM}, {DesiredVcpus: wanted.DesiredVcpus}} {
+		if part == (api.Resize{}) {
+			continue
+		}
+		j.step("resize the machine")
+		if err := j.tellPart(ctx, v, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
+	waiting, stop := context.WithTimeout(ctx, cmp.Or(j.guestTime, giveUp))
+	defer stop()
+	for {
+		err := v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, part) })
+		refusal, refused := errors.AsType[*api.Refusal](err)
+		switch {
+		case !refused:
+			return err
+		case full(refusal):
+			return writ.Errorf(writ.CodeResourceConflict, "%s cannot be given more memory while it runs: %w", j.Resource, refusal).
+				WithHint("stop it, change it, and start it: while it runs, a machine takes more memory eight times")
+		case !refusal.Pending():
+			return err
+		}
+		if sleep.For(waiting, giveUpEvery) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s has not given up the CPUs yet that were taken away before", j.Resource).
+			WithHint("try again later, or stop it, change it, and start it")
+	}
+}
+
+// full reports whether a machine that runs has no room for more memory.
+func full(refusal *api.Refusal) bool {
+	return slices.ContainsFunc(refusal.Causes, func(cause string) bool {
+		return strings.Contains(cause, "No ACPI slot") || strings.Contains(cause, "Not enough space in the hotplug RAM region")
+	})
 }
 
 // fit returns what has to be told to a machine that runs, nothing if it is as it should be.

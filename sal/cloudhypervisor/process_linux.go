@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,15 +124,15 @@ func argumentsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// withArgument returns the processes of this host, none of a container's, that have an argument.
-func withArgument(is func(argument string) bool) ([]int, error) {
+// withArguments returns the processes of this host, none of a container's, that have such arguments.
+func withArguments(are func(args []string) bool) ([]int, error) {
 	running, err := confine.Running()
 	if err != nil {
 		return nil, err
 	}
 	var all []int
 	for _, pid := range running {
-		if slices.ContainsFunc(argumentsOf(pid), is) && confine.OfThisHost(pid) {
+		if are(argumentsOf(pid)) && confine.OfThisHost(pid) {
 			all = append(all, pid)
 		}
 	}
@@ -147,14 +145,15 @@ func thisBoot() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// spawn starts a process in a cell, in a session of its own, so that nothing that ends us ends it, with a socket that it listens on as descriptor 3.
-// It is waited for until it ends, however long we live: else it would stay as a zombie.
-func spawn(cell confine.Cell, program string, args []string, socket *os.File, log *os.File) (*held, error) {
+// spawn starts a process in a cell, in a session of its own, so that nothing that ends us ends it, under a name of ours. It has files from
+// descriptor 3 on. It is waited for until it ends, however long we live: else it would stay as a zombie.
+func spawn(cell confine.Cell, program, name string, args []string, log *os.File, files ...*os.File) (*held, error) {
 	cmd := exec.Command(program, args...)
+	cmd.Args[0] = name
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{socket}
+	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := confine.Start(cmd, cell); err != nil {
 		return nil, err
@@ -259,11 +258,4 @@ func occupied(info fs.FileInfo) int64 {
 		return s.Blocks * 512
 	}
 	return info.Size()
-}
-
-// below returns a test for the arguments of processes that were started for something in a directory.
-func below(dir string) func(string) bool {
-	return func(argument string) bool {
-		return strings.HasPrefix(argument, eventsTo+filepath.Clean(dir)+string(filepath.Separator))
-	}
 }

@@ -35,12 +35,11 @@ func listener(string) (int, error)         { return 0, nil }
 func listenAt(string) (*os.File, error)    { return nil, elsewhere() }
 func handTap(string, uint32) error         { return elsewhere() }
 
-func punch(*os.File, int64, int64) error            { return elsewhere() }
-func occupied(info fs.FileInfo) int64               { return info.Size() }
-func below(string) func(string) bool                { return func(string) bool { return false } }
-func withArgument(func(string) bool) ([]int, error) { return nil, elsewhere() }
+func punch(*os.File, int64, int64) error               { return elsewhere() }
+func occupied(info fs.FileInfo) int64                  { return info.Size() }
+func withArguments(func([]string) bool) ([]int, error) { return nil, elsewhere() }
 
-func spawn(confine.Cell, string, []string, *os.File, *os.File) (*held, error) {
+func spawn(confine.Cell, string, string, []string, *os.File, ...*os.File) (*held, error) {
 	return nil, elsewhere()
 }
 

@@ -3,6 +3,7 @@ package cloudhypervisor
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -338,5 +339,29 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b.mshv = b.Program // anything that is there
 	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), with which writ makes no machines") {
 		t.Errorf("where there is another hypervisor it says: %v", err)
+	}
+}
+
+// TestAKVMForRootAloneIsNoneForUsersOfTheirOwn, though the runner itself opens it, and what to type is said.
+func TestAKVMForRootAloneIsNoneForUsersOfTheirOwn(t *testing.T) {
+	b := newBench(t)
+	b.needUsers()
+	b.Program = filepath.Join(b.host, "cloud-hypervisor")
+	b.kvm = filepath.Join(b.host, "kvm")
+	if err := errors.Join(os.WriteFile(b.Program, []byte("#!/bin/sh\necho cloud-hypervisor v53.0\n"), 0o700), os.WriteFile(b.kvm, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range needs.Examine(t.Context(), "machine", b.Needs()) {
+		if f.Need == "KVM" && (f.State != needs.Missing || !strings.Contains(f.Detail, "no group but root's may open "+b.kvm) || !strings.Contains(f.Fix, "chgrp kvm "+b.kvm)) {
+			t.Errorf("it says: %+v", f)
+		}
+	}
+	if err := os.Chmod(b.kvm, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range needs.Examine(t.Context(), "machine", b.Needs()) {
+		if f.Need == "KVM" && f.State != needs.OK {
+			t.Errorf("everybody may open it, and it says: %+v", f)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (j *job) handDir(r *sal.Record[own]) error {
 	if err == nil {
 		err = sal.HandPath(j.dir, r.Own.User)
 	}
-	for _, name := range []string{consoleName, eventsName(r.Own.Process.Launch)} {
+	for _, name := range []string{consoleName} {
 		if err == nil {
 			err = touch(filepath.Join(j.dir, name))
 		}

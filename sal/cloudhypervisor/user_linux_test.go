@@ -291,7 +291,10 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	b.must("machine.create", "web", machineSpec)
 	pid := b.record("web").Own.Process.PID
 	b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 })
-	impostor := &exec.Cmd{Path: "/bin/sh", Args: append([]string{"sh", "-c", "read x"}, argumentsOf(pid)...)}
+	impostor := &exec.Cmd{Path: "/bin/sh", Args: []string{argumentsOf(pid)[0], "-c", "read x"}}
+	if !isLaunch(b.dirOf(machine("web")), b.record("web").Own.Process.Launch)(impostor.Args) {
+		t.Fatal("it does not have the arguments")
+	}
 	input, err := impostor.StdinPipe()
 	if err == nil {
 		err = confine.Start(impostor, confine.Cell{User: b.record("web").Own.User + 1, Door: b.Accounts.Door})

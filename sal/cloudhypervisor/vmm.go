@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,9 @@ type process struct {
 	PID     int    `json:"pid"`    // 0 as long as it is not known
 	Started uint64 `json:"started"`
 	Version string `json:"version,omitempty"` // what it says it is
+	// Stays is whether it goes on when its guest has turned itself off. Those of earlier versions end then, and say no more than when they end
+	// for any other reason.
+	Stays bool `json:"stays,omitempty"`
 }
 
 // errEnded is the error about a process that has ended while it was to do something.
@@ -45,17 +47,23 @@ const (
 // formerly is added to the name of a log of the time before the last start.
 const formerly = ".1"
 
-// eventsTo is how the argument begins that names the events file.
-const eventsTo = "path="
-
-func eventsName(launch string) string { return "events-" + launch + ".json" }
-
 // vmm is a process that we hold, and its API.
 type vmm struct {
 	*api.VM
 	*held
 	dir     string
+	making  bool        // its machine is being made, and if that fails nothing is left, its log neither
 	starved func() bool // it was killed because it took too much memory
+}
+
+// seeLog says where to read on, as a hint or the end of one.
+func (v *vmm) seeLog() string { return seeLog(v.dir, v.making) }
+
+func seeLog(dir string, making bool) string {
+	if making {
+		return "nothing is left of the machine; the message has the last that cloud-hypervisor said"
+	}
+	return "its log on the node is " + filepath.Join(dir, logName)
 }
 
 // attend returns the process of a machine, nil if there is none. Release it.
@@ -88,29 +96,11 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	if h == nil {
 		return nil, nil
 	}
-	if p.PID != 0 && (h.started != p.Started || !slices.ContainsFunc(argumentsOf(pid), isLaunch(dir, p.Launch))) {
+	if p.PID != 0 && (h.started != p.Started || !isLaunch(dir, p.Launch)(argumentsOf(pid))) {
 		h.release() // the number was given to somebody else
 		return nil, nil
 	}
 	return d.newVMM(r.Resource, h), nil
-}
-
-// launched finds the process of a start that was interrupted before its number was written down, 0 if there is none. Anybody may have its
-// arguments; nobody else is its user.
-func launched(dir, launch string, user uint32) (int, error) {
-	all, err := withArgument(isLaunch(dir, launch))
-	for _, pid := range all {
-		if confine.RunsAs(pid, user) {
-			return pid, err
-		}
-	}
-	return 0, err
-}
-
-// isLaunch returns a test for the argument by which the process of a start is known. Somebody who only reads its files has another one.
-func isLaunch(dir, launch string) func(argument string) bool {
-	want := eventsTo + filepath.Join(dir, eventsName(launch))
-	return func(argument string) bool { return argument == want }
 }
 
 func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
@@ -152,29 +142,46 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 		return ctx.Err()
 	case v.ended() && v.starved():
 		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor, as it took more memory than it may%s", doing, v.lastWords()).
-			WithHint("give the machine more with a larger memory_mib; its log on the node is %s", filepath.Join(v.dir, logName))
+			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
 	case v.ended():
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).
-			WithHint("its log on the node is %s", filepath.Join(v.dir, logName))
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).WithHint("%s", v.seeLog())
 	default:
 		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
-			WithHint("the words after the colon are cloud-hypervisor's; its log on the node is %s", filepath.Join(v.dir, logName))
+			WithHint("the words after the colon are cloud-hypervisor's; %s", v.seeLog())
 	}
 }
 
 // afterwards is how long a process may live after its socket is closed: some time passes while a machine is taken down.
 const afterwards = time.Second
 
-// lastWords is the end of what the process wrote, as the end of a sentence.
+// lastWords is the end of what the process wrote, as the end of a sentence of one line.
 func (v *vmm) lastWords() string { return lastWords(v.dir) }
 
 func lastWords(dir string) string {
-	text := strings.TrimSpace(tail(filepath.Join(dir, logName), 5))
-	if text == "" {
+	var lines []string
+	for line := range strings.Lines(tail(filepath.Join(dir, logName), 5)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if lines == nil {
 		return " without a word"
 	}
 	const most = 2000
-	return ", its last words were: " + text[max(0, len(text)-most):]
+	text := strings.Join(lines, "; ")
+	return ", its last words were: " + strings.ToValidUTF8(text[max(0, len(text)-most):], "")
+}
+
+// complaint is the last error among what the process wrote last, "" if there is none.
+func complaint(dir string) string {
+	said := ""
+	for line := range strings.Lines(tail(filepath.Join(dir, logName), 50)) {
+		if strings.Contains(line, "ERROR") || strings.Contains(line, "panicked") {
+			said = strings.TrimSpace(line)
+		}
+	}
+	const most = 400
+	return strings.ToValidUTF8(said[:min(len(said), most)], "")
 }
 
 // state returns what the machine does and how it is configured. A process without a machine that runs or is paused counts as stopped.
@@ -184,7 +191,7 @@ func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 		info, err = v.Info(ctx)
 		return err
 	})
-	if refusal, ok := errors.AsType[*api.Refusal](err); ok && refusal.Status/100 == 4 {
+	if refusal, ok := errors.AsType[*api.Refusal](err); ok && refusal.Missing() {
 		return stopped, info, nil // nothing was created yet
 	}
 	if err != nil && v.ended() {
@@ -299,13 +306,15 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	h, err := j.spawn(program, r)
 	if errors.Is(err, errEnded) {
 		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", lastWords(j.dir)).
-			WithHint("its log on the node is %s", filepath.Join(j.dir, logName))
+			WithHint("%s", seeLog(j.dir, r.Own.Phase == making))
 	}
 	if err != nil {
 		return nil, sal.HostError("start cloud-hypervisor", err)
 	}
 	r.Own.Process.PID, r.Own.Process.Started = h.pid, h.started
-	return j.newVMM(r.Resource, h), nil
+	v := j.newVMM(r.Resource, h)
+	v.making = r.Own.Phase == making
+	return v, nil
 }
 
 // newProcess is one that is about to be started.
@@ -316,7 +325,7 @@ func newProcess() (*process, error) {
 	}
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return &process{Launch: hex.EncodeToString(id[:]), Boot: boot}, nil
+	return &process{Launch: hex.EncodeToString(id[:]), Boot: boot, Stays: true}, nil
 }
 
 func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
@@ -342,9 +351,15 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 		return nil, err
 	}
 	defer socket.Close()
+	path := filepath.Join(j.dir, eventsName(r.Own.Process.Launch))
+	events, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
 	j.step("start the process")
-	events := filepath.Join(j.dir, eventsName(r.Own.Process.Launch))
-	h, err := spawn(cell, program, []string{"--api-socket", "fd=3", "--event-monitor", eventsTo + events}, socket, log)
+	args := []string{"--api-socket", "fd=3", eventsFlag, "fd=4", "--no-shutdown"}
+	h, err := spawn(cell, program, program+" "+eventsTo+path, args, log, socket, events)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
 		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).WithHint("put the program where everybody may execute it, /usr/local/bin")
 	}
@@ -363,9 +378,11 @@ func (j *job) makeRoom() error {
 	if err := os.Rename(path, path+formerly); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	old, err := filepath.Glob(filepath.Join(j.dir, eventsName("*")))
-	for _, path := range old {
-		err = errors.Join(err, os.Remove(path))
+	names, err := sal.FileNames(j.dir)
+	for _, name := range names {
+		if old, _ := filepath.Match(eventsName("*"), name); old {
+			err = errors.Join(err, os.Remove(filepath.Join(j.dir, name)))
+		}
 	}
 	return err
 }

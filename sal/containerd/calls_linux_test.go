@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,5 +37,24 @@ func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	}
 	if said, err := exec.Command(filepath.Join(data, "asks"), data).CombinedOutput(); err != nil || !strings.Contains(string(said), "SNAP_CREATE: 0") {
 		t.Errorf("and beside it nothing is asked for either: %v\n%s", err, said)
+	}
+}
+
+// What a container writes into its volume gains nobody rights: not in the next container, whoever it belongs to there.
+func TestVolumesInContainersKnowNoSetuidAndNoDevices(t *testing.T) {
+	testenv.NeedRoot(t)
+	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	if err := os.MkdirAll(filepath.Join(b.host, "volumes", "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.must("container.create", "web", map[string]any{
+		"image": "busybox", "command": waits, "cpus": int64(1), "memory_mib": int64(64),
+		"volumes": []any{map[string]any{"volume": map[string]any{"kind": "volume", "name": "data", "uid": "u"}, "path": "/data"}},
+	})
+	for _, path := range []string{"/data", "/etc/hosts"} {
+		options := b.sh("web", "grep ' "+path+" ' /proc/mounts | cut -d' ' -f4")
+		if all := strings.Split(strings.TrimSpace(options), ","); !slices.Contains(all, "nosuid") || !slices.Contains(all, "nodev") {
+			t.Errorf("%s is mounted with %s", path, options)
+		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 // On disk, below Dir: records/ as package sal writes them; containers/NAME/ the files of one container, where NAME is
 // writ.ResourceID.HostName: hosts, resolv.conf, what it wrote (ID.log, and ID.log.N-M before it, see sal.Log), and the pipes of programs that
-// run in it (exec/). A container has the
+// run in it (exec/); stages/ID, which is there only while the runtime makes a process (see stage.go). A container has the
 // id NAME-GENERATION at the daemon. One that replaces another is made as a whole beside it; then the record says which of the two counts,
 // and only after that the old one ends.
 //
@@ -25,6 +25,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -48,20 +49,26 @@ type Driver struct {
 	Volumes  sal.Volumes
 	Networks sal.Networks // may be nil: containers have no networks then
 	// Others are who want the volumes alone that they have; there may be none.
-	Others   []sal.Users
+	Others []sal.Users
+	// IDs are numbers of users and groups of this host; each container gets userns.Many of them. Nil, or off: containers have the host's.
+	IDs      *confine.Accounts
+	IDsAsked bool          // somebody asked for these numbers: no container is made without
 	Grace    time.Duration // how long a container may take to end when it is deleted or replaced; 0 is 10 s
 	Patience time.Duration // how long a daemon may be away, because it is started anew; 0 is 10 s
 	Log      *slog.Logger  // of Run; required for that
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	absent absence
+	absent   absence
+	choosing sync.Mutex // of users, until the choice is recorded
+
 	turns  sal.Turns // of resources, by HostName: operations, Keep and Run do not meet on one
 	images sal.Turns // of images, by their name at the daemon: none is removed while it gets a user
 
 	mu       sync.Mutex
 	client   *client.Client      // nil until it is needed
 	restarts map[string]*restart // by HostName: containers that do not stay up
+	maps     bool                // containers can have users of their own here
 	mended   map[string][]string // by HostName: what Run has mended since Keep told of it
 }
 
@@ -75,6 +82,7 @@ type own struct {
 	// Beside is what Other is made of, as Spec is what Container is. Nil while the first one is made, which has the Spec.
 	Beside    sal.Spec `json:"beside,omitempty"`
 	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
+	IDs       uint32   `json:"ids,omitempty"`       // the first of its users on this host; 0 if it has those of the host
 	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
 	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.

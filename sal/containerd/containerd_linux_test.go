@@ -63,6 +63,7 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 	d := &Driver{
 		Dir: filepath.Join(host, "containers"), Address: daemon.Address, Namespace: namespaceOf(host), Program: program,
 		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
+		IDs: saltest.ContainerIDs(host), IDsAsked: true,
 	}
 	testenv.Cgroup(t, d.Namespace)
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,9 +200,12 @@ func (d *Driver) pipes(resource writ.ResourceID) string {
 // endPrograms ends the programs whose runner died. Their pipes are opened before: a shim waits for that, and meanwhile answers nobody who asks
 // about the container.
 func (j *job) endPrograms(ctx context.Context, r *record) error {
-	paths, err := filepath.Glob(filepath.Join(j.pipes(r.Resource), "*", "*"))
-	if err != nil || len(paths) == 0 {
-		return err
+	paths, err := filesBelow(j.pipes(r.Resource))
+	if err != nil {
+		return sal.HostError("look for programs of a runner that died", err)
+	}
+	if len(paths) == 0 {
+		return nil
 	}
 	j.step("end the programs of a runner that died")
 	programs := map[string]bool{}
@@ -227,6 +231,24 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 		return sal.HostError("remove the pipes of a program", err)
 	}
 	return nil
+}
+
+// filesBelow are the files in the directories of one, which need not be there. Its path is no pattern: it may have any characters.
+func filesBelow(dir string) (paths []string, err error) {
+	within, err := os.ReadDir(dir)
+	for _, d := range within {
+		files, failed := os.ReadDir(filepath.Join(dir, d.Name()))
+		if err = errors.Join(err, failed); err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			paths = append(paths, filepath.Join(dir, d.Name(), f.Name()))
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return paths, err
 }
 
 func endProgram(ctx context.Context, task client.Task, id string) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +35,23 @@ const (
 // neither the runner nor the daemon and ends with the container.
 func IsLogger(args []string) bool { return len(args) == 3 && args[1] == loggerWord }
 
+// logTo is what a logger is told: the path of its file, and before it the number of the container's root on this host, if that is another one.
+func logTo(path string, root uint32) string {
+	if root == 0 {
+		return path
+	}
+	return fmt.Sprintf("%d:%s", root, path)
+}
+
+// loggedTo reads what logTo wrote.
+func loggedTo(text string) (path string, root int) {
+	number, path, found := strings.Cut(text, ":/")
+	if n, err := strconv.Atoi(number); found && err == nil {
+		return "/" + path, n
+	}
+	return text, 0
+}
+
 // Logger is all of such a process; it returns the exit code. As the runtime has it, the container's outputs are the descriptors 3 and 4,
 // and whoever waits for the logger waits for the end of 5.
 func Logger(args []string) int {
@@ -43,7 +61,17 @@ func Logger(args []string) int {
 	defer stop()
 	outputs := []*os.File{pipe(3, "stdout"), pipe(4, "stderr")}
 	ready := os.NewFile(5, "ready")
-	log := &rotated{log: sal.Log{Path: args[2]}}
+	path, root := loggedTo(args[2])
+	for _, f := range outputs {
+		if root == 0 {
+			break
+		}
+		if err := f.Chown(root, root); err != nil { // or it could not open /dev/stdout
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	log := &rotated{log: sal.Log{Path: path}}
 	if err := log.open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -54,7 +54,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	}
 	r := sal.NewRecord[own](j.Request)
 	r.Own.Other = j.id(r)
-	if err := j.put(r, making); err != nil {
+	if err := j.note(ctx, r); err != nil {
 		return nil, err
 	}
 	err = j.build(ctx, r, plan, false)
@@ -137,7 +137,7 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	if err := j.register(ctx, r, plan); err != nil {
 		return err
 	}
-	if err := j.prepare(ctx, r.Own.Other); err != nil {
+	if err := j.prepare(ctx, r, r.Own.Other, plan.args.Volumes); err != nil {
 		return err
 	}
 	r.Own.Container, r.Own.Other = r.Own.Other, r.Own.Container
@@ -169,7 +169,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").WithHint("leave networks away, or use another node")
 	}
 	j.step("make the network namespace")
-	path, ports, err := j.Networks.Namespace(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, networks)
+	path, ports, err := j.Networks.Namespace(ctx, sal.Owner{Resource: r.Resource, UID: r.UID, IDs: r.Own.IDs}, networks)
 	if err != nil {
 		return err
 	}

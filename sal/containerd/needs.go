@@ -34,6 +34,7 @@ func (d *Driver) Needs() []needs.Need {
 			Name: "controllers cpu, memory, pids", Use: "containers do not start", Look: lookControllers,
 			Fix: "mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments",
 		},
+		d.needIDs(),
 		{Name: "networks on this host", Use: "containers are on no network", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -34,6 +37,7 @@ const (
 	labelProject  = "writ.project"
 	labelName     = "writ.name"
 	labelUID      = "writ.uid"
+	labelIDs      = "writ.ids" // the first of its users on this host, if it has some of its own
 )
 
 // plan is what a new container is made of, found before anything is made.
@@ -122,31 +126,47 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	j.step("make the container")
-	// The lease keeps the layer until the container is there, which keeps it from then on.
+	// The lease keeps the layer until the container is there, which keeps it from then on; that of one with users of its own, as the daemon
+	// does not mount it, is kept by the lease until it is discarded.
 	id := r.Own.Other
 	lease := leases.Lease{ID: id}
 	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(id)); err != nil && !exists(err) {
 		return failed("make "+r.Resource.String(), err)
 	}
-	_, err = j.daemon.NewContainer(leases.WithLease(ctx, id), id,
-		client.WithContainerLabels(map[string]string{
-			labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name, labelUID: string(r.UID),
-		}),
+	labels := map[string]string{
+		labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name, labelUID: string(r.UID),
+	}
+	how := []client.NewContainerOpts{
+		client.WithContainerLabels(labels),
 		client.WithImage(image),
 		client.WithSnapshotter(keeps),
 		client.WithNewSnapshot(id, image),
 		client.WithNewSpec(j.spec(r, p, image)...),
-	)
-	if err == nil {
+	}
+	if r.Own.IDs != 0 {
+		labels[labelIDs] = strconv.FormatUint(uint64(r.Own.IDs), 10)
+		how = append(how, withOwnUsers(r.Own.IDs))
+	}
+	_, err = j.daemon.NewContainer(leases.WithLease(ctx, id), id, how...)
+	if err == nil && r.Own.IDs == 0 {
 		err = j.daemon.LeasesService().Delete(ctx, lease)
 	}
 	return whenFailed("make "+r.Resource.String(), err)
 }
 
+// withOwnUsers keeps the daemon from mounting the layer, which is shown to the container's users, and gives them the pipes of programs.
+func withOwnUsers(first uint32) client.NewContainerOpts {
+	return func(ctx context.Context, daemon *client.Client, c *containers.Container) error {
+		c.Snapshotter, c.SnapshotKey = "", ""
+		return client.WithRuntime(defaults.DefaultRuntime, &options.Options{IoUid: first, IoGid: first})(ctx, daemon, c)
+	}
+}
+
 // spec says how the container is to run.
 func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	ours := func(name string) specs.Mount {
-		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name), Options: []string{"rbind", "ro"}}
+		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name),
+			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	files := []specs.Mount{ours("hosts")}
 	if len(r.Own.Nameservers) > 0 { // what an image has there is from where it was built
@@ -160,17 +180,32 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		hasProgram,
 		oci.WithEnv(p.env),
 		oci.WithHostname(r.Resource.Name),
-		oci.WithMounts(append(files, p.mounts...)),
+		oci.WithMounts(append(files, j.volumes(r, p)...)),
 		oci.WithCPUCFS(p.args.CPUs*period, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
 		asManyFilesAsTheDaemon,
 		lessCalls, // last, as it depends on the capabilities
 	)
+	if r.Own.IDs != 0 {
+		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
+			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: j.stagedUser(r.Own.Other)}))
+	}
 	if r.Own.Namespace != "" {
 		options = append(options, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: r.Own.Namespace}))
 	}
 	return options
+}
+
+// volumes are the mounts of the volumes, for a container with users of its own from its stage.
+func (j *job) volumes(r *record, p *plan) []specs.Mount {
+	all := slices.Clone(p.mounts)
+	for i := range all {
+		if r.Own.IDs != 0 {
+			all[i].Source = j.staged(r.Own.Other, i)
+		}
+	}
+	return all
 }
 
 // hasProgram refuses a container that neither its image nor anybody else gave a program.

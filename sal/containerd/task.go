@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
+	mounting "github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
@@ -16,6 +17,7 @@ import (
 
 	"writ"
 	"writ/sal"
+	"writ/sal/catalog"
 )
 
 // sight is what the daemon knows of a container.
@@ -54,23 +56,26 @@ func look(ctx context.Context, daemon *client.Client, id string) (sight, error) 
 }
 
 // prepare makes the process of a container, up to the moment before its program begins.
-func (j *job) prepare(ctx context.Context, id string) error {
+func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
 		return failed("find the container", err)
 	}
-	j.step("make the process")
-	_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
-	if exists(err) {
-		if err := j.removeRemains(ctx, id); err != nil {
-			return err
+	return j.onStage(ctx, r, id, volumes, func(root []mounting.Mount) error {
+		output := cio.BinaryIO(j.Program, map[string]string{loggerWord: logTo(j.logPath(id), r.Own.IDs)})
+		j.step("make the process")
+		_, err := c.NewTask(ctx, output, client.WithRootFS(root))
+		if exists(err) {
+			if err := j.removeRemains(ctx, id); err != nil {
+				return err
+			}
+			_, err = c.NewTask(ctx, output, client.WithRootFS(root))
 		}
-		_, err = c.NewTask(ctx, cio.BinaryIO(j.Program, map[string]string{loggerWord: j.logPath(id)}))
-	}
-	if err != nil {
-		return notStarted("make the process of "+j.Resource.String(), err)
-	}
-	return nil
+		if err != nil {
+			return notStarted("make the process of "+j.Resource.String(), err)
+		}
+		return nil
+	})
 }
 
 // run lets the container that counts run, whatever it did before.
@@ -98,7 +103,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err := j.write(r); err != nil {
 			return err
 		}
-		if err := j.prepare(ctx, r.Own.Container); err != nil {
+		if err := j.prepare(ctx, r, r.Own.Container, args.Volumes); err != nil {
 			return err
 		}
 	}
@@ -272,6 +277,9 @@ func (j *job) discard(ctx context.Context, id string, grace time.Duration) error
 		if err := c.Delete(ctx); err != nil && !gone(err) {
 			return failed("delete the container", err)
 		}
+	}
+	if err := j.clearStage(id); err != nil {
+		return err
 	}
 	if err := j.removeSnapshot(ctx, id); err != nil {
 		return err

@@ -151,7 +151,7 @@ func (j *job) mounts(ctx context.Context, volumes []catalog.Mount) ([]specs.Moun
 		if m.ReadOnly {
 			access = "ro"
 		}
-		all = append(all, specs.Mount{Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nodev", access}})
+		all = append(all, specs.Mount{Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nosuid", "nodev", access}})
 	}
 	return all, nil
 }

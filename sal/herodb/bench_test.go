@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/sal"
@@ -173,7 +174,7 @@ func (b *bench) until(what string, is func() bool) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
 	for !is() {
-		if pauseUnlessDone(ctx, lastLook) != nil {
+		if sleep.For(ctx, lastLook) != nil {
 			b.Fatalf("after a minute still not: %s", what)
 		}
 	}

@@ -85,6 +85,7 @@ type own struct {
 	Backup    string `json:"backup,omitempty"` // in the phase restoring: which
 	User      uint32 `json:"user,omitempty"`   // that the process runs as, and that has the data; 0 is ours
 	Process   pid    `json:"process,omitzero"` // that serves it, as far as the driver came to write it down
+	Fenced    bool   `json:"fenced,omitempty"` // it is served no more: see sal.Fencing
 }
 
 // phase tells what a crash may have interrupted.

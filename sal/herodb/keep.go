@@ -31,6 +31,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r.Own.Phase == making {
 		return nil, j.clear(r) // whoever asked for it asks again, or gave up
 	}
+	if r.Own.Fenced {
+		return nil, d.Fence(ctx, resource) // as far as a crash came between
+	}
 	if r, err = j.settled(ctx, r); err != nil || r == nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 )
 
 // redis is the row of a descendant of Redis.
@@ -155,7 +156,7 @@ func redisDump(ctx context.Context, c *client) error {
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
 		}
-		if err := pauseUnlessDone(ctx, quietLook); err != nil {
+		if err := sleep.For(ctx, quietLook); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,7 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 		if state["aof_last_write_status"] == "err" {
 			return errFull
 		}
-		if err := pauseUnlessDone(ctx, quietLook); err != nil {
+		if err := sleep.For(ctx, quietLook); err != nil {
 			return err
 		}
 	}
@@ -193,15 +194,3 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 // errFull is a database that has no room to write.
 var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its room on disk is full, and it refuses everything that changes data").
 	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")
-
-// pauseUnlessDone waits a moment.
-func pauseUnlessDone(ctx context.Context, moment time.Duration) error {
-	t := time.NewTimer(moment)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

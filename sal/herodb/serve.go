@@ -18,6 +18,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/netns"
+	"writ/internal/sleep"
 	"writ/sal"
 )
 
@@ -281,7 +282,7 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 		case !j.lives(in.process, in.own):
 			return nil, j.died()
 		}
-		if err := pauseUnlessDone(ctx, wait); err != nil {
+		if err := sleep.For(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -441,7 +442,7 @@ func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for wait := firstLook; j.lives(p, o); wait = min(2*wait, lastLook) {
-		if pauseUnlessDone(ctx, wait) != nil {
+		if sleep.For(ctx, wait) != nil {
 			return !j.lives(p, o)
 		}
 	}

@@ -30,28 +30,40 @@ func (d *Driver) most(dir string) int64 {
 	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
 }
 
-// allows returns an error if images would occupy more than they may with so many bytes of a digest.
-func (d *Driver) allows(dir, digest string, bytes int64) error {
+// allows returns an error if images would occupy more than they may with so many bytes of a file that has just been begun. What several
+// projects share counts for each of them, so that nobody learns from what is left that somebody else has the same.
+func (d *Driver) allows(dir, begun string, bytes int64) error {
 	names, err := files(dir)
 	if err != nil {
 		return err
 	}
-	others, count := int64(0), 0
+	wanted, err := d.wanted()
+	if err != nil {
+		return err
+	}
+	others := int64(0)
 	for _, name := range names {
 		info, err := os.Lstat(filepath.Join(dir, name))
-		if err != nil || strings.HasPrefix(name, digest+".") {
+		if err != nil || sameBegun(name, begun) {
 			continue // gone meanwhile, or counted by whoever asks
 		}
-		others += occupied(info)
-		count++
+		others += occupied(info) * max(1, int64(len(wanted.files[name])))
 	}
 	most := d.most(dir)
 	if others+bytes <= most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs %s or more, and of the %s that images may have on this node %d others occupy %s",
-		amount(bytes), amount(most), count, amount(others)).
+	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs %s or more, and that is not left of the %s that images may have on this node",
+		amount(bytes), amount(most)).
 		WithHint("delete images that nobody needs any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
+}
+
+// sameBegun reports whether two files are what there is of one content from one URL.
+func sameBegun(a, b string) bool {
+	cut := func(name string) string {
+		return strings.Join(strings.SplitN(name, ".", 4)[:min(3, strings.Count(name, ".")+1)], ".")
+	}
+	return strings.Count(a, ".") >= 3 && cut(a) == cut(b)
 }
 
 // amount writes bytes as people read them.
@@ -73,14 +85,14 @@ func occupied(info fs.FileInfo) int64 {
 // lookEvery is how often it is looked how big a disk has become that is being converted.
 const lookEvery = 100 * time.Millisecond
 
-// whileAllowed does something that lets a file grow, until images occupy more than they may.
-func (d *Driver) whileAllowed(ctx context.Context, path, digest string, do func(ctx context.Context) error) error {
+// whileAllowed does something that lets a file grow which is made of a part, until images occupy more than they may.
+func (p *part) whileAllowed(ctx context.Context, do func(ctx context.Context) error) error {
 	check := func() error {
-		info, err := os.Stat(path)
+		info, err := os.Stat(p.made)
 		if err != nil {
 			return nil // it is not there yet
 		}
-		return d.allows(filepath.Dir(path), digest, occupied(info))
+		return p.fits(occupied(info))
 	}
 	limited, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})

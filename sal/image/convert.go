@@ -7,21 +7,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"writ"
+	"writ/internal/confine"
 )
 
 // converter finds what makes raw disks of qcow2 disks.
-func converter() (string, error) {
+func (d *Driver) converter() (string, error) {
 	path, err := exec.LookPath("qemu-img")
 	if err != nil {
 		return "", writ.Errorf(writ.CodeDriverMissing, "this node has no program qemu-img, which makes raw disks of qcow2 disks").
 			WithHint("apt-get install -y qemu-utils, or fetch the image in the format raw")
 	}
-	return path, nil
+	if err := confine.Holds(); err != nil && !d.Accounts.Used() {
+		return "", writ.Errorf(writ.CodeDriverMissing, "qcow2 disks are not converted on this node, because nothing confines qemu-img: %w", err).
+			WithHint("fetch the image in the format raw; a node converts if its kernel has Landlock, or with users for processes (writ " +
+				"runner --process-users)")
+	}
+	return filepath.Abs(path)
 }
 
 // magic is how every qcow2 disk begins.
@@ -78,40 +87,117 @@ func checkHeader(h []byte) error {
 	return nil
 }
 
-// convert makes a raw disk of a qcow2 disk, in place of what an earlier try left.
-func convert(ctx context.Context, to, from string) error {
-	start, err := readStart(from, headerBytes)
+// What a conversion may take. A program that was taken over by a disk ends there.
+const (
+	convertMemory  = 2 << 30
+	convertCPU     = 30 * time.Minute // as long as the whole operation has by default
+	convertFiles   = 64
+	convertThreads = 512 // of all conversions together, of which each has some dozens
+)
+
+// convert makes a raw disk of a qcow2 disk, in place of what an earlier try left. The content is a stranger's, and so the program gets two open
+// files and nothing else: no network, no other file, no rights.
+func (p *part) convert(ctx context.Context) error {
+	start, err := readStart(p.to, headerBytes)
 	if err != nil {
 		return err
 	}
 	if err := checkHeader(start); err != nil {
 		return err
 	}
-	path, err := converter()
+	path, err := p.converter()
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, path, "convert", "-f", "qcow2", "-O", "raw", from, to)
-	c.Env = []string{"LC_ALL=C"}
-	said, err := c.CombinedOutput()
+	from, err := os.Open(p.to)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	p.step("convert the image")
+	if err := os.Remove(p.made); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	to, err := os.OpenFile(p.made, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := to.Truncate(sizeIn(start)); err != nil {
+		return err
+	}
+	if err := p.confined(ctx, path, from, to, sizeIn(start)); err != nil {
+		return err
+	}
+	return to.Sync()
+}
+
+// sizeIn is how big the disk is that a header describes, in whole sectors.
+func sizeIn(header []byte) int64 {
+	const sector = 512
+	return int64(binary.BigEndian.Uint64(header[24:])+sector-1) &^ (sector - 1)
+}
+
+// confined lets the program convert one open file into another one.
+func (p *part) confined(ctx context.Context, path string, from, to *os.File, size int64) error {
+	// The files are the first ones after the standard ones. What the disk says of others is not followed, and could not be.
+	const (
+		source = `json:{"driver":"qcow2","backing":null,"file":{"driver":"file","filename":"/dev/fd/3"}}`
+		target = `driver=raw,file.driver=file,file.filename=/dev/fd/4`
+	)
+	cell := confine.Cell{Sandbox: &confine.Sandbox{
+		Files:  []confine.File{{File: from}, {File: to, Write: true}},
+		Limits: confine.Limits{Memory: convertMemory, FileSize: uint64(size), CPU: convertCPU, Files: convertFiles, Processes: convertThreads},
+	}}
+	if p.Accounts.Used() { // the number of the group that nobody else runs as: what it may go through, it may not open
+		cell.User, cell.Door = p.Accounts.Door, p.Accounts.Door
+		for _, f := range []*os.File{from, to} {
+			if err := f.Chown(int(cell.User), -1); err != nil {
+				return err
+			}
+		}
+	}
+	c := exec.CommandContext(ctx, path, "convert", "-n", "--target-is-zero", "--target-image-opts", source, target)
+	said := &beginning{}
+	c.Env, c.Dir, c.Stdout, c.Stderr = []string{"LC_ALL=C", "MALLOC_ARENA_MAX=2"}, "/", said, said
+	c.WaitDelay = time.Second
+	err := confine.Start(c, cell)
+	if barred, ok := errors.AsType[*confine.Barred](err); ok {
+		return writ.Errorf(writ.CodeDriverFailed, "cannot convert the disk: %w", barred).WithHint("let everybody execute %s", barred.Program)
+	}
+	if err != nil {
+		return fmt.Errorf("start qemu-img in a sandbox: %w", err)
+	}
+	err = c.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil {
-		return syncFile(to)
+	if err != nil {
+		return p.notConverted(ctx, fmt.Errorf("qemu-img: %w: %s", err, strings.Join(strings.Fields(said.String()), " ")))
 	}
+	if cell.User != 0 {
+		return to.Chown(os.Geteuid(), -1)
+	}
+	return nil
+}
+
+// notConverted is the error about a disk that the program did not convert. What that said is for the operator: it names what it tried to open.
+func (p *part) notConverted(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this is none: converters write in big pieces
-	if free, known := room(to); known && free < nothing {
+	if free, known := room(p.made); known && free < nothing {
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
 			WithHint("free room on the node's disk; the call is tried again")
 	}
-	return writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: %w: %s", err, strings.TrimSpace(strings.ReplaceAll(string(said), from, "it")))
+	p.log(ctx, why)
+	return writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
+		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said")
 }
 
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+// beginning keeps the first words of a program.
+type beginning struct{ bytes.Buffer }
+
+func (b *beginning) Write(text []byte) (int, error) {
+	const most = 4 << 10
+	_, _ = b.Buffer.Write(text[:max(0, min(len(text), most-b.Len()))])
+	return len(text), nil
 }

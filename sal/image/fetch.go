@@ -9,92 +9,108 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"sync/atomic"
 
 	"writ"
 	"writ/sal"
 	"writ/sal/catalog"
 )
 
-// obtain makes sure that the file of an image is there, and returns its size. Whoever asks for the same digest meanwhile waits and finds
-// it.
-func (d *Driver) obtain(ctx context.Context, dir string, request sal.Request, args *catalog.ImageFetch) (bytes int64, err error) {
-	done, err := d.turn(ctx, args.SHA256)
+// obtain makes sure that the file of an image is there, and records that. Whoever asks for the same content in the same project meanwhile
+// waits and finds it. That another project has it changes nothing: it is fetched all the same, and takes the place of what was there.
+func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Request, args *catalog.ImageFetch) error {
+	c := contentOf(r)
+	done, err := d.turn(ctx, c.stem())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer done()
-	to := filepath.Join(dir, content{args.SHA256, args.Format}.file())
-	info, err := os.Stat(to)
-	if err == nil {
-		request.Progress("the node has this content already")
-		return info.Size(), nil
+	if has, err := d.has(c); err != nil {
+		return err
+	} else if has {
+		err := d.publish(ctx, r, "")
+		if !errors.Is(err, fs.ErrNotExist) { // else it is gone, whoever took it
+			request.Progress("the project has this content on the node already")
+			return sal.HostError("look for the image", err)
+		}
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return 0, sal.HostError("look for the image", err)
+	name, tag, made := c.begun()
+	p := &part{
+		Driver: d, to: filepath.Join(r.Own.Dir, name), tag: filepath.Join(r.Own.Dir, tag), made: filepath.Join(r.Own.Dir, made),
+		args: args, call: request,
 	}
-	p := &part{Driver: d, to: filepath.Join(dir, args.SHA256+".part"), tag: filepath.Join(dir, args.SHA256+".etag"), args: args, tell: request.Progress}
 	if err := p.whole(ctx); err != nil {
-		return 0, sal.HostError("fetch "+request.Resource.String(), err)
+		return sal.HostError("fetch "+request.Resource.String(), err)
 	}
-	if err := d.finish(ctx, p, to); err != nil {
-		return 0, sal.HostError("keep "+request.Resource.String(), err)
+	from, err := d.finish(ctx, p)
+	if err == nil {
+		err = d.publish(ctx, r, from)
 	}
-	info, err = os.Stat(to)
-	if err != nil {
-		return 0, sal.HostError("look at the image", err)
+	if err == nil {
+		err = p.forget()
 	}
-	return info.Size(), nil
+	return sal.HostError("keep "+request.Resource.String(), err)
 }
 
-// finish checks that what was fetched is of its format, and gives it its name.
-func (d *Driver) finish(ctx context.Context, p *part, to string) error {
-	from := p.to
+// finish checks that what was fetched is of its format, and returns the file that the image is.
+func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
+	from = p.to
 	switch p.args.Format {
 	case "raw":
 		if err := checkRaw(p.to); err != nil {
-			return err
+			return "", err
 		}
 	case "oci":
 		p.tell("the archive is checked")
 		if err := checkArchive(ctx, p.to); err != nil {
-			return err
+			return "", err
 		}
 	case "qcow2":
 		p.tell("the disk is converted")
-		from = p.to[:len(p.to)-len(".part")] + ".raw.part"
-		d.step("convert the image")
-		if err := d.whileAllowed(ctx, from, p.args.SHA256, func(ctx context.Context) error { return convert(ctx, from, p.to) }); err != nil {
-			return err
+		from = p.made
+		if err := p.whileAllowed(ctx, p.convert); err != nil {
+			return "", err
 		}
 	}
 	d.step("close the file")
-	if err := os.Chmod(from, 0o400); err != nil {
+	return from, os.Chmod(from, 0o400)
+}
+
+// publish gives a file the name that the image has, and records that it is there: at once, so that nobody finds a file without an image. If
+// there is none to be named it must have its name already.
+func (d *Driver) publish(ctx context.Context, r *sal.Record[own], from string) error {
+	done, err := d.turn(ctx, contentOf(r).sha256)
+	if err != nil {
 		return err
 	}
-	d.step("name the image")
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	for _, left := range []string{p.to, p.tag} {
-		if err := os.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	defer done()
+	if from != "" {
+		d.step("name the image")
+		if err := os.Rename(from, pathOf(r)); err != nil {
+			return err
+		}
+		if err := sal.SyncDir(r.Own.Dir); err != nil {
 			return err
 		}
 	}
-	return sal.SyncDir(filepath.Dir(to))
+	info, err := os.Stat(pathOf(r))
+	if err != nil {
+		return err
+	}
+	r.Own.Phase, r.Own.Bytes = ready, info.Size()
+	r.Generation++
+	return d.records().Put(r)
 }
 
 // part is a file that is being fetched.
 type part struct {
 	*Driver
-	to, tag string // the file, and what the server called its content
-	args    *catalog.ImageFetch
-	tell    func(string)
+	to, tag, made string // the file, where it is from, and what is made of it
+	args          *catalog.ImageFetch
+	call          sal.Request
 
 	file *os.File
 	sum  hash.Hash // of what the file has
@@ -103,11 +119,40 @@ type part struct {
 	told int64     // when something was last said
 	held int64     // when it was last held against what images may occupy
 	sewn bool      // it came in several pieces, which may not belong together
+	from source    // where it comes from
+	// inside says that servers were asked which only the operator's word opens. Nothing is told then but that it failed.
+	inside atomic.Bool
+}
+
+// tell says how far the work is.
+func (p *part) tell(text string) {
+	if !p.inside.Load() {
+		p.call.Progress(text)
+	}
+}
+
+// log tells the operator why an image is not fetched.
+func (p *part) log(ctx context.Context, why error) {
+	if p.Log != nil {
+		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "err", why)
+	}
+}
+
+// forget removes what is left of a part that became an image.
+func (p *part) forget() error {
+	p.step("remove the part")
+	for _, left := range []string{p.to, p.tag, p.made} {
+		if err := os.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // whole fetches until the file has the digest that it must have, and is on disk.
 func (p *part) whole(ctx context.Context) (err error) {
 	p.step("write the image")
+	_ = os.Chmod(p.to, 0o600) // an earlier try may have closed it
 	p.file, err = os.OpenFile(p.to, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -125,19 +170,29 @@ func (p *part) whole(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := p.allowed(p.have); err != nil {
+	if err := p.fits(p.have); err != nil {
 		return err
 	}
-	if got := p.digest(); got != p.args.SHA256 {
-		if p.local() { // whoever hears the digest of a file of the node can fetch it, and scripts may not read all that we may
-			return writ.Errorf(writ.CodeChecksumMismatch, "%s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
-				WithHint("`sha256sum` on the node says which")
-		}
-		return writ.Errorf(writ.CodeChecksumMismatch, "%s has the SHA-256 %s, not %s", p.args.URL, got, p.args.SHA256).
-			WithHint("compare it with what the publisher says; it was thrown away")
+	if p.digest() != p.args.SHA256 {
+		return p.mismatch(ctx)
 	}
 	p.step("sync the image")
 	return p.file.Sync()
+}
+
+// mismatch is the error about content that is another one than was asked for. Which one it is nobody hears: a script may name what it may not
+// read.
+func (p *part) mismatch(ctx context.Context) error {
+	why := fmt.Errorf("it has the SHA-256 %s, not %s", p.digest(), p.args.SHA256)
+	if p.inside.Load() {
+		if err := p.restart(); err != nil {
+			return err
+		}
+		return p.unreachable(ctx, why, p.waste(ctx))
+	}
+	p.log(ctx, why)
+	return writ.Errorf(writ.CodeChecksumMismatch, "the content of %s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
+		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was")
 }
 
 // local reports whether the image is a file of this node.
@@ -168,6 +223,9 @@ func (p *part) reread(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if p.have > 0 && (p.local() || p.noted() == source{}) {
+		return p.restart() // nobody knows where it is from
 	}
 	if p.have > 0 {
 		p.tell(fmt.Sprintf("going on after %d MiB", p.have>>20))
@@ -207,7 +265,7 @@ func (p *part) Write(b []byte) (int, error) {
 	const often = 16 << 20 // bytes
 	if err == nil && p.have >= p.held+often {
 		p.held = p.have
-		err = p.allowed(p.have)
+		err = p.fits(p.have)
 	}
 	if err != nil {
 		err = hostError{err}
@@ -215,45 +273,15 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// allowed returns an error if images would occupy more than they may with so many bytes of this one.
-func (p *part) allowed(bytes int64) error {
-	return p.allows(filepath.Dir(p.to), p.args.SHA256, bytes)
+// fits returns an error if images would occupy more than they may with so many bytes of this one.
+func (p *part) fits(bytes int64) error {
+	return p.allows(filepath.Dir(p.to), filepath.Base(p.to), bytes)
 }
 
 // hostError is what went wrong on this host, not on the way to a server.
 type hostError struct{ error }
 
 func (e hostError) Unwrap() error { return e.error }
-
-func (p *part) fromFile(ctx context.Context) error {
-	u, err := url.Parse(p.args.URL)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(u.Path) // before it is opened: a pipe waits then, and a device may do anything
-	if errors.Is(err, fs.ErrNotExist) {
-		return writ.Errorf(writ.CodeNotFound, "the node has no file %s", u.Path).WithHint("copy it there, or say where it can be fetched by https")
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is no regular file", u.Path)
-	}
-	if err := p.allowed(info.Size()); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(u.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Seek(p.have, io.SeekStart); err != nil {
-		return err
-	}
-	_, err = io.Copy(p, &patient{ctx: ctx, from: f})
-	return err
-}
 
 // patient reads until its context ends.
 type patient struct {

@@ -2,6 +2,8 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"writ"
 	"writ/sal"
 )
 
@@ -44,43 +47,104 @@ func files(dir string) ([]string, error) {
 	return all, nil
 }
 
-// wishes are what images name.
-type wishes struct {
-	digests map[string]bool
-	damaged []sal.Damaged // records that may name any digest
+// file is the name of a whole image in the tree.
+func (c content) file() string { return c.sha256 + "." + c.format }
+
+// stem begins the names of what a project has of a content before it is whole.
+func (c content) stem() string { return c.sha256 + "." + short(string(c.project)) }
+
+// begun are the names of what there may be of it before it is whole: what was fetched, what is known of that, and what is made of it.
+func (c content) begun() (part, tag, made string) {
+	begin := c.stem() + "." + short(c.url) + "."
+	return begin + "part", begin + "tag", begin + "raw.part"
 }
 
-// has reports whether an image names a digest, or may.
-func (w wishes) has(digest string) bool { return w.digests[digest] || len(w.damaged) > 0 }
+// shortLen is how many hex digits stand for a project or URL in the name of a file.
+const shortLen = 24
 
-// wanted are the digests that an image names which is not being deleted.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:shortLen]
+}
+
+// stemOf is what everybody whose file it is takes turns about: the digest of a whole image, or the stem of what one project has begun.
+func stemOf(name string) string {
+	fields := strings.SplitN(name, ".", 3)
+	if len(fields) == 3 && len(fields[1]) == shortLen {
+		return fields[0] + "." + fields[1]
+	}
+	return fields[0]
+}
+
+// wishes are the files that images want.
+type wishes struct {
+	files   map[string]map[writ.ProjectID]bool // by name, with the projects
+	damaged []sal.Damaged                      // records that may want any file
+}
+
+// has reports whether an image wants a file, or may.
+func (w wishes) has(name string) bool { return len(w.files[name]) > 0 || len(w.damaged) > 0 }
+
+func (w wishes) add(name string, project writ.ProjectID) {
+	if w.files[name] == nil {
+		w.files[name] = map[writ.ProjectID]bool{}
+	}
+	w.files[name][project] = true
+}
+
+// wanted are the files of every image that is not being deleted. One that is being fetched wants what it has begun and nothing else: the
+// content may be there for another project.
 func (d *Driver) wanted() (wishes, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
 		return wishes{}, err
 	}
-	w := wishes{digests: map[string]bool{}, damaged: damaged}
+	w := wishes{files: map[string]map[writ.ProjectID]bool{}, damaged: damaged}
 	for _, r := range records {
-		if r.Own.Phase != deleting {
-			w.digests[contentOf(r).sha256] = true
+		switch c := contentOf(r); r.Own.Phase {
+		case ready, leaving:
+			w.add(c.file(), c.project)
+		case fetching:
+			part, tag, made := c.begun()
+			for _, name := range []string{part, tag, made} {
+				w.add(name, c.project)
+			}
 		}
 	}
 	return w, nil
 }
 
-// collect removes the files of a digest that no image names. The caller has its turn.
-func (d *Driver) collect(dir, digest string) error {
-	files, err := files(dir) // before the records: a file comes into being after the record that names it
+// has reports whether a project has a content already, because another of its images is made of it, whose file is as it was fetched.
+func (d *Driver) has(c content) (bool, error) {
+	records, _, err := d.records().List()
+	if err != nil {
+		return false, err
+	}
+	for _, r := range records {
+		other := contentOf(r)
+		if (r.Own.Phase != ready && r.Own.Phase != leaving) || other.project != c.project || other.file() != c.file() {
+			continue
+		}
+		if drift, err := drifted(r); err != nil || len(drift) == 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// collect removes the files of a stem that no image wants. The caller has its turn.
+func (d *Driver) collect(dir, stem string) error {
+	files, err := files(dir) // before the records: a file comes into being after the record that wants it
 	if err != nil {
 		return err
 	}
 	wanted, err := d.wanted()
-	if err != nil || wanted.has(digest) {
+	if err != nil {
 		return err
 	}
 	removed := false
 	for _, name := range files {
-		if !strings.HasPrefix(name, digest+".") {
+		if stemOf(name) != stem || wanted.has(name) {
 			continue
 		}
 		d.step("remove the file")
@@ -95,7 +159,33 @@ func (d *Driver) collect(dir, digest string) error {
 	return sal.SyncDir(dir)
 }
 
-// sweep collects every digest that nobody names, except those that somebody works on.
+// collectWith collects what an image leaves behind. What its project is just fetching for another one goes later.
+func (d *Driver) collectWith(ctx context.Context, dir string, c content) error {
+	if err := d.collectIdle(dir, c.stem()); err != nil {
+		return err
+	}
+	done, err := d.turn(ctx, c.sha256)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.collect(dir, c.sha256)
+}
+
+// collectIdle collects a stem unless somebody works on it.
+func (d *Driver) collectIdle(dir, stem string) error {
+	place, done := d.placeOf(stem)
+	defer done()
+	select {
+	case place.taken <- struct{}{}:
+	default:
+		return nil
+	}
+	defer func() { <-place.taken }()
+	return d.collect(dir, stem)
+}
+
+// sweep collects every file that nobody wants, except those that somebody works on.
 func (d *Driver) sweep(dir string) error {
 	files, err := files(dir)
 	if err != nil {
@@ -105,47 +195,56 @@ func (d *Driver) sweep(dir string) error {
 	if err != nil {
 		return err
 	}
+	swept := map[string]bool{}
 	for _, name := range files {
-		digest, _, _ := strings.Cut(name, ".")
-		if wanted.has(digest) {
+		stem := stemOf(name)
+		if wanted.has(name) || swept[stem] {
 			continue
 		}
-		wanted.digests[digest] = true // once
-		place := d.placeOf(digest)
-		select {
-		case place <- struct{}{}:
-		default:
-			continue
-		}
-		err := d.collect(dir, digest)
-		<-place
-		if err != nil {
+		swept[stem] = true
+		if err := d.collectIdle(dir, stem); err != nil {
 			return sal.HostError("remove images that nobody names", err)
 		}
 	}
 	return nil
 }
 
-// placeOf is where whoever works on a digest, or on the tree, puts something until the work is done.
-func (d *Driver) placeOf(digest string) chan struct{} {
+// place is where whoever works on a stem, or on the tree, puts something until the work is done.
+type place struct {
+	taken chan struct{} // has room for one
+	users int           // who have it, or wait for it
+}
+
+// placeOf returns the place of a stem. Whoever asked for it calls done at the end, after taking out what was put there: scripts choose stems,
+// so that nothing is kept of one that nobody works on.
+func (d *Driver) placeOf(stem string) (p *place, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.places == nil {
-		d.places = map[string]chan struct{}{}
+		d.places = map[string]*place{}
 	}
-	if d.places[digest] == nil {
-		d.places[digest] = make(chan struct{}, 1)
+	if d.places[stem] == nil {
+		d.places[stem] = &place{taken: make(chan struct{}, 1)}
 	}
-	return d.places[digest]
+	p = d.places[stem]
+	p.users++
+	return p, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if p.users--; p.users == 0 {
+			delete(d.places, stem)
+		}
+	}
 }
 
-// turn waits until nobody else works on a digest, or on the tree.
-func (d *Driver) turn(ctx context.Context, digest string) (done func(), err error) {
-	place := d.placeOf(digest)
+// turn waits until nobody else works on a stem, or on the tree. A digest is held for moments only: all projects share it.
+func (d *Driver) turn(ctx context.Context, stem string) (done func(), err error) {
+	place, gone := d.placeOf(stem)
 	select {
-	case place <- struct{}{}:
-		return func() { <-place }, nil
+	case place.taken <- struct{}{}:
+		return func() { <-place.taken; gone() }, nil
 	case <-ctx.Done():
+		gone()
 		return nil, ctx.Err()
 	}
 }

@@ -3,11 +3,14 @@ package image
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -16,67 +19,106 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/sleep"
 )
 
 const (
-	// stall is how long a server may be silent.
-	stall = time.Minute
+	// stall is how long a server may take to begin, and for each leastBytes after that. One that says something and hardly gets on holds what
+	// a node fetches with as one does that is silent.
+	stall      = time.Minute
+	leastBytes = 64 << 10
 	// attempts is how often in a row a server may break off without having sent anything.
 	attempts = 4
 	// pause is the usual one: see Driver.
 	pause = 500 * time.Millisecond
 )
 
-// errBroken is that of a connection that ended too early.
+// errStalled is that of a server that has not got on. It is not asked again at once: that would take as long once more.
+var errStalled = errors.New("the server does not get on")
+
+// errBroken is that of a server that could not be asked, or did not give all that it was asked for.
 var errBroken = errors.New("the server broke off")
 
 // fromServer fetches what is missing, and goes on when the connection breaks for as long as something comes.
 func (p *part) fromServer(ctx context.Context) error {
+	client := p.client()
+	defer client.CloseIdleConnections()
 	for wait, futile := cmp.Or(p.Pause, pause), 0; ; {
 		before := p.have
-		err := p.request(ctx)
+		err := p.request(ctx, client)
+		if err != nil && p.inside.Load() && ctx.Err() == nil && !errors.Is(err, errBroken) {
+			err = fmt.Errorf("%w: %w", errBroken, err) // whatever it is looks like a server that does not answer
+		}
 		if !errors.Is(err, errBroken) {
 			return err
+		}
+		if errors.Is(err, errStalled) && p.have-before < leastBytes {
+			return p.unreachable(ctx, err, nil)
 		}
 		if p.have > before {
 			wait, futile = cmp.Or(p.Pause, pause), 0
 		}
 		if futile++; futile >= attempts {
-			return writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: %w", p.args.URL, err).
-				WithHint("look whether the node reaches the server; what it has, %d MiB, is kept and the call is tried again", p.have>>20)
+			return p.unreachable(ctx, err, nil)
 		}
-		p.tell(fmt.Sprintf("%v after %d MiB; trying again", err, p.have>>20))
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		p.tell(fmt.Sprintf("%v after %d MiB; trying again", errBroken, p.have>>20))
+		if err := sleep.For(ctx, wait); err != nil {
+			return err
 		}
 		wait *= 2
 	}
 }
 
+// waste waits for as long as it takes to find out that a server does not answer at all.
+func (p *part) waste(ctx context.Context) error {
+	for wait, futile := cmp.Or(p.Pause, pause), 1; futile < attempts; futile++ {
+		if err := sleep.For(ctx, wait); err != nil {
+			return err
+		}
+		wait *= 2
+	}
+	return nil
+}
+
+// unreachable is the one error about a server that does not give what it is asked for, unless the context ended. Whether a name has an
+// address, a port is open or a server speaks another protocol is for the node's operator alone.
+func (p *part) unreachable(ctx context.Context, why, ended error) error {
+	if ended != nil {
+		return ended
+	}
+	p.log(ctx, why)
+	kept := ""
+	if p.have > 0 && !p.inside.Load() {
+		kept = fmt.Sprintf("; what it has, %d MiB, is kept and the call is tried again", p.have>>20)
+	}
+	return writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no server that images may be fetched from gives it to this node", p.args.URL).
+		WithHint("look whether the address is right and the server answers; the node's log says what went wrong. Private addresses need writ "+
+			"runner --image-allow%s", kept)
+}
+
 // request asks the server once for what is missing. Whatever is worth another try is errBroken.
-func (p *part) request(parent context.Context) error {
+func (p *part) request(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	watch := time.AfterFunc(stall, cancel)
+	late := cmp.Or(p.stall, stall)
+	watch := time.AfterFunc(late, cancel)
 	defer watch.Stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.args.URL, nil)
 	if err != nil {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is no address: %w", p.args.URL, err)
 	}
+	if err := p.permit(request.URL); err != nil {
+		return broken(parent, err)
+	}
 	request.Header.Set("Accept-Encoding", "identity") // a range of a compressed answer would be one of other bytes
 	if p.have > 0 {
+		p.from = p.noted()
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.have))
-		if tag, err := os.ReadFile(p.tag); err == nil {
-			if of, etag, ok := strings.Cut(string(tag), "\n"); ok && of == p.args.URL {
-				request.Header.Set("If-Range", etag)
-			}
+		if p.from.tag != "" {
+			request.Header.Set("If-Range", p.from.tag)
 		}
 	}
-	answer, err := p.client().Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return broken(parent, err)
 	}
@@ -84,11 +126,11 @@ func (p *part) request(parent context.Context) error {
 	if again, err := p.begin(answer); err != nil || again {
 		return err
 	}
-	_, err = io.Copy(p, &lively{answer.Body, watch})
+	_, err = io.Copy(p, &lively{from: answer.Body, watch: watch, late: late})
 	if host, ok := errors.AsType[hostError](err); ok {
 		return host
 	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil { // a server that hears of the end before the connection is closed may end its answer as if it were whole
 		return broken(parent, err)
 	}
 	return nil
@@ -96,19 +138,20 @@ func (p *part) request(parent context.Context) error {
 
 // begin looks at how a server answers, and reports whether there is nothing to read.
 func (p *part) begin(answer *http.Response) (nothing bool, err error) {
+	now := sourceOf(answer)
 	switch code := answer.StatusCode; {
-	case code == http.StatusPartialContent && startsAt(answer, p.have):
+	case code == http.StatusPartialContent && startsAt(answer, p.have) && p.from.continues(now):
 		p.sewn = true
 		return false, p.expect(answer.ContentLength)
 	case code == http.StatusOK:
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
 		}
-		if err := p.note(answer.Header.Get("ETag")); err != nil {
+		if err := p.note(now); err != nil {
 			return false, hostError{err}
 		}
 		return false, p.expect(answer.ContentLength)
-	case code == http.StatusRequestedRangeNotSatisfiable && p.digest() == p.args.SHA256:
+	case code == http.StatusRequestedRangeNotSatisfiable && p.digest() == p.args.SHA256 && p.from.continues(now):
 		return true, nil // it was fetched to its end already
 	case code == http.StatusRequestedRangeNotSatisfiable, code == http.StatusPartialContent:
 		if err := p.restart(); err != nil {
@@ -132,16 +175,45 @@ func startsAt(answer *http.Response, offset int64) bool {
 	return unit == "bytes" && err == nil && n == offset
 }
 
-// note keeps what the server calls its content, for If-Range. Only a strong tag is good for that.
-func (p *part) note(etag string) error {
-	p.step("note the tag")
-	if etag == "" || strings.HasPrefix(etag, "W/") {
-		if err := os.Remove(p.tag); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+// source is what the bytes of a part are from, at the end of all redirects.
+type source struct {
+	at, query string
+	tag       string // of the content, "" if the server has no strong one
+}
+
+func sourceOf(answer *http.Response) source {
+	s := source{tag: answer.Header.Get("ETag")}
+	if strings.HasPrefix(s.tag, "W/") || strings.ContainsAny(s.tag, "\r\n") {
+		s.tag = ""
 	}
-	return os.WriteFile(p.tag, []byte(p.args.URL+"\n"+etag), 0o600)
+	if answer.Request != nil && answer.Request.URL != nil {
+		u := answer.Request.URL
+		s.at, s.query = u.Scheme+"://"+u.Host+u.EscapedPath(), u.RawQuery
+	}
+	return s
+}
+
+// continues reports whether bytes of another answer may follow those of this one. Else whoever gives the first ones would choose, by another
+// redirect, what comes behind them, and test with the digest what that is. Signatures in queries change from one answer to the next.
+func (s source) continues(next source) bool {
+	return s.at != "" && s.at == next.at && (s.query == next.query || s.tag != "" && s.tag == next.tag)
+}
+
+// note keeps where a part is from.
+func (p *part) note(from source) error {
+	p.from = from
+	p.step("note the tag")
+	return os.WriteFile(p.tag, []byte(strings.Join([]string{p.args.URL, from.at, from.query, from.tag}, "\n")), 0o600)
+}
+
+// noted is where a part is from, the zero value if that is not known.
+func (p *part) noted() source {
+	text, err := os.ReadFile(p.tag)
+	fields := strings.Split(string(text), "\n")
+	if err != nil || len(fields) != 4 || fields[0] != p.args.URL {
+		return source{}
+	}
+	return source{at: fields[1], query: fields[2], tag: fields[3]}
 }
 
 // expect is told how many more bytes a server says it has, -1 if it does not. It refuses at once what the disk has no room for.
@@ -151,7 +223,7 @@ func (p *part) expect(bytes int64) error {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has room for %d", p.args.URL, bytes>>20, free>>20).
 			WithHint("free room on the node's disk; the call is tried again")
 	}
-	return p.allowed(p.all)
+	return p.fits(p.all)
 }
 
 // room is how many bytes the disk has room for that a file is on.
@@ -169,42 +241,74 @@ func broken(parent context.Context, err error) error {
 		return parent.Err()
 	}
 	if errors.Is(err, errInsecure) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", err)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", errInsecure)
+	}
+	if closed, ok := errors.AsType[closedAddress](err); ok {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", closed).
+			WithHint("take an address on the internet; the node's operator opens others with writ runner --image-allow")
 	}
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: it said nothing for %v", errBroken, stall)
+		return fmt.Errorf("%w: %w for a while", errBroken, errStalled)
 	}
 	return fmt.Errorf("%w: %v", errBroken, err)
 }
 
-// lively reads from a server that may not be silent for long.
+// lively reads from a server that has to get on.
 type lively struct {
 	from  io.Reader
 	watch *time.Timer
+	late  time.Duration
+	since int // bytes since the watch was set
 }
 
 func (r *lively) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
-	r.watch.Reset(stall)
+	if r.since += n; r.since >= leastBytes {
+		r.since = 0
+		r.watch.Reset(r.late)
+	}
 	return n, err
 }
 
 // errInsecure is that of a server which leads from https to http.
 var errInsecure = errors.New("the server leads to an address without https")
 
-func (d *Driver) client() *http.Client {
-	if d.HTTP != nil {
-		return d.HTTP
+// closedAddress is the error about a URL that has the number of an address in it from which images may not be fetched.
+type closedAddress struct{ host string }
+
+func (c closedAddress) Error() string { return "images may not be fetched from the address " + c.host }
+
+// client asks servers by way of dial alone, on connections that nobody else has. Proxies of the environment are none of it: what they reach
+// is not ours to tell.
+func (p *part) client() *http.Client {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.dial(ctx, network, address, func() { p.inside.Store(true) })
 	}
-	return &http.Client{CheckRedirect: secure}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: perAddress,
+			TLSClientConfig: &tls.Config{RootCAs: p.authorities, MinVersion: tls.VersionTLS12},
+		},
+		CheckRedirect: func(next *http.Request, before []*http.Request) error {
+			if next.URL.Scheme != "https" {
+				return errInsecure
+			}
+			if len(before) >= 10 {
+				return errors.New("the server leads in circles")
+			}
+			return p.permit(next.URL)
+		},
+	}
 }
 
-func secure(next *http.Request, before []*http.Request) error {
-	if next.URL.Scheme != "https" {
-		return errInsecure
+// permit says at once what numbers say. What a name leads to is seen when it is dialled, and not told.
+func (p *part) permit(u *url.URL) error {
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
 	}
-	if len(before) >= 10 {
-		return errors.New("the server leads in circles")
+	if ok, _ := p.allowed(a); !ok {
+		return closedAddress{a.String()}
 	}
 	return nil
 }

@@ -1,15 +1,24 @@
-// Package image is the image driver: it fetches files over https or from the node's own disk, once for each SHA-256 however many names
-// ask for it, goes on where a download broke off, and keeps what it fetched under the digest. It must not know what images are used for.
+// Package image is the image driver: it fetches files over https or from directories of the node that are open to it, once for each project
+// and SHA-256 however many names ask for it, goes on where a download broke off, and keeps what it fetched under the digest. It must not
+// know what images are used for.
 //
-// On disk: Dir/records/ as package sal writes them; in the tree "images", SHA256.FORMAT are whole images and SHA256.part one that is being
-// fetched, with SHA256.etag beside it. A file of the tree without a record that names its digest is nobody's and goes with the next fetch.
+// The URL is a script's. So a file is read only below directories that the operator names, a server is asked only at addresses on the
+// internet or in ranges that the operator names, and no answer tells what else there is. What a project gets was fetched by that project:
+// that others have the same content is neither used nor told before.
+//
+// On disk: Dir/records/ as package sal writes them; in the tree "images", SHA256.FORMAT are whole images, which projects share, and
+// SHA256.PROJECT.URL.part is what one project has of one URL, with .tag beside it, both names shortened to digests. A file of the tree that
+// no record wants is nobody's and goes with the next fetch.
 package image
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io/fs"
-	"net/http"
+	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +26,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/confine"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -29,15 +39,27 @@ type Driver struct {
 	MaxBytes int64
 	// Users are asked before an image is deleted; there may be none.
 	Users []sal.ImageUsers
-	// HTTP asks servers; nil is one that follows redirects to https only and believes the authorities of the system.
-	HTTP *http.Client
+	// Dirs are the directories of this host, as absolute paths, below which any project may make images of files; none if there are none.
+	Dirs []string
+	// Allow are ranges of addresses from which images may be fetched besides those of the internet.
+	Allow []netip.Prefix
+	// Accounts have the user that the program runs as which converts disks; it runs as the runner does if there are none.
+	Accounts *confine.Accounts
+	// Log is told what answers to scripts must not tell; it may be nil.
+	Log *slog.Logger
 	// Pause is how long to wait before a server that broke off is asked again; it doubles as long as nothing comes. 0 is half a second.
 	Pause time.Duration
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu     sync.Mutex               // guards places
-	places map[string]chan struct{} // of each digest that is or was being worked on: see turn
+	authorities *x509.CertPool // whom servers' certificates are believed of, those of the system if nil; tests have others
+	// lookup and reach stand for name servers and networks in tests. They may be nil.
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
+	stall  time.Duration // see the constant, which it is if 0
+
+	mu     sync.Mutex        // guards places
+	places map[string]*place // of each stem that somebody works on: see turn
 }
 
 var (
@@ -67,9 +89,13 @@ const (
 
 // Describe names the driver and its limits.
 func (d *Driver) Describe() writ.NodeDriver {
-	n := writ.NodeDriver{Module: "image", Name: "image", Detail: "https and files, each digest once; raw, qcow2 and OCI archives"}
-	if _, err := converter(); err != nil {
-		n.Detail = "https and files, each digest once; raw and OCI archives, but no qcow2: this node has no qemu-img"
+	n := writ.NodeDriver{Module: "image", Name: "image", Detail: "https"}
+	if len(d.Dirs) > 0 {
+		n.Detail += " and files below " + strings.Join(d.Dirs, ", ")
+	}
+	n.Detail += ", each digest once; raw, qcow2 and OCI archives"
+	if _, err := d.converter(); err != nil {
+		n.Detail = strings.TrimSuffix(n.Detail, ", qcow2 and OCI archives") + " and OCI archives, but no qcow2: " + writ.AsError(err).Message
 	}
 	n.Detail += "; together at most " + amount(d.most(filepath.Dir(d.Dir)))
 	return n
@@ -111,7 +137,11 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
-	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: d.values(r)}, ctx.Err()
+	state := string(r.Own.Phase)
+	if _, err := os.Stat(pathOf(r)); r.Own.Phase == ready && errors.Is(err, fs.ErrNotExist) {
+		state = catalog.Gone
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: d.values(r)}, ctx.Err()
 }
 
 // List returns every image that has a record, finished or not.
@@ -165,6 +195,17 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 		}
 		r = nil
 	}
+	if r != nil && r.Owned(request) == nil {
+		switch drift, err := drifted(r); {
+		case err != nil:
+			return sal.Outcome{}, err
+		case len(drift) > 0:
+			if err := d.discard(ctx, r); err != nil {
+				return sal.Outcome{}, err
+			}
+			r = nil
+		}
+	}
 	r, change, err := r.Make(request, sal.Making[own]{
 		Create: func() (*sal.Record[own], error) { return d.create(ctx, request, args) },
 		Update: func([]string) error { // another address for the same content
@@ -179,9 +220,9 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 	return sal.Outcome{Change: change, Values: d.values(r)}, nil
 }
 
-// supersede clears away what was being fetched, unless the same is asked for again.
+// supersede clears away what was being fetched, unless the same is asked for again: a part belongs to one URL.
 func (d *Driver) supersede(ctx context.Context, r *sal.Record[own], args *catalog.ImageFetch) error {
-	if c := contentOf(r); c.sha256 == args.SHA256 && c.format == args.Format {
+	if c := contentOf(r); c.sha256 == args.SHA256 && c.format == args.Format && c.url == args.URL {
 		return nil
 	}
 	return d.clear(ctx, r)
@@ -189,7 +230,7 @@ func (d *Driver) supersede(ctx context.Context, r *sal.Record[own], args *catalo
 
 func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.ImageFetch) (*sal.Record[own], error) {
 	if args.Format == "qcow2" {
-		if _, err := converter(); err != nil { // before gigabytes are fetched
+		if _, err := d.converter(); err != nil { // before gigabytes are fetched
 			return nil, err
 		}
 	}
@@ -205,16 +246,13 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 	if err := d.records().Put(r); err != nil {
 		return nil, err
 	}
-	bytes, err := d.obtain(ctx, dir, request, args)
-	if err != nil {
+	if err := d.obtain(ctx, r, request, args); err != nil {
 		if goesOn(err) {
 			return nil, err
 		}
 		return nil, errors.Join(err, d.clear(context.WithoutCancel(ctx), r))
 	}
-	r.Own = own{Phase: ready, Dir: dir, Bytes: bytes}
-	r.Generation++
-	return r, d.records().Put(r)
+	return r, nil
 }
 
 // goesOn reports whether what was fetched until an error is of use to the next try.
@@ -270,16 +308,35 @@ func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 	if r.Lost {
 		return d.forget(ctx, r)
 	}
-	c := contentOf(r)
-	done, err := d.turn(ctx, c.sha256)
+	if err := d.collectWith(ctx, r.Own.Dir, contentOf(r)); err != nil {
+		return sal.HostError("remove the file of "+r.Resource.String(), err)
+	}
+	return d.records().Remove(r.Resource)
+}
+
+// discard removes an image whose file is gone or was changed, so that it is fetched again. Other images of the same content do not keep the file.
+func (d *Driver) discard(ctx context.Context, r *sal.Record[own]) error {
+	if err := d.removeDrifted(ctx, r); err != nil {
+		return err
+	}
+	return d.clear(ctx, r)
+}
+
+// removeDrifted removes the file of an image, unless another project has put a whole one in its place meanwhile.
+func (d *Driver) removeDrifted(ctx context.Context, r *sal.Record[own]) error {
+	done, err := d.turn(ctx, contentOf(r).sha256)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := d.collect(r.Own.Dir, c.sha256); err != nil {
+	if drift, err := drifted(r); err != nil || len(drift) == 0 {
+		return err
+	}
+	d.step("remove the file")
+	if err := os.Remove(pathOf(r)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return sal.HostError("remove the file of "+r.Resource.String(), err)
 	}
-	return d.records().Remove(r.Resource)
+	return nil
 }
 
 // forget removes an image whose record does not tell its digest any more: whatever nobody names goes.
@@ -294,17 +351,18 @@ func (d *Driver) forget(ctx context.Context, r *sal.Record[own]) error {
 	return d.records().Remove(r.Resource)
 }
 
-// content is what a record asks for.
-type content struct{ sha256, format string }
-
-func contentOf(r *sal.Record[own]) content {
-	sha256, _ := r.Spec["sha256"].(string)
-	format, _ := r.Spec["format"].(string)
-	return content{sha256, format}
+// content is what a record asks for, and whose it is.
+type content struct {
+	project             writ.ProjectID
+	url, sha256, format string
 }
 
-// file is its name in the tree.
-func (c content) file() string { return c.sha256 + "." + c.format }
+func contentOf(r *sal.Record[own]) content {
+	url, _ := r.Spec["url"].(string)
+	sha256, _ := r.Spec["sha256"].(string)
+	format, _ := r.Spec["format"].(string)
+	return content{r.Resource.Project, url, sha256, format}
+}
 
 // pathOf is where an image is, or will be.
 func pathOf(r *sal.Record[own]) string { return filepath.Join(r.Own.Dir, contentOf(r).file()) }
@@ -336,13 +394,18 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 			return nil, err
 		}
 	}
+	return drifted(r)
+}
+
+// drifted looks at the file of an image that was fetched.
+func drifted(r *sal.Record[own]) ([]sal.Drift, error) {
 	path := pathOf(r)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []sal.Drift{{What: "its file is gone: " + path}}, nil
 	case err != nil:
-		return nil, sal.HostError("look at the file of "+resource.String(), err)
+		return nil, sal.HostError("look at the file of "+r.Resource.String(), err)
 	case info.Size() != r.Own.Bytes:
 		return []sal.Drift{{What: "its file was changed: " + path}}, nil
 	}
@@ -365,7 +428,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	all := sal.DamagedOrphans(wanted.damaged)
 	for _, name := range files {
-		if digest, _, _ := strings.Cut(name, "."); !wanted.has(digest) {
+		if !wanted.has(name) {
 			path := filepath.Join(dir, name)
 			all = append(all, sal.Orphan{Kind: "file", Name: path, Remedy: sal.Command("rm", "-r", path)})
 		}

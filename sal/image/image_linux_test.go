@@ -21,6 +21,7 @@ func TestAFullDiskIsToldAndFreed(t *testing.T) {
 	if err := os.WriteFile(local, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	b.Dirs = []string{filepath.Dir(local)}
 	for _, url := range []string{s.URL + "/a", "file://" + local} {
 		_, err := b.fetch(t.Context(), "a", map[string]any{"url": url, "sha256": sum(text)})
 		if writ.CodeOf(err) != writ.CodeDiskFull || writ.AsError(err).Hint == "" {

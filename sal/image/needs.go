@@ -1,6 +1,14 @@
 package image
 
-import "writ/sal/needs"
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"writ/internal/confine"
+	"writ/sal/needs"
+)
 
 // roomForImages is what a host should have free for images, in bytes: one of a distribution has a few hundred MiB.
 const roomForImages = 2 << 30
@@ -9,7 +17,36 @@ const roomForImages = 2 << 30
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{Name: "room on the disk", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
+		{Name: "directories of images", Use: "no image is made of a file of the node, or of none below the directory that is named",
+			Fix: "make the directory that --image-dir names, or name another one", Look: d.lookDirs},
 		{Name: "authorities", Use: "no image is fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
 		{Name: "the program qemu-img", Use: "images of format qcow2 are refused", Fix: "apt-get install -y qemu-utils", Look: needs.Program("qemu-img", "", "--version")},
+		{Name: "Landlock", Use: "qemu-img may read what every user may read; where processes have no users of their own either, images of " +
+			"format qcow2 are refused", Fix: "boot Linux 5.13 or newer with landlock among the security modules (lsm= among the kernel's " +
+			"arguments)", Look: lookLandlock},
 	}
+}
+
+// lookLandlock looks whether the kernel keeps what converts disks from files.
+func lookLandlock(context.Context) (string, error) {
+	version, err := confine.Landlock()
+	if err != nil {
+		return "", fmt.Errorf("the kernel does not have it, or it was not chosen at boot: %w", err)
+	}
+	return fmt.Sprintf("version %d", version), nil
+}
+
+// lookDirs looks whether the directories of images are there. None is as good.
+func (d *Driver) lookDirs(context.Context) (string, error) {
+	for _, dir := range d.Dirs {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return "", fmt.Errorf("open the directory %s: %w", dir, err)
+		}
+		_ = root.Close()
+	}
+	if len(d.Dirs) == 0 {
+		return "none is named, so no file of the node is given out", nil
+	}
+	return strings.Join(d.Dirs, ", "), nil
 }

@@ -23,6 +23,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/netns"
+	"writ/internal/sleep"
 	"writ/sal"
 )
 
@@ -32,7 +33,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // the key must be there before the daemon, which would make another one
 		return err
 	}
-	if err := n.checkPeers(); err != nil {
+	if err := CheckPeers(n.Peers); err != nil {
 		return err
 	}
 	if _, err := n.binary(); err != nil {
@@ -56,7 +57,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.setFault(fmt.Sprintf("the daemon has ended (%v) and is started again; %s has its last words", err, n.logPath()))
 		}
 		n.Log.WarnContext(ctx, "mycelium does not run", "err", err, "again_in", pause)
-		wait(ctx, pause)
+		_ = sleep.For(ctx, pause)
 		pause = min(2*pause, longPause)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (n *Node) attend(ctx context.Context, p *process) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; trimming.Err() == nil; wait(trimming, trimEvery) {
+		for ; trimming.Err() == nil; _ = sleep.For(trimming, trimEvery) {
 			if err := n.trimLog(); err != nil {
 				n.Log.WarnContext(ctx, "the log of mycelium cannot be cut off", "err", err)
 			}
@@ -132,11 +133,7 @@ func (n *Node) args() ([]string, error) {
 	args := []string{
 		binary, keyFlag, n.keyPath(), "--tcp-listen-port", port, "--tun-name", cmp.Or(n.Tun, "mycelium"),
 		"--api-addr", cmp.Or(n.API, DefaultAPI), "--jsonrpc-addr", cmp.Or(n.RPC, DefaultRPC), "--log-format", "plain",
-	}
-	if n.NoQUIC {
-		args = append(args, "--disable-quic")
-	} else {
-		args = append(args, "--quic-listen-port", port)
+		"--disable-quic", // whoever connects by it takes the peers' packets of MTU bytes away: see CheckPeers
 	}
 	if n.NoDiscovery {
 		args = append(args, "--disable-peer-discovery")
@@ -198,13 +195,6 @@ func (n *Node) canListen() error {
 			return errors.Join(cannotListen(at.what, "TCP", at.address, err), closeAll(open))
 		}
 		open = append(open, l)
-	}
-	if !n.NoQUIC {
-		c, err := net.ListenPacket("udp", peers)
-		if err != nil {
-			return errors.Join(cannotListen("peers", "UDP", peers, err), closeAll(open))
-		}
-		open = append(open, c)
 	}
 	return closeAll(open)
 }
@@ -365,16 +355,6 @@ func (p *process) signal(s unix.Signal) {
 }
 
 func (p *process) close() { _ = p.handle.Close() }
-
-// wait returns after a pause, or when ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
 
 // about says what is known of the process of the daemon; nothing if there is none.
 func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version string) {

@@ -8,6 +8,7 @@ import (
 	"crypto/ecdh"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,6 +35,7 @@ import (
 
 	"writ"
 	"writ/internal/myceliumstub"
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/sal/needs"
 )
@@ -329,7 +331,7 @@ func pair(t testing.TB, binary string) (a, b *Node) {
 
 func newNode(t testing.TB, binary string) *Node {
 	t.Helper()
-	n := &Node{Dir: t.TempDir(), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, NoQUIC: true, Log: slog.New(slog.DiscardHandler)}
+	n := &Node{Dir: t.TempDir(), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
 	t.Cleanup(func() {
 		if err := n.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -379,7 +381,7 @@ func run(t testing.TB, n *Node) (stop func()) {
 // until waits for a status.
 func until(t testing.TB, n *Node, what string, right func(Status) bool) (s Status) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); wait(t.Context(), 20*time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); _ = sleep.For(t.Context(), 20*time.Millisecond) {
 		var err error
 		if s, err = n.Status(t.Context()); err != nil {
 			t.Fatal(err)
@@ -496,22 +498,17 @@ func TestADaemonThatCannotStartIsNamed(t *testing.T) {
 
 // The daemon itself goes on without its port, and only its log knows.
 func TestAPortThatSomebodyElseHasIsNamed(t *testing.T) {
-	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI, "udp": ":9651"} {
+	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI} {
 		n := newNode(t, stub(t))
-		n.NoQUIC = false
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
 		var other io.Closer
 		testenv.InNetns(t, n.Netns, func() (err error) {
-			if network == "udp" {
-				other, err = net.ListenPacket(network, address)
-			} else {
-				other, err = net.Listen(network, address)
-			}
+			other, err = net.Listen(network, address)
 			return err
 		})
 		run(t, n)
 		for n.why() == "" && t.Context().Err() == nil {
-			wait(t.Context(), time.Millisecond)
+			_ = sleep.For(t.Context(), time.Millisecond)
 		}
 		if why := n.why(); !strings.Contains(why, "on "+address) || !strings.Contains(why, "address already in use") {
 			t.Errorf("it says %q", why)
@@ -524,7 +521,8 @@ func TestAPortThatSomebodyElseHasIsNamed(t *testing.T) {
 
 func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
 	for peer, ok := range map[string]bool{
-		"tcp://192.0.2.7:9651": true, "quic://[2001:db8::1]:9651": true, "vsock://2:9651": true,
+		"tcp://192.0.2.7:9651": true, "tcp://[2001:db8::1]:9651": true, "tcp://[fe80::1%2]:9651": true, "vsock://2:9651": true,
+		"quic://[2001:db8::1]:9651": false, "tls://192.0.2.7:9651": false, "tcp://[fe80::1%eth0]:9651": false, "tcp://192.0.2.7:0": false,
 		"tcp://example.org:9651": false, "192.0.2.7:9651": false, "tcp://192.0.2.7": false, "dove://192.0.2.7:9651": false, "vsock://2": false, "": false,
 	} {
 		n := &Node{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Peers: []string{peer}}
@@ -532,8 +530,91 @@ func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
 		stop()
 		if err := n.Run(ended); (writ.CodeOf(err) != writ.CodeUsage) != ok || ok && err != nil {
 			t.Errorf("%q: %v", peer, err)
+		} else if !ok && writ.AsError(err).Hint == "" {
+			t.Errorf("%q: nothing is said of what to do", peer)
 		}
 	}
+}
+
+// TestWhatIsRefusedAsAPeerIsOfNoUse: the daemon ends with the name of an interface, reaches nobody by TLS, and loses packets by QUIC.
+func TestWhatIsRefusedAsAPeerIsOfNoUse(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		ping := testenv.Need(t, "ping")
+		n := newNode(t, binary)
+		if _, err := n.Address(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := exec.Command(binary, keyFlag, n.keyPath(), "--no-tun", "--peers", "tcp://[fe80::1%eth0]:9651").Run()
+		if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 2 {
+			t.Errorf("with the name of an interface: %v", err)
+		}
+
+		a, b := pair(t, binary)
+		here, err := a.Address(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := b.Address(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		byHand(t, b)
+		byHand(t, a, "--peers", "quic://10.0.0.2:9651", "tls://10.0.0.2:9652")
+		until(t, a, "a route to the other", func(s Status) bool { return s.Connected && len(s.Routes) > 0 })
+		if s, err := a.Client().Peers(t.Context()); err != nil || slices.ContainsFunc(s, func(p Peer) bool { return strings.HasPrefix(p.Endpoint, "tls:") && p.Alive() }) {
+			t.Errorf("by TLS it reaches %+v, %v", s, err)
+		}
+		const headers = 48 // of IPv6 and ICMP
+		pings := func(bytes int, count string) bool {
+			passed := false
+			testenv.InNetns(t, a.Netns, func() error {
+				passed = exec.Command(ping, "-n", "-c", count, "-i", "0.2", "-W", "1", "-M", "do", "-s", fmt.Sprint(bytes-headers), "-I", here.String(), there.String()).Run() == nil
+				return nil
+			})
+			return passed
+		}
+		for end := time.Now().Add(time.Minute); !pings(1280, "1"); {
+			if time.Now().After(end) {
+				t.Fatal("small packets do not pass by QUIC either")
+			}
+		}
+		if pings(MTU, "3") {
+			t.Errorf("by QUIC, %d bytes pass", MTU)
+		}
+	})
+}
+
+// byHand starts a daemon of a node with other arguments than the node would give it.
+func byHand(t *testing.T, n *Node, more ...string) {
+	t.Helper()
+	peers := n.Peers
+	n.Peers = nil
+	args, err := n.args()
+	n.Peers = peers
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = slices.DeleteFunc(args, func(arg string) bool { return arg == "--disable-quic" })
+	p, err := n.start(append(append(args, "--quic-listen-port", "9651"), more...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stop(context.Background())
+		p.close()
+	})
+}
+
+// TestStubsOnOneWireFindEachOther as daemons do, which say only once a minute that they are there.
+func TestStubsOnOneWireFindEachOther(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, stub(t))
+	a.Peers, a.NoDiscovery, b.NoDiscovery = nil, false, false
+	run(t, a)
+	run(t, b)
+	until(t, a, "the other", func(s Status) bool {
+		return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Alive() && (p.Type == "linkLocalDiscovery" || p.Type == "inbound") })
+	})
 }
 
 // Somebody who waits for a message holds everybody else up. That is no reason to take the daemon for dead.

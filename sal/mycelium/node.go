@@ -31,15 +31,14 @@ type Node struct {
 	Dir    string       // required: an absolute path
 	Log    *slog.Logger // required by Run
 	Binary string       // of the daemon; "mycelium", as it is on PATH, if empty
-	// Peers are where the daemon connects to, "tcp://192.0.2.7:9651" or "quic://…"; it takes no names of hosts. Without any it waits for
-	// others and looks around on its wire.
+	// Peers are where the daemon connects to, "tcp://192.0.2.7:9651"; see CheckPeers. Without any it waits for others and looks around on its
+	// wire.
 	Peers       []string
 	Port        int    // that it listens on for peers, DefaultPort if 0
 	API         string // "address:port" of its REST API, on loopback because it asks for no password; DefaultAPI if empty
 	RPC         string // of its JSON-RPC API, which nobody uses; DefaultRPC if empty
 	Tun         string // the network interface that it makes; "mycelium" if empty
 	NoDiscovery bool   // not to look around on the wire
-	NoQUIC      bool   // peers are reached by TCP only
 	// Netns is the file of the network namespace in which it runs, the process's own if empty.
 	Netns string
 	// Outlive leaves the daemon running when Run ends; the next Run takes it over. Without it, packets stop whenever a runner does.
@@ -91,21 +90,47 @@ func (n *Node) Subnet(ctx context.Context) (netip.Prefix, error) {
 
 var _ sal.Overlay = (*Node)(nil)
 
-// checkPeers finds what the daemon would not take: it ends with such a peer, each time it is started.
-func (n *Node) checkPeers() error {
-	for _, peer := range n.Peers {
-		proto, at, _ := strings.Cut(peer, "://")
-		_, err := netip.ParseAddrPort(at)
-		if proto == "vsock" { // CID:PORT
-			_, err = fmt.Sscanf(at+" ", "%d:%d ", new(uint32), new(uint32))
-		}
-		if err != nil || !slices.Contains([]string{"tcp", "quic", "tls", "vsock"}, proto) {
-			return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).
-				WithHint("say where it is as tcp://192.0.2.7:9651, quic://192.0.2.7:9651 or tcp://[2001:db8::7]:9651; a name of a host is not taken")
+// CheckPeers finds what the daemon would not take, or not connect to: with some it ends, each time it is started.
+func CheckPeers(peers []string) error {
+	for _, peer := range peers {
+		if err := checkPeer(peer); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+func checkPeer(peer string) error {
+	const hint = "say where it is as tcp://192.0.2.7:9651 or tcp://[2001:db8::7]:9651; a name of a host is not taken"
+	proto, at, _ := strings.Cut(peer, "://")
+	if proto == "vsock" { // CID:PORT
+		if _, err := fmt.Sscanf(at+" ", "%d:%d ", new(uint32), new(uint32)); err != nil {
+			return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).WithHint("say where it is as vsock://2:9651, context and port")
+		}
+		return nil
+	}
+	address, err := netip.ParseAddrPort(at)
+	if err != nil || address.Port() == 0 || !slices.Contains([]string{"tcp", "quic", "tls"}, proto) {
+		return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).WithHint(hint)
+	}
+	tcp := "tcp://" + at
+	switch zone := address.Addr().Zone(); {
+	case proto == "quic":
+		return writ.Errorf(writ.CodeUsage, "the peer %s is reached by QUIC, which loses packets of 1388 bytes and more, and networks have %d",
+			peer, MTU).
+			WithHint("name it as %s: daemons listen for both at the same port", tcp)
+	case proto == "tls":
+		return writ.Errorf(writ.CodeUsage, "the peer %s is reached by TLS, which is for private networks of mycelium only", peer).
+			WithHint("name it as %s: what the overlay carries is encrypted from end to end", tcp)
+	case strings.ContainsFunc(zone, func(r rune) bool { return r < '0' || r > '9' }):
+		return writ.Errorf(writ.CodeUsage, "the peer %s has an interface by name, %s, with which mycelium ends", peer, zone).
+			WithHint("leave it away: daemons on one wire find each other by themselves; or give the interface's number, which `ip link` shows")
+	}
+	return nil
+}
+
+// MTU is what fits through the overlay, in bytes: the daemon's tunnel has as much, and peers that are reached by TCP carry it whole.
+const MTU = 1400
 
 // Client returns a client of the daemon, whether it runs or not.
 func (n *Node) Client() *Client { return clientIn(n.Netns, cmp.Or(n.API, DefaultAPI)) }

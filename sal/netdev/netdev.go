@@ -68,6 +68,7 @@ type holding struct {
 	Owner     writ.ResourceID `json:"owner"`
 	Phase     phase           `json:"phase"`
 	Namespace bool            `json:"namespace,omitempty"` // it has a namespace, and its ports are in there
+	IDs       uint32          `json:"ids,omitempty"`       // as of sal.Owner: whose users the namespace belongs to
 	Ports     []port          `json:"ports,omitempty"`
 }
 

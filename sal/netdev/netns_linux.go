@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/netns"
+	"writ/internal/userns"
 	"writ/sal"
 )
 
@@ -112,8 +113,8 @@ func isNamespace(path string) (bool, error) {
 	return err == nil && s.Type == unix.NSFS_MAGIC, err
 }
 
-// makeNamespace makes a network namespace that a file keeps.
-func (h *host) makeNamespace(path string) error {
+// makeNamespace makes a network namespace that a file keeps, for the users from a number on, or for those of the host if it is 0.
+func (h *host) makeNamespace(path string, ids uint32) error {
 	h.step("make the file of the namespace")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -126,6 +127,9 @@ func (h *host) makeNamespace(path string) error {
 		return err
 	}
 	h.step("make the namespace")
+	if ids != 0 {
+		return userns.KeepNetwork(ids, path)
+	}
 	return netns.Make(path)
 }
 

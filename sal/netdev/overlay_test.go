@@ -4,7 +4,9 @@ package netdev
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -61,7 +63,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 		dir := t.TempDir()
 		t.Cleanup(func() { s.clear(t, dir) })
 		x := joined{site: &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
-		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, NoQUIC: true, Log: slog.New(slog.DiscardHandler)}
+		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
 		x.Overlay = x.node
 		return x
 	}
@@ -121,6 +123,8 @@ func reachEachOther(t *testing.T, binary string) {
 		t.Errorf("a packet of %d bytes does not pass", MTU)
 	}
 
+	carriesMuch(t, web, db)
+
 	listen := func(g *guest, port string) {
 		testenv.InNetns(t, g.netns, func() error {
 			l, err := net.Listen("tcp", "["+g.address()+"]:"+port)
@@ -178,6 +182,89 @@ func reachEachOther(t *testing.T, binary string) {
 	}
 	if !web.cutOff(db.address()) {
 		t.Error("a closed network is open")
+	}
+}
+
+// carriesMuch sends some MiB from one guest to another, in packets that are as big as they may be.
+func carriesMuch(t *testing.T, from, to *guest) {
+	t.Helper()
+	const much = 5 << 20
+	var l net.Listener
+	testenv.InNetns(t, to.netns, func() (err error) {
+		l, err = net.Listen("tcp", "["+to.address()+"]:80")
+		return err
+	})
+	got := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		l.Close() // before anybody is told: the next one listens there
+		if err == nil {
+			defer c.Close()
+			var n int64
+			if n, err = io.Copy(io.Discard, c); err == nil && n != much {
+				err = fmt.Errorf("%d bytes came", n)
+			}
+		}
+		got <- err
+	}()
+	testenv.InNetns(t, from.netns, func() error {
+		c, err := net.Dial("tcp", "["+to.address()+"]:80")
+		if err != nil {
+			return err
+		}
+		_, err = c.Write(make([]byte, much))
+		return errors.Join(err, c.Close())
+	})
+	if err := <-got; err != nil {
+		t.Errorf("of %d bytes not all came: %v", much, err)
+	}
+}
+
+// TestProgramsOfTheHostAreNotHeardOnNetworks, those that look around for others of their kind, as mycelium does; what they say to one alone is.
+func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
+	web := x.guest("web", "front")
+	bridge := saltest.Resource(writ.KindNetwork, "front").HostName()
+	if !web.reaches(web.ports[0].Gateway.String()) { // and its addresses are there
+		t.Fatal("the host does not answer")
+	}
+	for group, own := range map[string]string{"ff02::cafe": web.address(), "224.0.0.251": web.ports[0].IPv4.Addr().String()} {
+		var heard *net.UDPConn
+		testenv.InNetns(t, web.netns, func() error {
+			eth0, err := net.InterfaceByName("eth0")
+			if err == nil {
+				heard, err = net.ListenMulticastUDP("udp", eth0, &net.UDPAddr{IP: net.ParseIP(group), Port: 9650})
+			}
+			return err
+		})
+		testenv.InNetns(t, x.Netns, func() error {
+			for _, to := range []struct{ address, text string }{{group, "is anybody there?"}, {own, "you are"}} {
+				address := &net.UDPAddr{IP: net.ParseIP(to.address), Port: 9650}
+				if address.IP.IsLinkLocalMulticast() && address.IP.To4() == nil {
+					address.Zone = bridge
+				}
+				if address.IP.To4() != nil && address.IP.IsMulticast() {
+					run(t, x.Netns, "ip", "route", "replace", group, "dev", bridge)
+				}
+				c, err := net.DialUDP("udp", nil, address)
+				if err != nil {
+					return err
+				}
+				_, err = c.Write([]byte(to.text))
+				if err := errors.Join(err, c.Close()); err != nil {
+					return fmt.Errorf("send to %s: %w", to.address, err)
+				}
+			}
+			return nil
+		})
+		text := make([]byte, 100)
+		n, err := heard.Read(text)
+		if got := string(text[:n]); err != nil || got != "you are" {
+			t.Errorf("%s: first it hears %q, %v", group, got, err)
+		}
+		_ = heard.Close()
 	}
 }
 

@@ -50,7 +50,7 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 		}
 		r = nil
 	}
-	if r != nil && (r.Own.Owner != owner.Resource || r.Own.Namespace != namespace) {
+	if r != nil && (r.Own.Owner != owner.Resource || r.Own.Namespace != namespace || namespace && r.Own.IDs != owner.IDs) {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "%s holds ports under the id of %s already", r.Own.Owner, owner.Resource)
 	}
 	on, err := h.resolve(owner, networks)
@@ -61,6 +61,9 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	if fresh {
 		r = &sal.Record[holding]{Resource: ownerID(owner.UID), UID: owner.UID, Operation: "hold"}
 		r.Own = holding{Owner: owner.Resource, Namespace: namespace}
+		if namespace {
+			r.Own.IDs = owner.IDs
+		}
 	}
 	if err := h.plan(r, on); err != nil {
 		return nil, err
@@ -232,7 +235,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 		}
 		if !there {
 			h.found("the namespace of %s was not there", r.Own.Owner)
-			if err := h.makeNamespace(path); err != nil {
+			if err := h.makeNamespace(path, r.Own.IDs); err != nil {
 				return err
 			}
 		}

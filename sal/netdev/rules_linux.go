@@ -23,6 +23,7 @@ const (
 	mapAddress6 = "address6" // inet: to whom it goes
 	mapAddress4 = "address4"
 	mapDevice   = "ports" // bridge: port from which it came
+	mapOnto     = "onto"  // bridge: port to which the host sends it
 )
 
 // maps are all of them, with the type of their keys.
@@ -30,13 +31,13 @@ func maps() map[string]nftables.SetDatatype {
 	return map[string]nftables.SetDatatype{
 		mapInto: nftables.TypeIFName, mapFrom: nftables.TypeIFName, mapToHost: nftables.TypeIFName,
 		mapAddress6: nftables.TypeIP6Addr, mapAddress4: nftables.TypeIPAddr,
-		mapDevice: nftables.TypeIFName,
+		mapDevice: nftables.TypeIFName, mapOnto: nftables.TypeIFName,
 	}
 }
 
 // familyOf says in which of our two tables a map is.
 func familyOf(name string) nftables.TableFamily {
-	if name == mapDevice {
+	if name == mapDevice || name == mapOnto {
 		return nftables.TableFamilyBridge
 	}
 	return nftables.TableFamilyINet
@@ -106,8 +107,14 @@ func natChain(device string) string   { return "nat-" + device }
 func deniedCounter(device string) string  { return device + "-denied" }
 func spoofedCounter(device string) string { return device + "-spoofed" }
 
-// hostChain judges what networks send to the host itself.
-const hostChain = "host"
+// hostChain judges what networks send to the host itself, and ontoChain what the host sends onto networks.
+const (
+	hostChain = "host"
+	ontoChain = "host-onto"
+)
+
+// keptCounter counts what programs of the host said to all of a network that was none of its business.
+const keptCounter = "host-kept"
 
 // base is what all networks share.
 func base() piece {
@@ -134,8 +141,19 @@ func base() piece {
 			{bridge, "prerouting", hooked(nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(bridgeBefore)), []rule{
 				{says: "from a port", match: jumpBy(expr.MetaKeyIIFNAME, mapDevice)},
 			}},
+			// Programs of the host that look around for others of their kind, by multicast on all interfaces, would tell tenants where it is: mycelium
+			// and mDNS do. Neighbour discovery is ICMPv6 and ARP.
+			{bridge, ontoChain, nil, []rule{
+				{says: "the host is not heard by IPv6", match: slices.Concat(etherType(unix.ETH_P_IPV6), protocol(unix.IPPROTO_UDP),
+					within(networkAt(24, 16), multicast6)), then: drop(keptCounter)},
+				{says: "the host is not heard by IPv4", match: slices.Concat(etherType(unix.ETH_P_IP), protocol(unix.IPPROTO_UDP),
+					within(networkAt(16, 4), multicast4)), then: drop(keptCounter)},
+			}},
+			{bridge, "output", hooked(nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityRef(bridgeBefore)), []rule{
+				{says: "onto a port", match: jumpBy(expr.MetaKeyOIFNAME, mapOnto)},
+			}},
 		},
-		counters: []counter{{inet, "host-denied"}},
+		counters: []counter{{inet, "host-denied"}, {bridge, keptCounter}},
 	}
 }
 
@@ -293,8 +311,9 @@ func portPiece(network string, p sal.Port, device string) piece {
 		{says: "from nobody yet", match: slices.Concat(only6, within(network6Source(), unspecified)), then: accept()},
 	}}
 	pc := piece{
-		name:     device,
-		entries:  []entry{{mapDevice, ifname(device), from.name}, {mapAddress6, p.IPv6.Addr().AsSlice(), into.name}},
+		name: device,
+		entries: []entry{{mapDevice, ifname(device), from.name}, {mapOnto, ifname(device), ontoChain},
+			{mapAddress6, p.IPv6.Addr().AsSlice(), into.name}},
 		counters: []counter{{inet, deniedCounter(device)}, {bridge, spoofedCounter(device)}},
 	}
 	if p.IPv4.IsValid() {
@@ -329,6 +348,8 @@ const (
 
 var (
 	linkLocal   = netip.MustParsePrefix("fe80::/10")
+	multicast6  = netip.MustParsePrefix("ff00::/8")
+	multicast4  = netip.MustParsePrefix("224.0.0.0/4")
 	unspecified = netip.MustParsePrefix("::/128")
 )
 

@@ -40,6 +40,36 @@ func (plain) New(t testing.TB) string {
 	return testenv.HomeInMemory(t, "host")
 }
 
+// OnDisk are plain hosts on a real disk. What is written to a disk in memory counts for whoever has written it, and is not given back: a process
+// that is bounded, and writes its guest's memory there, is killed for it.
+type OnDisk struct{ plain }
+
+// New returns a directory on a disk.
+func (OnDisk) New(t testing.TB) string {
+	t.Helper()
+	const inMemory = 0x01021994 // TMPFS_MAGIC
+	for _, parent := range []string{os.TempDir(), "/var/tmp", "."} {
+		if fsType(parent) == inMemory {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, "w") // paths of sockets must be short
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		if dir, err = filepath.Abs(dir); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	t.Fatal("this host has no disk but in memory")
+	return ""
+}
+
 func (plain) Replace(t testing.TB, to, from string) {
 	t.Helper()
 	emptyDir(t, to)

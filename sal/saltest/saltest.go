@@ -3,9 +3,7 @@
 package saltest
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 
@@ -94,202 +92,12 @@ func Run(t *testing.T, e Exam) {
 	t.Run("KeepsProjectsApart", e.keepsProjectsApart)
 	t.Run("WorksOnManyAtOnce", e.worksOnManyAtOnce)
 	t.Run("KeepsWhatItMade", e.keepsWhatItMade)
+	t.Run("StaysFenced", e.staysFenced)
 	t.Run("GoesOnBesideADamagedRecord", e.goesOnBesideADamagedRecord)
 	t.Run("StopsWhenTheContextEnds", e.stopsWithContext)
 	t.Run("GoesOnAfterACrashAnywhere", e.goesOnAfterCrash)
 	t.Run("TellsWhatWasWritten", e.tellsWhatWasWritten)
 	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })
-}
-
-// host is a machine under examination.
-type host struct {
-	testing.TB
-	exam   Exam
-	dir    string
-	driver sal.Driver
-	before []string // the traces on the host without the subject
-	keys   int
-	mu     sync.Mutex // guards keys
-}
-
-// newHost returns a host with everything on it but the subject.
-func (e Exam) newHost(t testing.TB) *host {
-	h := &host{TB: t, exam: e, dir: e.hosts().New(t)}
-	if e.Clear != nil {
-		t.Cleanup(func() { e.Clear(t, h.dir) })
-	}
-	h.furnish()
-	return h
-}
-
-// furnish makes everything on an empty host but the subject.
-func (h *host) furnish() {
-	h.Helper()
-	if h.exam.Prepare != nil {
-		h.exam.Prepare(h, h.dir)
-	}
-	h.restart(nil)
-	for _, o := range h.exam.Others {
-		for _, s := range o.Steps {
-			h.must(h.do(h.Context(), s, o.Name, uidOf(o.Name)))
-		}
-	}
-	h.before = h.traces()
-}
-
-// traces are those of the drivers, sorted.
-func (h *host) traces() []string {
-	if h.exam.Traces == nil {
-		return nil
-	}
-	all := h.exam.Traces(h, h.dir)
-	slices.Sort(all)
-	return all
-}
-
-// restart opens the driver anew.
-func (h *host) restart(step func(name string)) {
-	h.Helper()
-	if step == nil {
-		step = func(string) {}
-	}
-	h.driver = h.exam.Open(h, h.dir, step)
-}
-
-func (h *host) must(o sal.Outcome, err error) sal.Outcome {
-	h.Helper()
-	if err != nil {
-		h.Fatalf("%s: %v", writ.CodeOf(err), err)
-	}
-	return o
-}
-
-// request makes a request of a step.
-func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Request {
-	h.Helper()
-	o, ok := catalog.Lookup(s.Operation)
-	if !ok {
-		h.Fatalf("there is no operation %s", s.Operation)
-	}
-	args, err := o.DecodeWith(s.Args, secrets)
-	if err != nil {
-		h.Fatal(err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("exam-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
-}
-
-// do carries out a step on a resource of the exam's project and holds its outcome against the catalogue.
-func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.Outcome, error) {
-	h.Helper()
-	o, _ := catalog.Lookup(s.Operation)
-	return h.carryOut(ctx, h.request(s, Resource(o.Kind, name), uid))
-}
-
-func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error) {
-	h.Helper()
-	outcome, err := h.driver.Do(ctx, r)
-	h.silent("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
-	if err != nil {
-		return outcome, err
-	}
-	for _, p := range r.Operation.Result.Check(outcome.Values, nil) {
-		h.Errorf("the result of %s: %s", r.Operation.Name(), p)
-	}
-	want := map[string]any{"name": r.Resource.Name, "uid": string(r.UID), "simulated": h.driver.Describe().Simulated}
-	for name, v := range want {
-		if outcome.Values[name] != v {
-			h.Errorf("the result of %s has %s %v, want %v", r.Operation.Name(), name, outcome.Values[name], v)
-		}
-	}
-	if r.Operation.Effect == catalog.Look && outcome.Change != writ.ChangeNone {
-		h.Errorf("%s only looks, and says %q", r.Operation.Name(), outcome.Change)
-	}
-	return outcome, nil
-}
-
-// step carries out a step on the subject.
-func (h *host) step(s Step) (sal.Outcome, error) {
-	h.Helper()
-	return h.do(h.Context(), s, subject, uidOf(subject))
-}
-
-// expect carries out a step on the subject that must end with this change.
-func (h *host) expect(s Step, want writ.Change) sal.Outcome {
-	h.Helper()
-	o := h.must(h.step(s))
-	if o.Change != want {
-		h.Errorf("%s says %q, want %q", s.Operation, o.Change, want)
-	}
-	return o
-}
-
-// refuse carries out a step that must end with this code and change nothing.
-func (h *host) refuse(s Step, name string, uid writ.UID, want writ.Code) {
-	h.Helper()
-	before := h.observe(name)
-	if _, err := h.do(h.Context(), s, name, uid); writ.CodeOf(err) != want {
-		h.Errorf("%s: got %q (%v), want %s", s.Operation, writ.CodeOf(err), err, want)
-	}
-	if diff := cmp.Diff(before, h.observe(name)); diff != "" {
-		h.Errorf("%s was refused and changed something:\n%s", s.Operation, diff)
-	}
-}
-
-func (h *host) observe(name string) sal.Observation {
-	h.Helper()
-	seen, err := h.driver.Observe(h.Context(), Resource(h.exam.kind(), name))
-	if err != nil {
-		h.Fatalf("observe %s: %v", name, err)
-	}
-	return seen
-}
-
-// listed reports whether the driver lists a resource.
-func (h *host) listed(resource writ.ResourceID) bool {
-	h.Helper()
-	all, err := h.driver.List(h.Context())
-	if err != nil {
-		h.Fatalf("list: %v", err)
-	}
-	return slices.Contains(all, resource)
-}
-
-// absent makes sure that nothing is left of the subject.
-func (h *host) absent() {
-	h.Helper()
-	if seen := h.observe(subject); seen.Exists {
-		h.Errorf("it still exists: %+v", seen)
-	}
-	if h.listed(Resource(h.exam.kind(), subject)) {
-		h.Error("it is still listed")
-	}
-	if diff := cmp.Diff(h.before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
-		h.Errorf("it left something behind:\n%s", diff)
-	}
-	keeper, ok := h.driver.(sal.Keeper)
-	if !ok {
-		return
-	}
-	if orphans, err := keeper.Orphans(h.Context()); err != nil || len(orphans) > 0 {
-		h.Errorf("it left orphans: %v, %v", orphans, err)
-	}
-}
-
-// kept lets the driver hold the subject against its record, as a runner does when it starts.
-func (h *host) kept() []sal.Drift {
-	h.Helper()
-	keeper, ok := h.driver.(sal.Keeper)
-	if !ok {
-		return nil
-	}
-	drift, err := keeper.Keep(h.Context(), Resource(h.exam.kind(), subject))
-	if err != nil {
-		h.Errorf("keep: %v", err)
-	}
-	return drift
 }
 
 func (e Exam) operation() *catalog.Operation {
@@ -455,47 +263,5 @@ func (e Exam) worksOnManyAtOnce(t *testing.T) {
 		if name := fmt.Sprintf("one-of-many-%d", i); !h.listed(Resource(e.kind(), name)) {
 			t.Errorf("%s is not listed", name)
 		}
-	}
-}
-
-// keepsWhatItMade holds the subject against its record after every step: there is nothing to say, and nothing changes.
-func (e Exam) keepsWhatItMade(t *testing.T) {
-	h := e.newHost(t)
-	if _, ok := h.driver.(sal.Keeper); !ok {
-		t.Skip("the driver keeps nothing")
-	}
-	if drift := h.kept(); len(drift) > 0 {
-		t.Errorf("of what is not there it says %+v", drift)
-	}
-	for _, s := range append([]Step{e.Make}, e.Steps...) {
-		h.must(h.step(s))
-		h.restart(nil)
-		before := h.observe(subject)
-		if drift := h.kept(); len(drift) > 0 {
-			t.Errorf("after %s it says %+v", s.Operation, drift)
-		}
-		if diff := cmp.Diff(before, h.observe(subject)); diff != "" {
-			t.Errorf("after %s, holding it against its record changed something:\n%s", s.Operation, diff)
-		}
-	}
-	h.expect(e.remove(), writ.ChangeDeleted)
-	h.absent()
-}
-
-// Remedies says how what belongs to no resource is taken away by hand, for testenv.Empties. Each orphan must have a line that does it.
-func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
-	return func() (lines []string) {
-		t.Helper()
-		orphans, err := keeper.Orphans(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range orphans {
-			if o.Remedy == "" {
-				t.Fatalf("%+v cannot be taken away", o)
-			}
-			lines = append(lines, o.Remedy)
-		}
-		return lines
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"writ"
 	"writ/sal"
@@ -70,6 +71,15 @@ func (j *job) settled(ctx context.Context) (*record, error) {
 }
 
 func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
+	if r != nil && r.Owned(j.Request) == nil {
+		lost, err := j.isLost(ctx, r)
+		if err != nil {
+			return sal.Outcome{}, err
+		}
+		if lost {
+			r = nil
+		}
+	}
 	r, change, err := r.Make(j.Request, sal.Making[own]{
 		Create: func() (*record, error) { return j.create(ctx) },
 		Update: func([]string) error { return j.update(ctx, r) },
@@ -78,6 +88,30 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 		return sal.Outcome{}, err
 	}
 	return j.outcome(ctx, r, change)
+}
+
+// isLost reports whether the content of a volume is gone, so that it has to be made again. It is an error if that would take away what is left
+// of it: a snapshot, or files that a machine has still open.
+func (j *job) isLost(ctx context.Context, r *record) (bool, error) {
+	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes what a crash interrupted
+		return false, err
+	}
+	if !j.isGone(r) {
+		return false, nil
+	}
+	if len(r.Own.Shipments) > 0 {
+		return false, writ.Errorf(writ.CodeResourceBusy, "the content of the %s is gone, and a copy of it is on its way to another node", j.Resource).
+			WithHint("wait until the copy is there, then make the volume again")
+	}
+	if kept, err := j.snapshots(ctx, j.name); err != nil {
+		return false, err
+	} else if len(kept) > 0 {
+		return false, writ.Errorf(writ.CodeResourceConflict, "the content of the %s is gone, and its snapshots are left: %s", j.Resource,
+			strings.Join(kept, ", ")).
+			WithHint("keep what a snapshot holds with volume.clone(NAME, {from: %q, snapshot: %q}), then delete this volume", j.Resource.Name,
+				kept[len(kept)-1])
+	}
+	return true, sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users)
 }
 
 // create makes the volume, or nothing at all.
@@ -131,6 +165,9 @@ func (j *job) update(ctx context.Context, r *record) error {
 
 // grow lets the volume grow, and its disk with it.
 func (j *job) grow(ctx context.Context, r *record, size int64) error {
+	if j.isGone(r) {
+		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("%s makes it again", r.Operation)
+	}
 	if size < r.Own.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB, size).
 			WithHint("make a smaller one under another name and copy what is in it")

@@ -8,6 +8,9 @@ package volume
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,7 +87,17 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	if err != nil {
 		return sal.Observation{}, err
 	}
-	return sal.Observation{Exists: true, UID: r.UID, State: string(r.Own.Phase), Values: catalog.Values(shown)}, ctx.Err()
+	state := string(r.Own.Phase)
+	if r.Own.Phase == ready && d.isGone(r) {
+		state = catalog.Gone
+	}
+	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: catalog.Values(shown)}, ctx.Err()
+}
+
+// isGone reports whether there is no tree where that of a volume should be.
+func (d *Driver) isGone(r *record) bool {
+	_, err := os.Lstat(d.Trees.Path(r.Resource.HostName()))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // List returns every volume that has a record, finished or not.

@@ -27,9 +27,11 @@ type child struct {
 	layers   Layers        // what confines it, as it says
 	patience time.Duration // how long it may take for an answer
 	programs map[writ.Digest]bool
-	version  uint64 // of the last journal that it was told
-	retired  bool   // it has said that it ends
-	buf      []byte // that answers are read into
+	version  uint64        // of the last journal that it was told
+	retired  bool          // it has said that it ends
+	long     bool          // it is for passes that take long
+	counted  time.Duration // of the CPU time that it has used, what was charged
+	buf      []byte        // that answers are read into
 
 	mu       sync.Mutex
 	journals journals // that it keeps
@@ -42,7 +44,7 @@ func startChild(ctx context.Context, executable string, patience time.Duration) 
 		return nil, err
 	}
 	c.patience = maxWall
-	w := c.watch(ctx)
+	w := c.watch(ctx, nil)
 	defer context.AfterFunc(ctx, w.wake)()
 	var g greeting
 	err = w.readFrame(&g)
@@ -105,7 +107,8 @@ func (c *child) end() string {
 
 // round asks for passes, with no more of bundle and journal than the child needs, and answers them one after the other. After an error the
 // child is of no use any more and must be ended; what has no answer then was not carried out, or is why.
-func (c *child) round(ctx context.Context, passes []*passing) error {
+// crowded is asked once a pass has taken longer than a quantum; nil lets it go on.
+func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	requests := make([]request, len(passes))
 	for i, p := range passes {
 		c.version++
@@ -119,7 +122,7 @@ func (c *child) round(ctx context.Context, passes []*passing) error {
 		}
 	}
 	var forgotten []*passing
-	err := c.ask(ctx, requests, func(i int, a *answer) error {
+	err := c.ask(ctx, requests, crowded, func(i int, a *answer) error {
 		if a.Outcome == nil {
 			forgotten = append(forgotten, passes[i])
 			return nil
@@ -128,18 +131,18 @@ func (c *child) round(ctx context.Context, passes []*passing) error {
 	})
 	for _, p := range forgotten {
 		if err == nil {
-			err = c.insist(ctx, p)
+			err = c.insist(ctx, p, crowded)
 		}
 	}
 	return err
 }
 
 // insist asks for a pass again, of which the child has forgotten something, and tells it everything.
-func (c *child) insist(ctx context.Context, p *passing) error {
+func (c *child) insist(ctx context.Context, p *passing, crowded func() bool) error {
 	c.version++
 	r := p.request
 	r.Journal = difference{Version: c.version, Count: len(p.journal), Entries: p.journal}
-	return c.ask(ctx, []request{r}, func(_ int, a *answer) error {
+	return c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		if a.Outcome == nil {
 			return errors.New("the child has all that it needs and did not evaluate it")
 		}
@@ -158,7 +161,8 @@ func (c *child) learn(p *passing, d difference, a *answer) error {
 	c.journals.keep(p.request.Run, p.request.Inputs)
 	c.journals.settle(p.request.Run, a.Outcome)
 	c.mu.Unlock()
-	p.answer(*a.Outcome, a.Slow)
+	p.cost = max(a.Took, 1)
+	p.answer(*a.Outcome)
 	return nil
 }
 
@@ -170,8 +174,8 @@ func (c *child) keeps(run writ.RunID) bool {
 }
 
 // plan asks for a plan. After an error the child is of no use any more and must be ended.
-func (c *child) plan(ctx context.Context, r request) (plan *scripts.Plan, err error) {
-	err = c.ask(ctx, []request{r}, func(_ int, a *answer) error {
+func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan *scripts.Plan, err error) {
+	err = c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		if plan = a.Plan; plan == nil {
 			return errors.New("the child has all that it needs and did not plan")
 		}
@@ -181,12 +185,12 @@ func (c *child) plan(ctx context.Context, r request) (plan *scripts.Plan, err er
 }
 
 // ask writes requests and reads the answer to each of them, in order.
-func (c *child) ask(ctx context.Context, requests []request, answered func(i int, a *answer) error) error {
+func (c *child) ask(ctx context.Context, requests []request, crowded func() bool, answered func(i int, a *answer) error) error {
 	frame, err := appendFrame(requests)
 	if err != nil {
 		return err
 	}
-	w := c.watch(ctx)
+	w := c.watch(ctx, crowded)
 	defer context.AfterFunc(ctx, w.wake)()
 	defer func() {
 		if cap(c.buf) > mostAnswers {
@@ -199,6 +203,7 @@ func (c *child) ask(ctx context.Context, requests []request, answered func(i int
 		return err
 	}
 	for i := range requests {
+		w.others = i < len(requests)-1
 		var a answer
 		if err := w.readFrame(&a); err != nil {
 			return err
@@ -220,34 +225,56 @@ func (c *child) ask(ctx context.Context, requests []request, answered func(i int
 // errGone means that the child was dead before it read the request.
 var errGone = errors.New("the child is gone")
 
+// spent is the CPU time that the child has used since it was asked last.
+func (c *child) spent() time.Duration {
+	used := cpuOf(c.cmd.Process.Pid)
+	if state := c.cmd.ProcessState; state != nil { // it has ended
+		used = state.UserTime() + state.SystemTime()
+	}
+	spent := max(used-c.counted, 0)
+	c.counted = max(used, c.counted)
+	return spent
+}
+
 // glance is how often a child that works is looked at.
 const glance = 200 * time.Millisecond
 
 var (
 	errCPU  = fmt.Errorf("took more than %v of CPU time", maxCPU)
 	errWall = errors.New("did not answer in time")
+	errLong = fmt.Errorf("took more than %v of CPU time while others wait", quantum)
 )
 
 // watch ends the wait for a child that works too long, or that nobody waits for any more.
 type watch struct {
-	ctx   context.Context
-	child *child
-	began time.Time     // of the wait for one answer
-	cpu   time.Duration // that the child had used when it was first looked at, -1 before
-	look  time.Time     // when it is looked at next, whatever it says until then: it may say one byte at a time
-	said  []byte        // what was read and not looked into yet; a part of the child's buf
+	ctx     context.Context
+	child   *child
+	crowded func() bool   // whether somebody waits for the child to be free; nil if that does not matter
+	others  bool          // wait in the same round
+	began   time.Time     // of the wait for one answer
+	cpu     time.Duration // that the child had used then
+	look    time.Time     // when it is looked at next, whatever it says until then: it may say one byte at a time
+	said    []byte        // what was read and not looked into yet; a part of the child's buf
 }
 
-func (c *child) watch(ctx context.Context) *watch {
-	w := &watch{ctx: ctx, child: c}
+func (c *child) watch(ctx context.Context, crowded func() bool) *watch {
+	w := &watch{ctx: ctx, child: c, crowded: crowded}
 	w.again()
 	return w
 }
 
 // again begins the wait for one more answer.
 func (w *watch) again() {
-	w.began, w.cpu = time.Now(), -1
-	w.look = w.began.Add(glance)
+	w.began, w.cpu = time.Now(), cpuOf(w.child.cmd.Process.Pid)
+	w.look = w.began.Add(w.glance())
+}
+
+// glance is when to look next.
+func (w *watch) glance() time.Duration {
+	if w.crowded != nil {
+		return quantum / 2
+	}
+	return glance
 }
 
 // wake makes a wait look at ctx.
@@ -259,15 +286,14 @@ func (w *watch) wake() {
 
 // overdue says why not to wait longer, nil if there is no reason.
 func (w *watch) overdue() error {
-	used := cpuOf(w.child.cmd.Process.Pid)
-	if w.cpu < 0 {
-		w.cpu = max(0, used-glance) // it began before the first look, but not long
-	}
+	used := cpuOf(w.child.cmd.Process.Pid) - w.cpu
 	switch {
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
-	case used-w.cpu > maxCPU:
+	case used > maxCPU:
 		return errCPU
+	case w.crowded != nil && used > quantum && (w.others || w.crowded()):
+		return errLong
 	case time.Since(w.began) > w.child.patience:
 		return errWall
 	default:
@@ -349,7 +375,7 @@ func (w *watch) silent() error {
 // judge turns the end of a wait into a reason to go on or not.
 func (w *watch) judge(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		w.look = time.Now().Add(glance)
+		w.look = time.Now().Add(w.glance())
 		return w.overdue()
 	}
 	return err

@@ -74,13 +74,13 @@ func (p *Pool) SetPatience(d time.Duration) { p.patience = d }
 
 // Hold keeps all children from passes, and returns what lets go of them.
 func (p *Pool) Hold() (release func()) {
-	n := p.children()
-	for range n {
-		_, _ = p.enter(context.Background(), nil)
+	places := make([]*seat, p.children())
+	for i := range places {
+		places[i], _ = p.enter(context.Background(), "", nil)
 	}
 	return func() {
-		for range n {
-			p.leave()
+		for _, place := range places {
+			p.leave(place)
 		}
 	}
 }
@@ -89,12 +89,12 @@ func (p *Pool) Hold() (release func()) {
 func (p *Pool) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.lobby.queue)
+	return p.lobby.line.Len()
 }
 
 // Busy returns how many children are at work.
 func (p *Pool) Busy() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lobby.busy
+	return p.lobby.quick + p.lobby.long
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"writ"
 	"writ/internal/cbor"
@@ -33,6 +34,7 @@ type request struct {
 	Bundle  *scripts.Bundle // nil if the child should have the program
 	Run     writ.RunID
 	Inputs  *scripts.Inputs // nil if they are those of the journal that Journal builds on
+	Logged  int             // of the inputs: it changes with the passes of a run, they do not
 	Journal difference
 	Plan    bool // Bundle and Inputs are all that it takes
 }
@@ -42,8 +44,8 @@ type answer struct {
 	_       struct{}         `cbor:",toarray"`
 	Outcome *scripts.Outcome // nil if the child lacks what was left out: ask again with all of it
 	Plan    *scripts.Plan
-	Slow    bool // the pass took so long that others should not wait for it
-	Retire  bool // the child has worked long enough and ends after this answer, the last of its list
+	Took    time.Duration // of CPU time, by the child's own word
+	Retire  bool          // the child has worked long enough and ends after this answer, the last of its list
 }
 
 // appendFrame encodes v as a frame.

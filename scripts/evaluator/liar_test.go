@@ -22,13 +22,13 @@ type outcome = map[string]any
 
 // lies are answers of a child that a script took over, by name. None may get through.
 var lies = map[string]any{
-	"nothing":                 answered(nil, false),
+	"nothing":                 answered(nil, 0),
 	"no status":               said(outcome{}),
 	"an unknown status":       said(outcome{"status": "finished"}),
 	"an unknown field":        said(outcome{"status": "completed", "more": true}),
 	"a list":                  []any{"outcome"},
 	"a map":                   map[string]any{"outcome": outcome{"status": "completed"}},
-	"a short outcome":         answered([]any{"completed"}, false),
+	"a short outcome":         answered([]any{"completed"}, 0),
 	"no call":                 said(outcome{"status": "completed", "calls": []any{nil}}),
 	"two ends":                said(outcome{"status": "completed", "waiting": []any{1}}),
 	"an output too early":     said(outcome{"status": "waiting", "waiting": []any{1}, "output": outcome{"a": 1}}),
@@ -64,6 +64,7 @@ var lies = map[string]any{
 	"a call without a name":            asks(outcome{"name": ""}),
 	"a call with a bad name":           asks(outcome{"name": "../etc"}),
 	"a call nowhere":                   asks(outcome{"position": "\x1b[1m"}),
+	"a call after a read at an escape": asks(outcome{"read": "\x1b[1m"}),
 	"a call that waits for later ones": asks(outcome{"after": []any{3}}),
 	"a call that waits before":         asks(outcome{"after": []any{0}}),
 	"a call with more":                 asks(outcome{"args": outcome{"size_gib": 1, "root": true}}),
@@ -76,16 +77,16 @@ var lies = map[string]any{
 	"a call with a timeout":            asks(outcome{"options": outcome{"timeout": int64(1) << 60}}),
 	"a call in the past":               asks(outcome{"options": outcome{"timeout": -5}}),
 	"a call with a loss":               asks(outcome{"options": outcome{"on_loss": "explode"}}),
-	"a million calls":                  said(outcome{"status": "completed", "calls": slices.Repeat([]any{listed(outcome{}, "seq", "hash", "operation", "name", "args", "options", "after", "position")}, 1_000_000)}),
+	"a million calls":                  said(outcome{"status": "completed", "calls": slices.Repeat([]any{listed(outcome{}, "seq", "hash", "operation", "name", "args", "options", "after", "position", "read")}, 1_000_000)}),
 	"too many calls":                   said(outcome{"status": "completed", "calls": calls(99)}),
 }
 
 func said(o outcome) any {
-	return answered(listed(o, "status", "calls", "logs", "waiting", "handled", "output", "failure"), false)
+	return answered(listed(o, "status", "calls", "logs", "waiting", "handled", "output", "failure"), 0)
 }
 
 // answered is an answer as it goes over the wire.
-func answered(o any, slow bool) any { return []any{o, nil, slow, false} }
+func answered(o any, took time.Duration) any { return []any{o, nil, took, false} }
 
 // listed puts fields in their order, as they go over the wire, and behind them what has no place there.
 func listed(fields outcome, names ...string) []any {
@@ -109,9 +110,9 @@ func calls(n int) []any {
 // callWith is one of them with something else in it.
 func callWith(seq int, other outcome) []any {
 	fields := outcome{"seq": seq, "hash": writ.Digest{}, "operation": "volume.create", "name": "v", "args": outcome{"size_gib": 1},
-		"options": outcome{}, "position": "test.tengo:1:1"}
+		"options": outcome{}, "position": "test.tengo:1:1", "read": ""}
 	maps.Copy(fields, other)
-	return listed(fields, "seq", "hash", "operation", "name", "args", "options", "after", "position")
+	return listed(fields, "seq", "hash", "operation", "name", "args", "options", "after", "position", "read")
 }
 
 // asks makes a call with something else in it.
@@ -162,6 +163,7 @@ func lie() int {
 			Bundle  *scripts.Bundle
 			Run     any
 			Inputs  any
+			Logged  int
 			Journal any
 			Plan    bool
 		}
@@ -179,9 +181,17 @@ func lie() int {
 				tell(said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}))
 			case name == "what is possible":
 				tell(said(outcome{"status": "completed", "calls": calls(98), "handled": []any{1}, "logs": []any{"a\tb"}, "output": nested(20)}))
+			case name == "it takes some time":
+				some := said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}).([]any)
+				tell(answered(some[0], 4*time.Millisecond))
 			case name == "it takes long":
 				long := said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}).([]any)
-				tell(answered(long[0], true))
+				tell(answered(long[0], time.Second))
+			case name == "nothing while others wait" && len(list) > 1:
+				_, _ = io.Copy(io.Discard, os.Stdin)
+				return 0
+			case name == "nothing while others wait":
+				tell(said(outcome{"status": "completed"}))
 			case name == "one byte at a time":
 				_, _ = os.Stdout.Write([]byte{0, 0xff, 0, 0})
 				for {

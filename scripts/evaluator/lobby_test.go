@@ -67,8 +67,23 @@ func TestPassesThatWaitShareAnExchange(t *testing.T) {
 		n, _ := strconv.Atoi(one.Logs[0])
 		together[n]++
 	}
-	if together[16] != 32 || together[8] != 8 {
-		t.Errorf("passes by how many went together: %v, want 32 of 16 and 8 of 8", together)
+	if together[5] != 5 || together[16] != 32 || together[3] != 3 {
+		t.Errorf("passes by how many went together: %v, want 5 of a program that nobody knows, 32 of 16 and 3 of 3", together)
+	}
+}
+
+// TestARoundIsShort lets passes of programs that take some milliseconds wait with others.
+func TestARoundIsShort(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	const some = "// say it takes some time."
+	crowd(t, pool, always(t), some, "// count")
+	for _, one := range crowd(t, pool, always(t), append(repeated(some, 6), "// count")...) {
+		if one.err != nil {
+			t.Fatal(one.err)
+		}
+		if want := "3"; one.text == "// count" && one.Logs[0] != want {
+			t.Errorf("a short one goes with %s others, itself included, want %s", one.Logs[0], want)
+		}
 	}
 }
 
@@ -130,6 +145,38 @@ func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
 			t.Errorf("one that was with it: %v", one.err)
 		}
 	}
+}
+
+// TestTheEndOfALeaderThatIsAnsweredIsNobodyElsesEnd ends the context of a pass that took two along, when it and one of them have their answers.
+func TestTheEndOfALeaderThatIsAnsweredIsNobodyElsesEnd(t *testing.T) {
+	pool := newPoolOf(t, "liar")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	release := pool.Hold()
+	var group sync.WaitGroup
+	for i, one := range []struct {
+		text string
+		ctx  context.Context
+		then func()
+	}{
+		{"// the leader", ctx, func() {}},
+		{"// is answered after the leader", t.Context(), stop},
+		{"// say nothing while others wait.", t.Context(), func() {}},
+	} {
+		inputs := everything
+		inputs.Run = writ.RunID(fmt.Sprint(i))
+		group.Go(func() {
+			if _, err := pool.Pass(one.ctx, bundle(one.text), inputs, nil); err != nil {
+				t.Errorf("%s: %v", one.text, err)
+			}
+			one.then()
+		})
+		for pool.Waiting() <= i { // in order
+			runtime.Gosched()
+		}
+	}
+	release()
+	group.Wait()
 }
 
 func TestWhoWaitsForAChildMayGiveUp(t *testing.T) {

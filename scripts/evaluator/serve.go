@@ -94,24 +94,21 @@ const (
 	mostRequests = 16 << 10
 	// holdBack is how long answers wait for those of other passes, to be written together.
 	holdBack = 5 * time.Millisecond
-	// slow is a pass that takes longer: it goes alone from then on.
-	slow = 10 * time.Millisecond
 )
 
 // answerAll answers requests in order, and says with the last one whether the child ends.
 func (m *memory) answerAll(requests []request, out *bufio.Writer, used func() time.Duration) (retire bool, err error) {
 	wrote := time.Now()
-	began := wrote
+	spent := used()
 	for i := range requests {
 		a, err := m.answer(&requests[i])
 		if err != nil {
 			return false, err
 		}
-		now := time.Now()
-		a.Slow = now.Sub(began) > slow
-		began = now
+		now, total := time.Now(), used()
+		a.Took, spent = total-spent, total
 		last := i == len(requests)-1
-		a.Retire = last && (a.Outcome != nil || a.Plan != nil) && used() > retireCPU
+		a.Retire = last && (a.Outcome != nil || a.Plan != nil) && total > retireCPU
 		retire = a.Retire
 		if err := writeFrame(out, a); err != nil {
 			return false, err
@@ -183,7 +180,9 @@ func (m *memory) answer(r *request) (*answer, error) {
 		return &answer{}, nil
 	}
 	m.journals.keep(r.Run, inputs)
-	outcome, err := c.pass(context.Background(), *inputs, journal)
+	now := *inputs
+	now.Logged = r.Logged
+	outcome, err := c.pass(context.Background(), now, journal)
 	if err != nil {
 		return nil, err
 	}

@@ -11,51 +11,60 @@ import (
 )
 
 // BenchmarkAppend measures what one step of a run writes: a result, the call that it ends, the next call with its delivery, the run, and
-// two events; by one run at a time, and by many whose steps share commits.
+// two events; by one run at a time, and by many whose steps share commits, without codes and with them.
 func BenchmarkAppend(b *testing.B) {
 	for _, runs := range []int{1, 50} {
-		b.Run(fmt.Sprintf("runs=%d", runs), func(b *testing.B) {
-			j, err := journal.Open(b.Context(), filepath.Join(b.TempDir(), "journal.db"))
-			if err != nil {
-				b.Fatal(err)
+		for _, protected := range []bool{false, true} {
+			b.Run(fmt.Sprintf("runs=%d/protected=%v", runs, protected), func(b *testing.B) { benchmarkAppend(b, runs, protected) })
+		}
+	}
+}
+
+func benchmarkAppend(b *testing.B, runs int, protected bool) {
+	j, err := journal.Open(b.Context(), filepath.Join(b.TempDir(), "journal.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	if protected {
+		if err := j.Protect(journal.Protection{Key: make([]byte, 32)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	steps := make(chan struct{})
+	var group sync.WaitGroup
+	for r := range runs {
+		group.Go(func() {
+			run := aRun(fmt.Sprint(r))
+			err := j.Write(b.Context(), func(tx *journal.Tx) error {
+				_, err := tx.AddRun(run, 1, []byte(fmt.Sprint(r)))
+				run.Committed()
+				return err
+			})
+			var last *journal.Call
+			for range steps {
+				if err != nil {
+					b.Error(err)
+					continue
+				}
+				next := aCall(run.ID, 1)
+				if last != nil {
+					next.Seq = last.Seq + 1
+				}
+				next.State, next.Node, next.Delivery, next.After, next.Error = writ.CallQueued, "n1", 1, nil, nil
+				err = j.Write(b.Context(), func(tx *journal.Tx) error { return step(tx, run, last, next) })
+				run.Committed()
+				next.Committed()
+				last = next
 			}
-			defer j.Close()
-			steps := make(chan struct{})
-			var group sync.WaitGroup
-			for r := range runs {
-				group.Go(func() {
-					run := aRun(fmt.Sprint(r))
-					err := j.Write(b.Context(), func(tx *journal.Tx) error {
-						_, err := tx.AddRun(run, 1, []byte(fmt.Sprint(r)))
-						run.Committed()
-						return err
-					})
-					var last *journal.Call
-					for range steps {
-						if err != nil {
-							b.Error(err)
-							continue
-						}
-						next := aCall(run.ID, 1)
-						if last != nil {
-							next.Seq = last.Seq + 1
-						}
-						next.State, next.Node, next.Delivery, next.After, next.Error = writ.CallQueued, "n1", 1, nil, nil
-						err = j.Write(b.Context(), func(tx *journal.Tx) error { return step(tx, run, last, next) })
-						run.Committed()
-						next.Committed()
-						last = next
-					}
-				})
-			}
-			b.ResetTimer()
-			for range b.N {
-				steps <- struct{}{}
-			}
-			close(steps)
-			group.Wait()
 		})
 	}
+	b.ResetTimer()
+	for range b.N {
+		steps <- struct{}{}
+	}
+	close(steps)
+	group.Wait()
 }
 
 // step ends a call, if there is one, and sends the next.
@@ -82,4 +91,43 @@ func step(tx *journal.Tx, run *journal.Run, last, next *journal.Call) error {
 	}
 	tx.AddEvents(writ.Event{Call: &next.Call})
 	return nil
+}
+
+// BenchmarkReadCall measures reading a call, without a code and with one.
+func BenchmarkReadCall(b *testing.B) {
+	for _, protected := range []bool{false, true} {
+		b.Run(fmt.Sprintf("protected=%v", protected), func(b *testing.B) {
+			j, err := journal.Open(b.Context(), filepath.Join(b.TempDir(), "journal.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer j.Close()
+			if protected {
+				if err := j.Protect(journal.Protection{Key: make([]byte, 32)}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			run := aRun("1")
+			err = j.Write(b.Context(), func(tx *journal.Tx) error {
+				if _, err := tx.AddRun(run, 1, []byte("1")); err != nil {
+					return err
+				}
+				return tx.PutCall(aCall(run.ID, 1))
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			err = j.Read(b.Context(), func(tx *journal.Tx) error {
+				for b.Loop() {
+					if _, err := tx.Calls(run.ID); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
 }

@@ -53,6 +53,8 @@ type callRecord struct {
 	Sent    *sentRecord      `cbor:"39,keyasint,omitempty"`
 	Answer  *answerRecord    `cbor:"40,keyasint,omitempty"`
 	Aside   bool             `cbor:"41,keyasint,omitempty"`
+	Moved   int              `cbor:"42,keyasint,omitempty"`
+	Read    string           `cbor:"43,keyasint,omitempty"`
 }
 
 // sentRecord is a Delivery.
@@ -81,7 +83,7 @@ func encodeCall(c *Call) ([]byte, error) {
 		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
 		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
 		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, Told: c.Told, Spared: c.Spared, Late: c.Late,
-		Aside: c.Aside,
+		Aside: c.Aside, Moved: c.Moved, Read: c.Read,
 	}
 	if d := c.Sent; d != nil {
 		r.Sent = &sentRecord{Try: d.Try, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
@@ -116,7 +118,7 @@ func decodeCall(body []byte) (*Call, error) {
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
 		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, Told: r.Told, Spared: r.Spared, Late: r.Late,
-		Aside: r.Aside,
+		Aside: r.Aside, Moved: r.Moved, Read: r.Read,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {
 		return nil, err

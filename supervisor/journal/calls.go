@@ -35,6 +35,10 @@ type Call struct {
 	// Spared is how many tries since the last resume their node refused because it could not write its own journal, or because a driver that
 	// ignores its end was in the way. They do not count.
 	Spared int `json:"spared,omitempty"`
+	// Read is where the script read a result last before it asked for the call, "" if it had read none.
+	Read string `json:"read,omitempty"`
+	// Moved is up to which try nothing of the call is anywhere: it was taken back before a node had it, or its node is gone for good.
+	Moved int `json:"moved,omitempty"`
 	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
 	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
@@ -111,16 +115,19 @@ func (c *Call) Move(to writ.CallState) error {
 // PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does
 // not change is not written: mostly that is all but the state and the record itself.
 func (tx *Tx) PutCall(c *Call) error {
-	body, err := encodeCall(c)
-	if err != nil {
-		return err
-	}
 	if c.place == 0 {
 		number, err := tx.runNumber(c.Run)
 		if err != nil {
 			return err
 		}
 		c.place = place(number, c.Seq)
+	}
+	body, err := encodeCall(c)
+	if err == nil {
+		body, err = tx.seal("calls", body, c.place)
+	}
+	if err != nil {
+		return err
 	}
 	now := c.kept()
 	var query string
@@ -163,8 +170,32 @@ func (c *Call) kept() kept {
 	return kept{c.State, placed{c.Node, c.Need, c.Claimed, c.Ready, sqldb.Micros(c.RetryAt)}}
 }
 
-// calls returns the calls whose places and bodies query finds.
+// openCall returns the call that a row is of; its error says that the row is not as it was written.
+func (tx *Tx) openCall(place int64, stored []byte) (*Call, error) {
+	body, err := tx.open("calls", stored, place)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decodeCall(body)
+	if err != nil {
+		return nil, err
+	}
+	c.place = place
+	return c, nil
+}
+
+// calls returns the calls whose places and bodies query finds. One that is not as it was written is an error.
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
+	return tx.readCalls(func(err error) bool { return false }, query, args...)
+}
+
+// soundCalls is calls without those that are not as they were written.
+func (tx *Tx) soundCalls(query string, args ...any) ([]*Call, error) {
+	return tx.readCalls(isForged, query, args...)
+}
+
+// readCalls returns the calls that query finds, but those whose error may be passed over.
+func (tx *Tx) readCalls(passOver func(err error) bool, query string, args ...any) ([]*Call, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -177,11 +208,13 @@ func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 		if err := rows.Scan(&place, &body); err != nil {
 			return nil, err
 		}
-		c, err := decodeCall(body)
+		c, err := tx.openCall(place, body)
+		if passOver(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		c.place = place
 		c.Committed()
 		calls = append(calls, c)
 	}
@@ -193,7 +226,24 @@ func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) { return tx.CallsAfter(run,
 
 // CallsAfter returns the calls of a run behind one of them, in their order.
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
-	return tx.calls(callsOf, string(run), MaxCalls+1, seq)
+	calls, err := tx.calls(callsOf, string(run), MaxCalls+1, seq)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range calls {
+		if c.Run != run { // two runs were given one number
+			return nil, tx.refuseCall(c)
+		}
+	}
+	return calls, nil
+}
+
+// refuseCall returns the error for a call that is in the place of another one.
+func (tx *Tx) refuseCall(c *Call) error {
+	if tx.codes == nil {
+		return fmt.Errorf("call %d of run %s lies among those of another run", c.Seq, c.Run)
+	}
+	return tx.codes.refuse("calls", []any{c.place})
 }
 
 const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2 + $3
@@ -201,7 +251,7 @@ const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM
 
 // LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.
 func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
-	return tx.calls(leftCalls, string(id.Project), string(id.Kind), id.Name)
+	return tx.soundCalls(leftCalls, string(id.Project), string(id.Kind), id.Name)
 }
 
 const leftCalls = `SELECT place, body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
@@ -209,7 +259,7 @@ const leftCalls = `SELECT place, body FROM calls WHERE NOT open AND state <> 'su
 
 // SentCalls returns every call that is out at a node, the oldest of each node first.
 func (tx *Tx) SentCalls() ([]*Call, error) {
-	sent, err := tx.calls(sentCalls)
+	sent, err := tx.soundCalls(sentCalls)
 	slices.SortFunc(sent, func(a, b *Call) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), a.Planned.Compare(b.Planned), cmp.Compare(a.place, b.place))
 	})
@@ -316,8 +366,13 @@ func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 	if before == nil {
 		return nil
 	}
-	return tx.exec(`INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		string(c.Run), c.Seq, before.Try, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At))
+	row := []any{string(c.Run), c.Seq, before.Try, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At)}
+	mac, err := tx.code("deliveries", row...)
+	if err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO deliveries (run, seq, try, delivery, node, digest, epoch, sent, mac) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		append(row, mac)...)
 }
 
 // WasSent reports whether a job with this digest was sent to the node as a delivery of this try.
@@ -325,10 +380,17 @@ func (tx *Tx) WasSent(c *Call, try int, node writ.NodeID, digest writ.Digest) (b
 	if c.LastSent(try, node, digest) {
 		return true, nil
 	}
-	var n int
-	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deliveries WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
-		string(c.Run), c.Seq, try, string(node), digest.String()).Scan(&n)
-	return n > 0, err
+	rows, err := tx.someRows(4, `SELECT delivery, epoch, sent, mac FROM deliveries
+		WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
+		string(c.Run), c.Seq, try, string(node), digest.String())
+	for _, row := range rows {
+		mac, _ := row[3].([]byte)
+		err := tx.check("deliveries", mac, string(c.Run), c.Seq, try, row[0], string(node), digest.String(), row[1], row[2])
+		if !isForged(err) {
+			return err == nil, err
+		}
+	}
+	return false, err
 }
 
 // LastSent reports whether the newest delivery was a job with this digest to the node, in this try.
@@ -344,13 +406,13 @@ func (tx *Tx) AddResult(c *Call, try int, frame *Frame) (bool, error) {
 	case c.Answered != nil && c.Answered.Try == try:
 		return false, nil
 	case try != c.Try || !c.WasOpen():
-		added, err := tx.changed(insertResult, string(c.Run), c.Seq, try, frame.Digest.String())
+		added, err := tx.insertResult(c, try, frame.Digest)
 		if err != nil || !added {
 			return false, err
 		}
 	default:
 		if before := c.Answered; before != nil {
-			if err := tx.exec(insertResult, string(c.Run), c.Seq, before.Try, before.Frame.String()); err != nil {
+			if _, err := tx.insertResult(c, before.Try, before.Frame); err != nil {
 				return false, err
 			}
 		}
@@ -359,7 +421,15 @@ func (tx *Tx) AddResult(c *Call, try int, frame *Frame) (bool, error) {
 	return true, tx.addFrame(frame)
 }
 
-const insertResult = `INSERT INTO results (run, seq, try, digest) VALUES ($1, $2, $3, $4) ON CONFLICT (run, seq, try) DO NOTHING`
+// insertResult adds the row of a result, and reports false if there is one.
+func (tx *Tx) insertResult(c *Call, try int, frame writ.Digest) (bool, error) {
+	mac, err := tx.code("results", string(c.Run), c.Seq, try, frame.String())
+	if err != nil {
+		return false, err
+	}
+	return tx.changed(`INSERT INTO results (run, seq, try, digest, mac) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (run, seq, try) DO NOTHING`,
+		string(c.Run), c.Seq, try, frame.String(), mac)
+}
 
 // addFrame keeps a frame that is not there.
 func (tx *Tx) addFrame(frame *Frame) error {
@@ -390,14 +460,18 @@ func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) 
 			all = append(all, result{c.Seq, c.Answered.Try, c.Answered.Frame.String()})
 		}
 	}
-	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest FROM results WHERE run = $1`, string(run))
+	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1`, string(run))
 	if err != nil {
 		return writ.Digest{}, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r result
-		if err := rows.Scan(&r.seq, &r.try, &r.frame); err != nil {
+		var mac []byte
+		if err := rows.Scan(&r.seq, &r.try, &r.frame, &mac); err != nil {
+			return writ.Digest{}, err
+		}
+		if err := tx.check("results", mac, string(run), r.seq, r.try, r.frame); err != nil {
 			return writ.Digest{}, err
 		}
 		all = append(all, r)

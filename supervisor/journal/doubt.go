@@ -21,6 +21,9 @@ func Restored(ctx context.Context, path string) error {
 	return j.Close()
 }
 
+// CameFromBackup has the next epoch begin as one of a journal that came from a backup: something that the datacenter itself kept says so.
+func (j *Journal) CameFromBackup() { j.restored.Store(true) }
+
 // The names in meta.
 const (
 	restored = "restored"
@@ -28,13 +31,13 @@ const (
 )
 
 // Doubt returns until when another supervisor may have accepted runs, or sent calls of them, that this journal does not know of; zero if
-// nothing says that it ever came from a backup. It may move on when a coordinator knows more than the journal does.
+// nothing says that it ever came from a backup. What coordinators say does not count: they could make every run wait.
 func (j *Journal) Doubt() time.Time { return sqldb.Time(j.doubt.Load()) }
 
 // readDoubt returns the doubt of the journal in microseconds; one that was restored has it from now on.
-func (tx *Tx) readDoubt(now time.Time) (int64, error) {
+func (tx *Tx) readDoubt(now time.Time, fromBackup bool) (int64, error) {
 	mark, err := tx.meta(restored)
-	if err == nil && mark != "" {
+	if err == nil && (mark != "" || fromBackup) {
 		err = tx.beginDoubt(now)
 	}
 	if err != nil {

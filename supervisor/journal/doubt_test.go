@@ -42,19 +42,19 @@ func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
 	}
 }
 
-// Who has less of a journal than it keeps is a new coordinator, or its ledger came from a backup: that says nothing about the journal.
-func TestAJournalIsInDoubtOnceACoordinatorKnowsMore(t *testing.T) {
+// A coordinator that claims what never happened could make every run wait for the word of dead nodes.
+func TestNoCoordinatorPutsAJournalInDoubt(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		seq     int64
 		late    time.Duration // of the coordinator's last event
 		forgets int64
-		want    bool
 	}{
 		{name: "all", seq: 3},
 		{name: "less than is kept", seq: 0, forgets: 2},
-		{name: "more than there was", seq: 4, want: true},
-		{name: "something else", seq: 2, late: time.Second, want: true},
+		{name: "more than there was", seq: 4},
+		{name: "far more", seq: 1 << 60},
+		{name: "something else", seq: 2, late: time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stores(t, func(t *testing.T, path string) {
@@ -74,12 +74,62 @@ func TestAJournalIsInDoubtOnceACoordinatorKnowsMore(t *testing.T) {
 					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.forgets)
 					return err
 				})
-				_ = j.Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new history begins
-				if got := !j.Doubt().IsZero(); got != tt.want {
-					t.Errorf("it is in doubt: %v, want %v", got, tt.want)
+				_ = j.Feed("c").Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new history begins
+				if got := j.Doubt(); !got.IsZero() {
+					t.Errorf("it is in doubt until %s", got)
 				}
 			})
 		})
+	}
+}
+
+func TestACoordinatorThatLiesCausesAFewNewHistoriesOnly(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		write(t, j, func(tx *journal.Tx) error { tx.AddEvents(writ.Event{}); return nil })
+		ids := map[string]bool{}
+		liar, honest := j.Feed("liar"), j.Feed("honest")
+		for range 50 {
+			if err := liar.Agree(t.Context(), liar.ID(), 1<<60, time.Time{}); err == nil {
+				t.Fatal("it agreed with a lie")
+			}
+			ids[liar.ID()] = true
+		}
+		if len(ids) > 3 {
+			t.Errorf("%d new histories", len(ids))
+		}
+		if honest.ID() != j.ID() {
+			t.Error("another coordinator is told a new history, too")
+		}
+		if err := honest.Agree(t.Context(), honest.ID(), 0, time.Time{}); err != nil {
+			t.Errorf("one that does not lie: %v", err)
+		}
+		if err := j.TakeBack(t.Context()); err != nil || liar.ID() != j.ID() || open(t, path).Feed("liar").ID() != j.ID() {
+			t.Errorf("%v; after a backup it is told history %s, not %s", err, liar.ID(), j.ID())
+		}
+	})
+}
+
+func TestAJournalKnowsTheEpochsThatItGave(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	var gave []int64
+	for range 3 {
+		j := open(t, path)
+		epoch, err := j.BeginEpoch(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gave = append(gave, epoch)
+		for _, e := range gave {
+			if !j.Gave(e) || j.Gave(e+1) {
+				t.Errorf("after %v: it gave %d: %v, the one after it: %v", gave, e, j.Gave(e), j.Gave(e+1))
+			}
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(time.Hour)
 	}
 }
 

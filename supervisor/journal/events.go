@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"writ"
-	"writ/internal/failpoint"
 )
 
 // AddEvents appends events; they get their numbers and their time with the commit of what they tell. What they point to must not be changed
@@ -74,31 +73,32 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 	return some, row, nil
 }
 
-// EncodedEvents returns at most max events after a sequence number, in order, and the id of the journal, waiting until there is one or ctx
-// ends. They are shared with whoever else reads them and must not be changed. It implements link.EventSource.
-func (j *Journal) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
+// await returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. They are shared with whoever
+// else reads them and must not be changed.
+func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
 	for {
-		id := j.ID() // before they are read: whoever began under it is told nothing of a later history under its name
 		events, known, grown := j.tail.after(after, max)
 		if !known {
+			var err error
 			if events, err = j.events(ctx, after, max); err != nil {
-				return "", nil, err
+				return nil, err
 			}
 		}
 		if len(events) > 0 {
-			return id, events, nil
+			return events, nil
 		}
 		select {
 		case <-grown:
 		case <-ctx.Done():
-			return "", nil, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
-// Events is EncodedEvents for who wants to know what is in them.
+// Events returns at most max events after a sequence number, in order, under the journal's id, waiting until there is one or ctx ends.
 func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
-	id, encoded, err := j.EncodedEvents(ctx, after, max)
+	id := j.ID()
+	encoded, err := j.await(ctx, after, max)
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +158,4 @@ func decodeEvents(encoded []writ.EncodedEvent) ([]writ.Event, error) {
 		}
 	}
 	return events, nil
-}
-
-// Acknowledge records that a coordinator has everything up to seq. It implements link.EventSource.
-func (j *Journal) Acknowledge(ctx context.Context, coordinator string, seq int64) error {
-	return j.Write(failpoint.At(ctx, failpoint.EventsConfirmed), func(tx *Tx) error {
-		return tx.exec(`INSERT INTO acknowledgements (coordinator, seq) VALUES ($1, $2)
-			ON CONFLICT (coordinator) DO UPDATE SET seq = excluded.seq WHERE acknowledgements.seq < excluded.seq`, coordinator, seq)
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -13,31 +12,9 @@ import (
 	"writ/internal/failpoint"
 )
 
-// A history is the sequence of events that a journal's id names. Coordinators rely on it never being told in two ways. A journal that came
-// from a backup would do that: it would give numbers again that coordinators know with other events. So it takes a new id then, and what
-// stands in the datacenter is told anew.
-
-// Agree implements link.EventSource.
-func (j *Journal) Agree(ctx context.Context, id string, seq int64, at time.Time) error {
-	var stands standing
-	err := j.Read(ctx, func(tx *Tx) (err error) {
-		stands, err = tx.compare(seq, at)
-		return err
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("compare histories: %w", err)
-	case id != j.ID():
-		return errors.New("the journal began a new history since the hello")
-	case stands == agrees:
-		return nil
-	}
-	if err := j.beginHistory(ctx, id, stands == older); err != nil {
-		return fmt.Errorf("begin a new history: %w", err)
-	}
-	return fmt.Errorf("the coordinator has event %d of journal %s, and this journal does not go on from there: one of them came from a backup; all that stands is told again, as journal %s",
-		seq, id, j.ID())
-}
+// A history is the sequence of events that an id names. Coordinators rely on it never being told in two ways. A journal that came from a
+// backup would do that: it would give numbers again that coordinators know with other events. So it takes a new id then, and what stands in
+// the datacenter is told anew. A coordinator whose own store came from a backup, or that lies, gets a history of its own: see Feed.
 
 // standing is how a journal stands to the events that a coordinator has of it.
 type standing int
@@ -102,8 +79,10 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	return decodeEvents(encoded)
 }
 
-// beginHistory gives the journal another id than the given one, and tells what stands. One that came from a backup has its doubt from now on.
-func (j *Journal) beginHistory(ctx context.Context, old string, fromBackup bool) error {
+// TakeBack has a journal that a supervisor serves with count as one that came from a backup from now on: every coordinator is told its events
+// under a new id, beginning with what stands.
+func (j *Journal) TakeBack(ctx context.Context) error {
+	old := j.ID()
 	var id string
 	var until int64
 	err := j.Write(failpoint.At(ctx, failpoint.HistoryBegun), func(tx *Tx) (err error) {
@@ -117,23 +96,31 @@ func (j *Journal) beginHistory(ctx context.Context, old string, fromBackup bool)
 		if err := tx.exec(`DELETE FROM acknowledgements`); err != nil {
 			return err
 		}
-		if fromBackup {
-			if err := tx.beginDoubt(tx.Now); err != nil {
-				return err
-			}
+		if err := tx.exec(`DELETE FROM meta WHERE name LIKE $1`, feedPrefix+"%"); err != nil {
+			return err
+		}
+		if err := tx.beginDoubt(tx.Now); err != nil {
+			return err
 		}
 		if until, err = tx.number(doubt); err != nil {
 			return err
 		}
+		tx.Then(func() {
+			j.id.Store(&id)
+			j.setFeeds(map[string]string{})
+		})
 		return tx.restate()
 	})
 	if err == nil {
-		j.id.Store(&id)
-		j.doubt.Store(max(until, j.doubt.Load())) // until is 0 if another link was first
+		j.doubt.Store(max(until, j.doubt.Load())) // until is 0 if somebody else was first
 		j.tail.forget()
+		j.restated.Add(1)
 	}
 	return err
 }
+
+// Restated counts how often the journal told again what stands since it was opened. What is told of a node then is how it joined.
+func (j *Journal) Restated() int64 { return j.restated.Load() }
 
 // restate tells of everything that stands: nodes, resources, open runs and their calls.
 func (tx *Tx) restate() error {
@@ -174,11 +161,14 @@ func (tx *Tx) restate() error {
 
 func (tx *Tx) restateRun(id writ.RunID) error {
 	run, err := tx.Run(id)
+	if isForged(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	calls, err := tx.Calls(id)
-	if err != nil {
+	if err != nil && !isForged(err) {
 		return err
 	}
 	run.Output = nil // only from the datacenter itself, as the values of resources

@@ -69,25 +69,35 @@ func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
 					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.after)
 					return err
 				})
-				old := j.ID()
-				err = j.Agree(t.Context(), old, tt.seq, at)
+				feed, other := j.Feed("c"), j.Feed("d")
+				old := feed.ID()
+				err = feed.Agree(t.Context(), old, tt.seq, at)
 				if tt.goOn {
-					if err != nil || j.ID() != old {
-						t.Errorf("%v, journal %s of %s", err, j.ID(), old)
+					if err != nil || feed.ID() != old {
+						t.Errorf("%v, history %s of %s", err, feed.ID(), old)
 					}
 					return
 				}
-				if err == nil || j.ID() == old {
-					t.Fatalf("%v, journal %s of %s", err, j.ID(), old)
+				if err == nil || feed.ID() == old {
+					t.Fatalf("%v, history %s of %s", err, feed.ID(), old)
 				}
-				if again := open(t, path); again.ID() != j.ID() {
-					t.Errorf("opened again it is %s, not %s", again.ID(), j.ID())
+				if other.ID() != old || j.ID() != old {
+					t.Errorf("others are told the histories %s and %s, not %s", other.ID(), j.ID(), old)
 				}
-				if err := j.Agree(t.Context(), old, tt.seq, at); err == nil {
+				if again := open(t, path).Feed("c"); again.ID() != feed.ID() {
+					t.Errorf("opened again it is %s, not %s", again.ID(), feed.ID())
+				}
+				if err := feed.Agree(t.Context(), old, tt.seq, at); err == nil {
 					t.Error("a session of the old name goes on")
 				}
-				if err := j.Agree(t.Context(), j.ID(), 0, time.Time{}); err != nil {
+				if err := feed.Agree(t.Context(), feed.ID(), 0, time.Time{}); err != nil {
 					t.Errorf("the next session: %v", err)
+				}
+				if err := other.Agree(t.Context(), old, 4, told[3].Time); err != nil {
+					t.Errorf("another coordinator, which has what the journal has: %v", err)
+				}
+				if id, _, err := feed.EncodedEvents(t.Context(), 0, 1); err != nil || id != feed.ID() {
+					t.Errorf("events of history %s, %v", id, err)
 				}
 				all, err := j.Events(t.Context(), 0, 10)
 				if err != nil || len(all) != 5-int(tt.after) || all[0].Seq != tt.after+1 {

@@ -31,17 +31,24 @@ type Journal struct {
 	db    *sqldb.DB
 	epoch atomic.Int64 // of BeginEpoch, 0 before
 	doubt atomic.Int64 // see Doubt, unix microseconds
-	tail  *tail
-	known *newest // frames that are on disk
+	codes atomic.Pointer[codes]
+	// restored says that the next epoch begins with a journal from a backup.
+	restored atomic.Bool
+	epochs   atomic.Pointer[[]int64] // that it gave, sorted
+	restated atomic.Int64            // see Restated
+	tail     *tail
+	known    *newest // frames that are on disk
 
 	mu    sync.Mutex
-	fault error // of a write; gone with the next probe that succeeds
+	fault error             // of a write; gone with the next probe that succeeds
+	feeds map[string]string // histories that only one coordinator is told, by its URL
 }
 
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
 type Tx struct {
 	*sqldb.Tx
-	ctx context.Context
+	ctx   context.Context
+	codes *codes // nil if rows carry none
 	*batch
 }
 
@@ -78,10 +85,15 @@ func open(ctx context.Context, path string, change func(tx *Tx) error) (*Journal
 			id = writ.NewUUID()
 			err = tx.setMeta("journal", id)
 		}
-		j.id.Store(&id)
 		if err != nil {
 			return err
 		}
+		feeds, err := tx.feeds()
+		if err != nil {
+			return err
+		}
+		j.id.Store(&id)
+		j.setFeeds(feeds)
 		return change(tx)
 	})
 	if err != nil {
@@ -103,7 +115,7 @@ func (j *Journal) Close() error { return j.db.Close() }
 
 // Read runs do on one moment of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
-	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, batch: new(batch)}) })
+	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
 // Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
@@ -111,7 +123,8 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 // written any more: the error is ErrFenced.
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx)} // who has begun is waited for; and to watch a context costs as much as a query
+		// Who has begun is waited for; and to watch a context costs as much as a query.
+		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx), codes: j.codes.Load()}
 		if err := j.join(t); err != nil {
 			return err
 		}
@@ -160,7 +173,7 @@ func (j *Journal) join(tx *Tx) error {
 	b := &batch{known: j.known}
 	tx.batch, tx.Batch.Common = b, b
 	tx.Batch.End = func(*sqldb.Tx) error {
-		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), batch: b}
+		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), codes: tx.codes, batch: b}
 		if err := end.settleLoads(); err != nil {
 			return err
 		}
@@ -222,12 +235,15 @@ func (tx *Tx) changed(query string, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// get decodes the body that query finds. It reports false if there is no row.
-func get[T any](tx *Tx, query string, args ...any) (*T, error) {
+// get decodes the body of the row of a table with this key, nil if there is none.
+func get[T any](tx *Tx, table, query string, key ...any) (*T, error) {
 	var body []byte
-	err := tx.QueryRowContext(tx.ctx, query, args...).Scan(&body)
+	err := tx.QueryRowContext(tx.ctx, query, key...).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
+	}
+	if err == nil {
+		body, err = tx.open(table, body, key...)
 	}
 	if err != nil {
 		return nil, err
@@ -235,17 +251,21 @@ func get[T any](tx *Tx, query string, args ...any) (*T, error) {
 	return decode[T](body)
 }
 
-// list decodes the bodies that query finds.
-func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
-	rows, err := tx.QueryContext(tx.ctx, query, args...)
+// list decodes the bodies that query finds behind the keys of a table. Rows that the journal did not write are not among them.
+func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
+	keys := len(keyOf(table))
+	rows, err := tx.someRows(keys+1, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	var found []*T
-	for rows.Next() {
-		var body []byte
-		if err := rows.Scan(&body); err != nil {
+	for _, row := range rows {
+		stored, _ := row[keys].([]byte)
+		body, err := tx.open(table, stored, row[:keys]...)
+		if isForged(err) {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		record, err := decode[T](body)
@@ -254,7 +274,7 @@ func list[T any](tx *Tx, query string, args ...any) ([]*T, error) {
 		}
 		found = append(found, record)
 	}
-	return found, rows.Err()
+	return found, nil
 }
 
 func decode[T any](body []byte) (*T, error) {

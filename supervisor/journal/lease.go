@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -31,13 +32,20 @@ var (
 // in a file has one process only, which needs to wait for nobody.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch, doubt int64
+	adopted := 0
+	var epochs []int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
-		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), batch: new(batch)}
+		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), codes: j.codes.Load(), batch: new(batch)}
 		id, err := tx.meta("journal") // another process may have begun a new history
 		if err != nil {
 			return err
 		}
+		feeds, err := tx.feeds()
+		if err != nil {
+			return err
+		}
 		j.id.Store(&id)
+		j.setFeeds(feeds)
 		last, err := tx.number("epoch")
 		if err != nil {
 			return err
@@ -56,11 +64,26 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err := tx.Current(tx.ctx); err != nil { // a later version has upgraded the journal since this process opened it
 			return err
 		}
+		if err := writ.CheckEpoch(last, now); err != nil { // no node would obey what comes after it
+			return fmt.Errorf("follow the last epoch of the journal: %w", err)
+		}
+		if adopted, err = tx.adopt(); err != nil {
+			return err
+		}
+		if clock, err = tx.Clock(ctx); err != nil { // to adopt may take long
+			return err
+		}
 		epoch = max(last+1, now.UnixMilli())
 		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
 			return err
 		}
-		if doubt, err = tx.readDoubt(now); err != nil {
+		if epochs, err = tx.giveEpoch(last, epoch); err != nil {
+			return err
+		}
+		if doubt, err = tx.readDoubt(now, j.restored.Load()); err != nil {
+			return err
+		}
+		if err := tx.releaseNames(); err != nil {
 			return err
 		}
 		*j.known = newest{} // another process may have forgotten some meanwhile
@@ -69,7 +92,12 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	if err == nil {
 		j.epoch.Store(epoch)
 		j.doubt.Store(doubt)
+		j.epochs.Store(&epochs)
+		j.restored.Store(false)
 		j.tail.forget() // another process may have told something meanwhile
+		if c := j.codes.Load(); adopted > 0 && c.Adopted != nil {
+			c.Adopted(adopted)
+		}
 	}
 	return epoch, err
 }

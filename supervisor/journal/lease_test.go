@@ -38,7 +38,7 @@ func TestWhoseEpochIsOverWritesNothing(t *testing.T) {
 		if err := <-ended; !errors.Is(err, journal.ErrFenced) {
 			t.Errorf("a late write: %v", err)
 		}
-		if err := old.Acknowledge(t.Context(), "c", 7); !errors.Is(err, journal.ErrFenced) {
+		if err := old.Feed("c").Acknowledge(t.Context(), 7); !errors.Is(err, journal.ErrFenced) {
 			t.Errorf("a late acknowledgement: %v", err)
 		}
 		if err := old.Renew(t.Context()); !errors.Is(err, journal.ErrFenced) {
@@ -81,4 +81,18 @@ func TestALeaseHasOneHolder(t *testing.T) {
 	if err := first.Write(t.Context(), func(*journal.Tx) error { return nil }); writ.CodeOf(err) != writ.CodeStoreUnavailable {
 		t.Errorf("the first: %v", err)
 	}
+}
+
+// Whoever can write into the journal's database cannot make its supervisor take an epoch after which nodes would obey nobody any more.
+func TestAnEpochThatCannotBeIsNotFollowed(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		write(t, j, func(tx *journal.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO meta (name, value) VALUES ('epoch', '9000000000000000000')`)
+			return err
+		})
+		if epoch, err := j.BeginEpoch(t.Context(), time.Now()); writ.CodeOf(err) != writ.CodeEpochInvalid {
+			t.Errorf("it began epoch %d, %v", epoch, err)
+		}
+	})
 }

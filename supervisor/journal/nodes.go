@@ -18,28 +18,79 @@ type Node struct {
 	PublicKey []byte `json:"public_key"` // ed25519, 32 bytes
 	AgeKey    string `json:"age_key,omitempty"`
 	Decisions int    `json:"decisions,omitempty"` // how many were made about it: of two records the one with more is newer
+	Token     string `json:"token,omitempty"`     // id of the token that it joined with
+	// Superseded are the resources and tries that a node that is gone must not go on with. What it answered is kept as it sealed it.
+	Superseded  []Superseded `json:"superseded,omitempty"`
+	FenceAnswer []byte       `json:"fence_answer,omitempty"`
+	FenceRound  int64        `json:"fence_round,omitempty"` // of that answer: a later one counts
 }
 
-// PutNode keeps a node, new or changed. Name and key are unique in the datacenter; a second node with either is an error that
-// sqldb.IsDuplicate recognises.
+// Superseded is something that a node had when a person signed that it is gone: a resource, or a call that was out there and may have begun.
+type Superseded struct {
+	writ.ResourceID
+	UID writ.UID     `json:"uid,omitempty"`
+	Job *writ.JobKey `json:"job,omitempty"` // of a call
+}
+
+// column is what the unique column for names has of a node: only an admitted one owns its name.
+func (n *Node) column() string {
+	if n.Admission == writ.AdmissionApproved {
+		return n.Name
+	}
+	return "~" + string(n.ID) // which is no name
+}
+
+// PutNode keeps a node, new or changed. Keys are unique in the datacenter, and names among the admitted nodes; a second node with either is an
+// error that sqldb.IsDuplicate recognises.
 func (tx *Tx) PutNode(n *Node) error {
 	body, err := cbor.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("encode node: %w", err)
 	}
+	if body, err = tx.seal("nodes", body, string(n.ID)); err != nil {
+		return err
+	}
 	return tx.exec(`INSERT INTO nodes (id, name, key_id, body) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, body = excluded.body`,
-		string(n.ID), n.Name, string(seal.IDOf(n.PublicKey)), body)
+		string(n.ID), n.column(), string(seal.IDOf(n.PublicKey)), body)
 }
 
 // Node returns a node, nil if there is none.
 func (tx *Tx) Node(id writ.NodeID) (*Node, error) {
-	return get[Node](tx, `SELECT body FROM nodes WHERE id = $1`, string(id))
+	return get[Node](tx, "nodes", `SELECT body FROM nodes WHERE id = $1`, string(id))
+}
+
+// NodeNamed returns the admitted node with a name, nil if there is none.
+func (tx *Tx) NodeNamed(name string) (*Node, error) {
+	var id writ.NodeID
+	err := tx.QueryRowContext(tx.ctx, `SELECT id FROM nodes WHERE name = $1`, name).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, err := tx.Node(id)
+	if n != nil && n.column() != name { // the column says so, and the record does not
+		return nil, err
+	}
+	return n, err
+}
+
+// releaseNames lets go of names that nodes own which are not admitted, as they did in journals of an earlier version.
+func (tx *Tx) releaseNames() error {
+	owners, err := list[Node](tx, "nodes", `SELECT id, body FROM nodes WHERE substr(name, 1, 1) <> '~'`)
+	for _, n := range owners {
+		if err == nil && n.Admission != writ.AdmissionApproved {
+			err = tx.PutNode(n)
+		}
+	}
+	return err
 }
 
 // Nodes returns all nodes, by name. Removed ones stay, so that no id is ever used again.
 func (tx *Tx) Nodes() ([]*Node, error) {
-	return list[Node](tx, `SELECT body FROM nodes ORDER BY name`)
+	return list[Node](tx, "nodes", `SELECT id, body FROM nodes ORDER BY name`)
 }
 
 // Token is a join token as the datacenter keeps it: never its secret.
@@ -54,18 +105,27 @@ type Token struct {
 
 // AddToken keeps a new token. One that is there already stays as it is.
 func (tx *Tx) AddToken(t Token) error {
-	return tx.exec(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key) VALUES ($1, $2, $3, $4, 0, '') ON CONFLICT (id) DO NOTHING`,
-		t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires))
+	mac, err := tx.code("tokens", t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), 0, "")
+	if err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key, mac) VALUES ($1, $2, $3, $4, 0, '', $5)
+		ON CONFLICT (id) DO NOTHING`,
+		t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), mac)
 }
 
 // Token returns a token, nil if there is none.
 func (tx *Tx) Token(id string) (*Token, error) {
 	t := &Token{ID: id}
 	var expires, spent int64
-	err := tx.QueryRowContext(tx.ctx, `SELECT key, created_by, expires, spent, spent_key FROM tokens WHERE id = $1`, id).
-		Scan(&t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey)
+	var mac []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT key, created_by, expires, spent, spent_key, mac FROM tokens WHERE id = $1`, id).
+		Scan(&t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
+	}
+	if err == nil {
+		err = tx.check("tokens", mac, id, t.Key, t.CreatedBy, expires, spent, t.SpentKey)
 	}
 	t.Expires, t.Spent = sqldb.Time(expires), sqldb.Time(spent)
 	return t, err
@@ -74,8 +134,16 @@ func (tx *Tx) Token(id string) (*Token, error) {
 // SpendToken spends a token for a key. It reports false if the token was spent, has expired or does not exist: of two that try,
 // one wins.
 func (tx *Tx) SpendToken(id string, key seal.KeyID) (bool, error) {
-	return tx.changed(`UPDATE tokens SET spent = $2, spent_key = $3 WHERE id = $1 AND spent = 0 AND expires > $2`,
-		id, sqldb.Micros(tx.Now), string(key))
+	t, err := tx.Token(id)
+	if err != nil || t == nil {
+		return false, err
+	}
+	now := sqldb.Micros(tx.Now)
+	mac, err := tx.code("tokens", id, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), now, string(key))
+	if err != nil {
+		return false, err
+	}
+	return tx.changed(`UPDATE tokens SET spent = $2, spent_key = $3, mac = $4 WHERE id = $1 AND spent = 0 AND expires > $2`, id, now, string(key), mac)
 }
 
 // AddRoster keeps a roster version as it was signed.
@@ -105,20 +173,4 @@ func (tx *Tx) Rosters(after int) ([][]byte, error) {
 		all = append(all, signed)
 	}
 	return all, rows.Err()
-}
-
-// AddStatement keeps a statement that was carried out, with the answer to it, until it expires.
-func (tx *Tx) AddStatement(digest writ.Digest, signed, answer []byte, expires time.Time) error {
-	return tx.exec(`INSERT INTO statements (digest, signed, answer, expires) VALUES ($1, $2, $3, $4)`,
-		digest.String(), signed, answer, sqldb.Micros(expires))
-}
-
-// StatementAnswer returns the answer to a statement that was carried out before, nil if it was not.
-func (tx *Tx) StatementAnswer(digest writ.Digest) ([]byte, error) {
-	var answer []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT answer FROM statements WHERE digest = $1`, digest.String()).Scan(&answer)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return answer, err
 }

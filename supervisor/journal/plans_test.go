@@ -32,6 +32,8 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"dueCalls", dueCalls, "calls_due"},
 		{"heldCalls", heldCalls, "calls_held"},
 		{"openCallOn", openCallOn, "calls_claimed"},
+		{"openCallsOn", openCallsOn, "calls_claimed"},
+		{"resourcesNamed", resourcesNamed, "sqlite_autoindex_resources_1"},
 		{"runsWaitingFor", runsWaitingFor, "calls_waiting"},
 		{"leftCalls", leftCalls, "calls_left"},
 		{"runsSentTo", runsSentTo, "calls_sent"},

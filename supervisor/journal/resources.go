@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -50,6 +51,9 @@ func (tx *Tx) PutResource(r *Resource) error {
 	if err != nil {
 		return fmt.Errorf("encode resource: %w", err)
 	}
+	if body, err = tx.seal("resources", body, string(r.Project), string(r.Kind), r.Name); err != nil {
+		return err
+	}
 	before, err := tx.Resource(r.ResourceID)
 	if err != nil {
 		return err
@@ -79,23 +83,71 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 
 // Resource returns a resource, nil if there is none.
 func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
-	return get[Resource](tx, `SELECT body FROM resources WHERE project = $1 AND kind = $2 AND name = $3`,
+	return get[Resource](tx, "resources", `SELECT body FROM resources WHERE project = $1 AND kind = $2 AND name = $3`,
 		string(id.Project), string(id.Kind), id.Name)
+}
+
+// ResourcesNamed returns the resources of a kind in a project that have these names, by name.
+func (tx *Tx) ResourcesNamed(project writ.ProjectID, kind writ.ResourceKind, names []string) (map[string]*Resource, error) {
+	found := make(map[string]*Resource)
+	for some := range slices.Chunk(names, askedAtOnce) {
+		rows, err := tx.someRows(2, resourcesNamed, asked(some, string(project), string(kind))...)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			name, _ := row[0].(string)
+			stored, _ := row[1].([]byte)
+			body, err := tx.open("resources", stored, string(project), string(kind), name)
+			if err != nil {
+				return nil, err
+			}
+			if found[name], err = decode[Resource](body); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// askedAtOnce is how many names are asked for with one question.
+const askedAtOnce = 100
+
+var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` + places(3, askedAtOnce) + `)`
+
+// places returns so many placeholders of a query, from a number on.
+func places(from, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "$%d", from+i)
+	}
+	return b.String()
+}
+
+// asked returns the arguments of a question for askedAtOnce names: the last of fewer is repeated, so that there is one statement to prepare.
+func asked(names []string, before ...any) []any {
+	for i := range askedAtOnce {
+		before = append(before, names[min(i, len(names)-1)])
+	}
+	return before
 }
 
 // Resources returns all resources of the datacenter.
 func (tx *Tx) Resources() ([]*Resource, error) {
-	return list[Resource](tx, `SELECT body FROM resources ORDER BY project, kind, name`)
+	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources ORDER BY project, kind, name`)
 }
 
 // ResourcesOn returns all resources on a node.
 func (tx *Tx) ResourcesOn(node writ.NodeID) ([]*Resource, error) {
-	return list[Resource](tx, `SELECT body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
+	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources WHERE node = $1 ORDER BY project, kind, name`, string(node))
 }
 
 // ProjectResources returns all resources of a project.
 func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
-	return list[Resource](tx, `SELECT body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
+	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
 }
 
 // OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.
@@ -109,6 +161,28 @@ func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, err
 
 const openCallOn = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND claimed AND kind <> ''
 	AND run <> $4 ORDER BY planned LIMIT 1`
+
+// OpenCallsOn answers OpenCallOn for the resources of a kind in a project that have these names, by name. Those with no such run are left out.
+func (tx *Tx) OpenCallsOn(project writ.ProjectID, kind writ.ResourceKind, names []string, except writ.RunID) (map[string]writ.RunID, error) {
+	found := make(map[string]writ.RunID)
+	for some := range slices.Chunk(names, askedAtOnce) {
+		rows, err := tx.someRows(2, openCallsOn, asked(some, string(project), string(kind), string(except))...)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			name, _ := row[0].(string)
+			run, _ := row[1].(string)
+			if _, earlier := found[name]; !earlier {
+				found[name] = writ.RunID(run)
+			}
+		}
+	}
+	return found, nil
+}
+
+var openCallsOn = `SELECT name, run FROM calls WHERE project = $1 AND kind = $2 AND name IN (` + places(4, askedAtOnce) + `) AND open AND claimed
+	AND kind <> '' AND run <> $3 ORDER BY name, planned`
 
 // RunsWaitingFor returns at most max of the other runs with a call that waits for its turn on the resource, oldest first.
 func (tx *Tx) RunsWaitingFor(id writ.ResourceID, except writ.RunID, max int) ([]writ.RunID, error) {

@@ -212,7 +212,7 @@ func TestEventsStayAWeekAfterEveryCoordinatorHasThem(t *testing.T) {
 		}
 		acknowledge := func(coordinator string, seq int64) {
 			t.Helper()
-			if err := j.Acknowledge(t.Context(), coordinator, seq); err != nil {
+			if err := j.Feed(coordinator).Acknowledge(t.Context(), seq); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -258,7 +258,12 @@ func TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire(t *testing.T) {
 		defer j.Close()
 		if err := j.Write(t.Context(), func(tx *journal.Tx) error {
 			for i, expires := range []time.Time{time.Now().Add(-journal.ReplayKept - time.Minute), time.Now().Add(-journal.ReplayKept + time.Minute)} {
-				if err := tx.AddStatement(writ.DigestOf([]byte{byte(i)}), []byte("signed"), []byte("answer"), expires); err != nil {
+				text := journal.Text{Digest: writ.DigestOf([]byte{byte(i)}), Signer: "alice", Signed: []byte("signed"), Expires: expires}
+				if err := tx.AddStatement(text, []byte("answer")); err != nil {
+					return err
+				}
+				text.Digest = writ.DigestOf([]byte{byte(i), 1})
+				if err := tx.AddRefusal(text, []byte("answer")); err != nil {
 					return err
 				}
 			}
@@ -271,6 +276,9 @@ func TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire(t *testing.T) {
 			for i, want := range []string{"", "answer"} {
 				if got, err := tx.StatementAnswer(writ.DigestOf([]byte{byte(i)})); string(got) != want || err != nil {
 					t.Errorf("statement %d is answered %q, %v", i, got, err)
+				}
+				if got, err := tx.Refusal(writ.DigestOf([]byte{byte(i), 1})); string(got) != want || err != nil {
+					t.Errorf("refused statement %d is answered %q, %v", i, got, err)
 				}
 			}
 			return nil

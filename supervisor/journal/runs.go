@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
@@ -26,6 +27,7 @@ type Run struct {
 	Crashes   int           `json:"crashes,omitempty"`  // of the evaluator, in a row
 	Bytes     int           `json:"bytes,omitempty"`    // of the arguments and values of its calls, encoded, when it was written
 	Resumes   int           `json:"resumes,omitempty"`  // how often it was resumed
+	Resumed   time.Time     `json:"resumed,omitzero"`   // when the newest resume was signed: what was signed before it is about an earlier end
 	Reopened  bool          `json:"reopened,omitempty"` // by a resume, and no pass has taken place since: nothing is sent until then
 	Idle      bool          `json:"idle,omitempty"`     // a pass would bring nothing new: only what comes in lets the run go on
 
@@ -33,9 +35,12 @@ type Run struct {
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
 	DatacenterName string `json:"datacenter_name"`
 
+	Roster int `json:"roster,omitempty"` // that the submission was accepted by; 0 in runs of earlier versions
+
 	// From the signed header.
-	Engine      string    `json:"engine,omitempty"` // that its script needs
-	Destructive bool      `json:"destructive,omitempty"`
+	Engine      string    `json:"engine,omitempty"`      // that its script needs
+	Destructive bool      `json:"destructive,omitempty"` // see MayDestroy
+	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
 	Signed      time.Time `json:"signed,omitzero"`  // by the clock of whoever signed it
 	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
@@ -49,6 +54,12 @@ type Run struct {
 
 // WaitsAnew reports whether the run waits for other calls than the journal says.
 func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting) }
+
+// MayDestroy reports whether the signer meant that the script may destroy a resource of its project. Runs that an earlier version accepted
+// name nothing: they may destroy all or none.
+func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
+	return r.Destructive && (len(r.Targets) == 0 || identity.Covered(r.Targets, kind, name))
+}
 
 // due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
 func (r *Run) due() time.Time {
@@ -78,16 +89,17 @@ func (r *Run) Move(to writ.RunState) error {
 // AddRun records an accepted submission and its run in one go, with the version of the roster that it was judged by. It reports false,
 // and changes nothing, if the payload is known.
 func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
-	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
+	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
+		WHERE NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $1) ON CONFLICT (digest) DO NOTHING`,
 		r.Payload.String(), signed, string(r.ID))
 	if err != nil || !added {
 		return false, err
 	}
-	body, err := cbor.Marshal(r)
-	if err != nil {
-		return false, fmt.Errorf("encode run: %w", err)
-	}
 	if err := tx.QueryRowContext(tx.ctx, `UPDATE run_counter SET number = number + 1 RETURNING number`).Scan(&r.number); err != nil {
+		return false, err
+	}
+	body, err := tx.encodeRun(r)
+	if err != nil {
 		return false, err
 	}
 	return true, tx.exec(`INSERT INTO runs (id, number, state, open, project, deployment, revision, accepted, due, needed, pending, judged, engine, body)
@@ -96,12 +108,21 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 		r.Engine, body)
 }
 
+// encodeRun returns the row's body of a run that has its number.
+func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
+	body, err := cbor.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode run: %w", err)
+	}
+	return tx.seal("runs", body, string(r.ID), r.number)
+}
+
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is
 // not written: each index with a column that is written is written, too.
 func (tx *Tx) PutRun(r *Run) error {
-	body, err := cbor.Marshal(r)
+	body, err := tx.encodeRun(r)
 	if err != nil {
-		return fmt.Errorf("encode run: %w", err)
+		return err
 	}
 	query := `UPDATE runs SET body = $3 WHERE id = $1 AND state = $2`
 	args := []any{string(r.ID), string(r.stored), body}
@@ -132,6 +153,9 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	err := tx.QueryRowContext(tx.ctx, `SELECT number, body FROM runs WHERE id = $1`, string(id)).Scan(&number, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
+	}
+	if err == nil {
+		body, err = tx.open("runs", body, string(id), number)
 	}
 	if err != nil {
 		return nil, err
@@ -306,18 +330,26 @@ func (tx *Tx) Payload(digest writ.Digest) ([]byte, error) {
 // Revision returns the revision of a deployment, 0 before its first run.
 func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 	var revision int
-	err := tx.QueryRowContext(tx.ctx, `SELECT revision FROM deployments WHERE project = $1 AND name = $2`,
-		string(project), deployment).Scan(&revision)
+	var mac []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT revision, mac FROM deployments WHERE project = $1 AND name = $2`,
+		string(project), deployment).Scan(&revision, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
+	}
+	if err == nil {
+		err = tx.check("deployments", mac, string(project), deployment, revision)
 	}
 	return revision, err
 }
 
 // SetRevision records the revision of a deployment.
 func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision int) error {
-	return tx.exec(`INSERT INTO deployments (project, name, revision) VALUES ($1, $2, $3)
-		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision`, string(project), deployment, revision)
+	mac, err := tx.code("deployments", string(project), deployment, revision)
+	if err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO deployments (project, name, revision, mac) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, string(project), deployment, revision, mac)
 }
 
 // AddLog keeps a line that the script wrote. What is no text in it becomes U+FFFD: not every engine keeps all bytes.

@@ -15,22 +15,34 @@ type Secret struct {
 	Statement writ.Digest // that set it
 }
 
-const selectSecrets = `SELECT project, name, version, sealed, statement, set_by, set_at, removed FROM secrets `
+const selectSecrets = `SELECT project, name, version, sealed, statement, set_by, set_at, removed, mac FROM secrets `
 
 // AddSecret records a version of a secret. One that is there already is a duplicate.
 func (tx *Tx) AddSecret(s *Secret) error {
-	return tx.exec(`INSERT INTO secrets (project, name, version, sealed, statement, set_by, set_at, removed) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`,
-		string(s.Project), s.Name, s.Version, s.Sealed, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set))
+	row := s.row()
+	mac, err := tx.code("secrets", row...)
+	if err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO secrets (project, name, version, sealed, statement, set_by, set_at, removed, mac)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		append(row, mac)...)
+}
+
+// row are the columns of a secret.
+func (s *Secret) row() []any {
+	return []any{string(s.Project), s.Name, s.Version, s.Sealed, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set), sqldb.Micros(s.Removed)}
 }
 
 // NewestSecret returns the newest version of a secret, also if it was removed; nil if there never was one.
 func (tx *Tx) NewestSecret(project writ.ProjectID, name string) (*Secret, error) {
-	return scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`, string(project), name))
+	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`,
+		string(project), name))
 }
 
 // Secret returns a version of a secret, nil if it is not there or was removed.
 func (tx *Tx) Secret(project writ.ProjectID, name string, version int) (*Secret, error) {
-	return scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version = $3 AND removed = 0`,
+	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version = $3 AND removed = 0`,
 		string(project), name, version))
 }
 
@@ -41,13 +53,26 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	if err != nil {
 		return 0, err
 	}
-	result, err := tx.ExecContext(tx.ctx, `UPDATE secrets SET sealed = $4, removed = $5 WHERE project = $1 AND name = $2 AND version <= $3 AND removed = 0`,
-		string(project), name, through, []byte{}, sqldb.Micros(tx.Now))
+	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version <= $3 AND removed = 0 ORDER BY version`,
+		string(project), name, through)
 	if err != nil {
 		return 0, err
 	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	all, err := tx.scanSecrets(rows)
+	for _, s := range all {
+		s.Sealed, s.Removed = []byte{}, tx.Now
+		row := s.row()
+		mac, err := tx.code("secrets", row...)
+		if err != nil {
+			return 0, err
+		}
+		err = tx.exec(`UPDATE secrets SET sealed = $4, removed = $5, mac = $6 WHERE project = $1 AND name = $2 AND version = $3`,
+			append(row[:3:3], s.Sealed, sqldb.Micros(s.Removed), mac)...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(all), err
 }
 
 // Secrets returns every version of every secret of a project, of all if it is empty, without values, by project, name and version.
@@ -56,23 +81,36 @@ func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	found, err := tx.scanSecrets(rows)
 	all := []writ.Secret{}
+	for _, s := range found {
+		all = append(all, s.Secret)
+	}
+	return all, err
+}
+
+// scanSecrets returns the secrets of rows, without those that the journal did not write.
+func (tx *Tx) scanSecrets(rows *sql.Rows) (all []*Secret, err error) {
+	defer rows.Close()
 	for rows.Next() {
-		s, err := scanSecret(rows)
+		s, err := tx.scanSecret(rows)
+		if isForged(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s.Secret)
+		all = append(all, s)
 	}
 	return all, rows.Err()
 }
 
-func scanSecret(row interface{ Scan(into ...any) error }) (*Secret, error) {
+func (tx *Tx) scanSecret(row interface{ Scan(into ...any) error }) (*Secret, error) {
 	var s Secret
 	var statement string
 	var set, removed int64
-	err := row.Scan(&s.Project, &s.Name, &s.Version, &s.Sealed, &statement, &s.SetBy, &set, &removed)
+	var mac []byte
+	err := row.Scan(&s.Project, &s.Name, &s.Version, &s.Sealed, &statement, &s.SetBy, &set, &removed, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -80,6 +118,9 @@ func scanSecret(row interface{ Scan(into ...any) error }) (*Secret, error) {
 		return nil, err
 	}
 	s.Set, s.Removed = sqldb.Time(set), sqldb.Time(removed)
+	if err := tx.check("secrets", mac, string(s.Project), s.Name, s.Version, s.Sealed, statement, s.SetBy, set, removed); err != nil {
+		return nil, err
+	}
 	s.Statement, err = writ.ParseDigest(statement)
 	return &s, err
 }

@@ -111,7 +111,7 @@ func TestEventsOfAnEarlierVersionAreTold(t *testing.T) {
 				}
 			}
 		}
-		if err := open(t, path).Agree(t.Context(), j.ID(), 4, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)); err != nil {
+		if err := open(t, path).Feed("c").Agree(t.Context(), j.ID(), 4, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)); err != nil {
 			t.Error(err)
 		}
 	})

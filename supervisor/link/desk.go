@@ -148,8 +148,12 @@ func (d *desk) asker(a *answer) *peer {
 	return a.by
 }
 
-// forward sends encoded bytes as long as the session lasts. That they do not arrive is no error: who still waits asks again.
+// forward sends encoded bytes as long as the session lasts. That they do not arrive is no error: who still waits asks again. Once ctx has
+// ended nothing is sent: what a handler answered then says that this side stops, and not that the request failed.
 func (p *peer) forward(ctx context.Context, data []byte) {
+	if ctx.Err() != nil {
+		return
+	}
 	select {
 	case p.out <- data:
 	case <-p.done:

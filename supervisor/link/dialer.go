@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 // Bounds of the wait before the next attempt to connect.
@@ -44,6 +46,12 @@ type Dialer struct {
 	peer *peer // of the session that stands, nil between sessions
 }
 
+// What a supervisor reads of a coordinator in a second, and at once: to read a megabyte takes a hundredth of a second of a processor, whatever is in it.
+const (
+	readBytes     = 8 << 20
+	readBytesOnce = 32 << 20
+)
+
 // Run keeps a session with the coordinator until ctx ends; then it returns nil. While the coordinator is away it tries again
 // after 1 s, then after longer and longer times up to 60 s, always with jitter.
 func (d *Dialer) Run(ctx context.Context) error {
@@ -51,8 +59,10 @@ func (d *Dialer) Run(ctx context.Context) error {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	desk := newDesk(&answering, log)
+	var cut limit.Lines
+	pace := rate.NewLimiter(readBytes, readBytesOnce)
 	for attempt := 0; ; attempt++ {
-		welcomed, err := d.session(ctx, desk, log)
+		welcomed, err := d.session(ctx, desk, pace, log)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -60,7 +70,9 @@ func (d *Dialer) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		wait := retryAfter(attempt)
-		log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond))
+		if times, say := cut.Say("", time.Now()); say { // a coordinator can end a session each second
+			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond), "times", times)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -91,7 +103,7 @@ func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) err
 }
 
 // session is one connection from dial to end.
-func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (welcomed bool, err error) {
+func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, log *slog.Logger) (welcomed bool, err error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return false, err
@@ -110,6 +122,7 @@ func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (wel
 		desk:   desk,
 		answer: d.Handle,
 		verbs:  hello.Verbs,
+		pace:   pace,
 	}
 	p.attach(conn)
 	d.mu.Lock()
@@ -122,7 +135,7 @@ func (d *Dialer) session(ctx context.Context, desk *desk, log *slog.Logger) (wel
 	}()
 	log.InfoContext(ctx, "linked to the coordinator", "session", welcome.Session, "after", welcome.Ack)
 
-	out := newOutflow(d.Events, d.URL, welcome.Ack)
+	out := newOutflow(d.Events, welcome.Ack)
 	works := []func(context.Context) error{
 		p.ping,
 		func(ctx context.Context) error { return out.send(ctx, p) },

@@ -216,7 +216,7 @@ func TestEventsWaitForAStoreThatFails(t *testing.T) {
 }
 
 func TestCoordinatorCannotAcknowledgeWhatItDidNotGet(t *testing.T) {
-	o := newOutflow(newBook(), coordAt, 10)
+	o := newOutflow(newBook(), 10)
 	if err := o.acked(10); err != nil {
 		t.Errorf("acked(10) = %v", err)
 	}

@@ -85,7 +85,7 @@ func encode(events []writ.Event) ([]writ.EncodedEvent, error) {
 
 func (b *book) Agree(context.Context, string, int64, time.Time) error { return nil }
 
-func (b *book) Acknowledge(_ context.Context, _ string, seq int64) error {
+func (b *book) Acknowledge(_ context.Context, seq int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.acked = seq

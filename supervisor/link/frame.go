@@ -51,6 +51,8 @@ const (
 
 // frame is one message of a link. Which fields count depends on its type.
 type frame struct {
+	size int // as it was read
+
 	Type    string          `json:"type"`
 	Nonce   []byte          `json:"nonce,omitempty"`
 	Hello   *Hello          `json:"hello,omitempty"`
@@ -74,11 +76,12 @@ type failure struct {
 	Message   string    `json:"message"`
 	Hint      string    `json:"hint,omitempty"`
 	Retryable bool      `json:"retryable"`
+	Proof     []byte    `json:"proof,omitempty"`
 }
 
 func failureOf(err error) *failure {
 	e := writ.AsError(err)
-	return &failure{Code: e.Code, Message: e.Message, Hint: e.Hint, Retryable: e.Retryable()}
+	return &failure{Code: e.Code, Message: e.Message, Hint: e.Hint, Retryable: e.Retryable(), Proof: e.Proof}
 }
 
 // asError returns the failure as an error of this side. INTERNAL of the other side is not INTERNAL here, and neither is a code
@@ -88,9 +91,9 @@ func (f *failure) asError(other, request string) *writ.Error {
 	case f == nil || f.Code == writ.CodeInternal:
 		return writ.Errorf(writ.CodeExecError, "%s failed; its log says why, under request %s", other, request)
 	case f.Code.Info().Code != f.Code:
-		return &writ.Error{Code: writ.CodeExecError, Message: fmt.Sprintf("%s (%s)", f.Message, f.Code), Hint: f.Hint}
+		return &writ.Error{Code: writ.CodeExecError, Message: fmt.Sprintf("%s (%s)", f.Message, f.Code), Hint: f.Hint, Proof: f.Proof}
 	default:
-		return &writ.Error{Code: f.Code, Message: f.Message, Hint: f.Hint}
+		return &writ.Error{Code: f.Code, Message: f.Message, Hint: f.Hint, Proof: f.Proof}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Verb names a request.
 type Verb string
 
-// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets. To a coordinator: register.
+// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted. To a coordinator: register.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -24,6 +24,8 @@ const (
 	VerbQueues    Verb = "queues"
 	VerbResources Verb = "resources"
 	VerbSecrets   Verb = "secrets"
+	VerbNodes     Verb = "nodes"
+	VerbAdopted   Verb = "adopted"
 	VerbRegister  Verb = "register"
 )
 
@@ -51,17 +53,17 @@ type Welcome struct {
 // Handler answers requests of the other side. An answer that is an error is sent as its code, message and retryability.
 type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(stage, detail string)) (any, error)
 
-// EventSource is where a supervisor's end of the link takes events from.
+// EventSource is where a supervisor's end of the link to one coordinator takes events from.
 type EventSource interface {
 	// Agree returns nil if the rest can be told to a coordinator that has the events of a journal up to seq, the last of which took place
-	// at a time. It cannot if one of the two stores came from a backup; then the journal begins a new history, under a new id, and the
-	// error says so.
+	// at a time. It cannot if one of the two stores came from a backup; then a new history begins for this coordinator, under a new id, and
+	// the error says so.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// EncodedEvents returns at most max events after a sequence number, in order, and the id of their journal, waiting until there is one or
 	// ctx ends.
 	EncodedEvents(ctx context.Context, after int64, max int) (journal string, events []writ.EncodedEvent, err error)
-	// Acknowledge tells that a coordinator has stored everything up to seq.
-	Acknowledge(ctx context.Context, coordinator string, seq int64) error
+	// Acknowledge tells that the coordinator has stored everything up to seq.
+	Acknowledge(ctx context.Context, seq int64) error
 }
 
 // EventSink is where a coordinator's end of the link puts events.

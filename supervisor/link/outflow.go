@@ -13,8 +13,7 @@ import (
 
 // outflow sends the events of a journal in one session: in order, from what the coordinator has, at most Window unacknowledged.
 type outflow struct {
-	source      EventSource
-	coordinator string
+	source EventSource
 
 	mu      sync.Mutex
 	sent    int64         // the last event on its way
@@ -22,8 +21,8 @@ type outflow struct {
 	changed chan struct{} // closed and replaced when acks rises
 }
 
-func newOutflow(source EventSource, coordinator string, after int64) *outflow {
-	return &outflow{source: source, coordinator: coordinator, sent: after, acks: after, changed: make(chan struct{})}
+func newOutflow(source EventSource, after int64) *outflow {
+	return &outflow{source: source, sent: after, acks: after, changed: make(chan struct{})}
 }
 
 // state returns where the flow stands, and a channel that is closed when acks rises.
@@ -127,7 +126,7 @@ func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 	for {
 		_, acks, changed := o.state()
 		if acks > confirmed {
-			if err := o.source.Acknowledge(ctx, o.coordinator, acks); err != nil && ctx.Err() == nil {
+			if err := o.source.Acknowledge(ctx, acks); err != nil && ctx.Err() == nil {
 				log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err)
 			}
 			confirmed = acks

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -25,7 +26,8 @@ type peer struct {
 	gone   writ.Code // of requests when the other end is away
 	desk   *desk     // takes what the other end requests
 	answer Handler
-	verbs  []Verb // that answer knows
+	verbs  []Verb        // that answer knows
+	pace   *rate.Limiter // of bytes that are read; nil if it has none
 
 	out  chan []byte
 	pong chan struct{} // the reader asks the writer for a pong
@@ -80,6 +82,11 @@ func (p *peer) read(session, handlers context.Context, on func(f *frame) error) 
 		f, err := receive(session, p.conn, readWithin)
 		if err != nil {
 			return err
+		}
+		if p.pace != nil {
+			if err := p.pace.WaitN(session, min(f.size, p.pace.Burst())); err != nil {
+				return err
+			}
 		}
 		switch f.Type {
 		case typeRequest:
@@ -271,7 +278,11 @@ func receive(ctx context.Context, conn *websocket.Conn, within time.Duration) (*
 	case kind != websocket.MessageText:
 		return nil, protocolError{"a frame is binary"}
 	}
-	return decodeFrame(data)
+	f, err := decodeFrame(data)
+	if err == nil {
+		f.size = len(data)
+	}
+	return f, err
 }
 
 // transmit writes one frame of the handshake.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,6 +216,24 @@ func TestHandlerPanicIsAnAnswer(t *testing.T) {
 	})
 }
 
+// The other side asks again elsewhere when the link is cut; an answer that only says "I stop" would end its request for good.
+func TestNothingIsAnsweredOnceWorkWasToldToStop(t *testing.T) {
+	for range 64 { // a select would take either way
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &peer{out: make(chan []byte, 1), done: make(chan struct{}), verbs: []Verb{VerbSubmit}}
+		p.answer = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+			cancel()
+			return nil, ctx.Err()
+		}
+		var running sync.WaitGroup
+		newDesk(&running, slog.New(slog.DiscardHandler)).take(ctx, p, &frame{Type: typeRequest, ID: "1", Verb: VerbSubmit})
+		running.Wait()
+		if len(p.out) > 0 {
+			t.Fatalf("it answers %s", <-p.out)
+		}
+	}
+}
+
 // What a supervisor cannot answer because it stops is nobody's fault.
 func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
 	var said bytes.Buffer
@@ -299,4 +318,23 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	if err := Decode(json.RawMessage(`{"signed":"YQ=="}`), &s); err != nil || string(s.Signed) != "a" {
 		t.Errorf("Decode = %q, %v", s.Signed, err)
 	}
+}
+
+// To read what a coordinator sends takes the supervisor's processors, whatever is in it: so much is read in a second.
+func TestOfACoordinatorSoMuchIsReadInASecond(t *testing.T) {
+	linked(t, func(_ *Listener, d *Dialer) {
+		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return nil, nil }
+	}, func(t *testing.T, _ *Listener, _ *Dialer, s *Session) {
+		const all, size = 64 << 20, 512 << 10
+		began := time.Now()
+		for range all / size {
+			if err := s.Request(t.Context(), VerbSubmit, strings.Repeat("x", size), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := time.Duration((all-readBytesOnce)/readBytes) * time.Second
+		if took := time.Since(began); took < want || took > want+want/10 {
+			t.Errorf("%d MiB are read within %s, want %s", all>>20, took, want)
+		}
+	})
 }

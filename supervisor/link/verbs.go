@@ -1,6 +1,10 @@
 package link
 
-import "writ"
+import (
+	"time"
+
+	"writ"
+)
 
 // The messages of the verbs. A coordinator sends all but the last; a supervisor sends roster as well, to ask for versions it lacks.
 type (
@@ -14,8 +18,9 @@ type (
 	}
 	// StatementAnswer says what a statement did.
 	StatementAnswer struct {
-		Subject string `json:"subject"` // as in the statement
-		Done    string `json:"done"`    // a sentence: "node n1 is cordoned"
+		Subject string `json:"subject"`         // as in the statement
+		Done    string `json:"done"`            // a sentence: "node n1 is cordoned"
+		Proof   []byte `json:"proof,omitempty"` // the sealed writ.Answer
 	}
 	// Rosters carries signed rosters, oldest first. A receiver passes over those that it has. The answer is a RosterVersion.
 	Rosters struct {
@@ -24,6 +29,14 @@ type (
 	// RosterVersion asks a coordinator for the rosters after a version (the answer is Rosters), or answers Rosters with the newest.
 	RosterVersion struct {
 		Version int `json:"version"`
+	}
+	// Adopted asks which roster is in force. The answer is an AdoptedAnswer.
+	Adopted struct {
+		Nonce []byte `json:"nonce"` // of the client, writ.AdoptionNonce bytes
+	}
+	// AdoptedAnswer says which, as a sealed writ.Adoption.
+	AdoptedAnswer struct {
+		Proof []byte `json:"proof"`
 	}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
 	Plan = writ.Proposal
@@ -60,3 +73,19 @@ type (
 		Project writ.ProjectID `json:"project,omitempty"`
 	}
 )
+
+// Nodes asks for what is known of the nodes at this moment. The answer is a list of NodeNow.
+type Nodes struct{}
+
+// NodeNow is what a datacenter knows of a node at this moment, as far as events tell it late or not at all.
+type NodeNow struct {
+	ID         writ.NodeID     `json:"id"`
+	Admission  writ.Admission  `json:"admission,omitempty"`
+	Scheduling writ.Scheduling `json:"scheduling,omitempty"`
+	Liveness   writ.Liveness   `json:"liveness,omitempty"`
+	LastBeat   time.Time       `json:"last_beat,omitzero"`
+	Fault      string          `json:"fault,omitempty"`
+	Slots      int             `json:"slots,omitempty"` // 0 if the node has not said yet, or the supervisor is of an earlier version
+	Capacity   writ.Capacity   `json:"capacity,omitzero"`
+	Waiting    *writ.Node      `json:"waiting,omitempty"` // all of one that waits to be admitted, of which no event tells
+}

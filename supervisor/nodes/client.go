@@ -3,6 +3,8 @@ package nodes
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,8 +61,28 @@ func (c *Client) Payload(ctx context.Context, digest writ.Digest) ([]byte, error
 }
 
 // Account implements Backend.
-func (c *Client) Account(ctx context.Context, node writ.NodeID) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, pathAccounts+url.PathEscape(string(node)), nil, maxPayload)
+func (c *Client) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
+	query := ""
+	if asked != nil {
+		query = "?asked=" + base64.RawURLEncoding.EncodeToString(asked)
+	}
+	return c.do(ctx, http.MethodGet, pathAccounts+url.PathEscape(string(node))+query, nil, maxPayload)
+}
+
+// Standing implements Backend.
+func (c *Client) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+"?nonce="+hex.EncodeToString(nonce), nil, maxPayload)
+}
+
+// Fence implements Backend.
+func (c *Client) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, pathNodes+url.PathEscape(string(node))+pathFence+"?nonce="+hex.EncodeToString(nonce), nil, maxPayload)
+}
+
+// Fenced implements Backend.
+func (c *Client) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
+	_, err := post[struct{}](ctx, c, pathNodes+url.PathEscape(string(node))+pathFence, fenced{sealed})
+	return err
 }
 
 func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) {

@@ -2,6 +2,8 @@ package nodes
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +11,14 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/httpguard"
+	"writ/internal/limit"
 )
 
 // The routes of the door.
@@ -23,10 +28,20 @@ const (
 	pathRosters  = "/v1/rosters"
 	pathPayloads = "/v1/payloads/"
 	pathAccounts = "/v1/accounts/"
+	pathNodes    = "/v1/nodes/"
+	pathFence    = "/fence" // behind the id of a node
 )
 
 // maxRequest bounds the body of a request: a claim has a few hundred bytes.
 const maxRequest = 16 << 10
+
+// maxFenced bounds the answer of a node that is gone.
+const maxFenced = 512 << 10
+
+// fenced is the body of a request: a FenceAnswer as the node sealed it.
+type fenced struct {
+	Sealed []byte `json:"sealed"`
+}
 
 // The media types of signed texts and of what is sealed.
 const (
@@ -48,17 +63,39 @@ type problem struct {
 // Standby is the door of a supervisor that does not serve its datacenter now: it refuses everything, with reason, so that nodes ask
 // again and whatever stands in front of several supervisors asks another one.
 func Standby(reason error, log *slog.Logger) http.Handler {
-	h := &handler{nil, log}
+	h := &handler{log: log}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, reason) })
 }
 
+// Guarded returns a handler that refuses what pages of strangers make browsers send: see httpguard. The names are those of the supervisor.
+func Guarded(next http.Handler, names []string, log *slog.Logger) http.Handler {
+	h := &handler{log: log}
+	guard := &httpguard.Guard{Names: names, Hint: "use the supervisor's address, or have it started with --allowed-host"}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := guard.Check(r); err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// What an address may ask for in a second. A node fetches one payload for each run that changes something there; who joins makes the supervisor
+// sign, or verify, each time.
+const (
+	requestsPerSecond = 1000
+	joinsPerSecond    = 50
+)
+
 // Handler returns the door as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
-// by who knows its digest, and an account can be opened only by its node.
+// by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
 func Handler(backend Backend, log *slog.Logger) http.Handler {
-	h := &handler{backend, log}
+	h := &handler{backend: backend, log: log}
 	r := chi.NewRouter()
-	r.Post(pathHello, answer(h, func(r *http.Request) (any, error) {
-		hello, err := decode[Hello](r)
+	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}))
+	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
+	joins.Post(pathHello, answer(h, func(r *http.Request) (any, error) {
+		hello, err := decode[Hello](r, maxRequest)
 		if err != nil {
 			return nil, err
 		}
@@ -66,18 +103,21 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 		failpoint.ProofAnswered.Begin()
 		return proof, err
 	}))
-	r.Post(pathClaim, answer(h, func(r *http.Request) (any, error) {
-		claim, err := decode[Claim](r)
+	joins.Post(pathClaim, answer(h, func(r *http.Request) (any, error) {
+		claim, err := decode[Claim](r, maxRequest)
 		if err != nil {
 			return nil, err
 		}
-		welcome, err := h.backend.Admit(r.Context(), claim)
+		welcome, err := h.backend.Admit(context.WithValue(r.Context(), remote{}, limit.NetworkOf(r.RemoteAddr)), claim)
 		failpoint.WelcomeAnswered.Begin()
 		return welcome, err
 	}))
 	r.Get(pathRosters, answer(h, h.rosters))
 	r.Get(pathPayloads+"{sha256}", h.payload)
 	r.Get(pathAccounts+"{node}", h.account)
+	r.Get(pathNodes+"{node}", h.standing)
+	r.Get(pathNodes+"{node}"+pathFence, h.fence)
+	r.Post(pathNodes+"{node}"+pathFence, answer(h, h.fenced))
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path))
 	})
@@ -90,6 +130,21 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 type handler struct {
 	backend Backend
 	log     *slog.Logger
+	lines   limit.Lines
+}
+
+// bounded refuses what comes faster than limits allow.
+func (h *handler) bounded(limits *limit.Addresses) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if wait := limits.Take(r.RemoteAddr, 1, time.Now()); wait > 0 {
+				w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+				h.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from %s", limit.NetworkOf(r.RemoteAddr)))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
 }
 
 // answer writes what ask returns, as JSON or as a problem.
@@ -132,30 +187,81 @@ func (h *handler) payload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	failpoint.PayloadAnswered.Begin()
-	w.Header().Set("Content-Type", contentSigned)
-	_, _ = w.Write(signed) // the client sees that it is cut off
+	writeBytes(w, contentSigned, signed)
+}
+
+func (h *handler) standing(w http.ResponseWriter, r *http.Request) {
+	signed, err := questioned(r, h.backend.Standing)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	failpoint.StandingAnswered.Begin()
+	writeBytes(w, contentSealed, signed)
+}
+
+func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
+	signed, err := questioned(r, h.backend.Fence)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	failpoint.FenceAnswered.Begin()
+	writeBytes(w, contentSealed, signed)
+}
+
+// questioned reads a question about a node, which has a nonce, and asks it.
+func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)) ([]byte, error) {
+	nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce is written in hex digits")
+	}
+	return ask(r.Context(), writ.NodeID(chi.URLParam(r, "node")), nonce)
+}
+
+func (h *handler) fenced(r *http.Request) (any, error) {
+	said, err := decode[fenced](r, maxFenced)
+	if err != nil {
+		return nil, err
+	}
+	err = h.backend.Fenced(r.Context(), writ.NodeID(chi.URLParam(r, "node")), said.Sealed)
+	failpoint.FencedAnswered.Begin()
+	return struct{}{}, err
+}
+
+// remote is the key of the context value that Remote returns.
+type remote struct{}
+
+// Remote returns the network that a request comes from: an IPv4 address, or the first half of an IPv6 one, which one host may have all of. It
+// is "" of what no network brought.
+func Remote(ctx context.Context) string {
+	network, _ := ctx.Value(remote{}).(string)
+	return network
 }
 
 func (h *handler) account(w http.ResponseWriter, r *http.Request) {
-	sealed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")))
+	asked, err := base64.RawURLEncoding.DecodeString(r.URL.Query().Get("asked"))
+	if err != nil {
+		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "what is asked for cannot be read: %v", err))
+		return
+	}
+	if len(asked) == 0 {
+		asked = nil
+	}
+	sealed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")), asked)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
 	failpoint.AccountAnswered.Begin()
-	w.Header().Set("Content-Type", contentSealed)
-	_, _ = w.Write(sealed) // the client sees that it is cut off
+	writeBytes(w, contentSealed, sealed)
 }
 
 // fail writes an error. What is not meant for people is logged under the request's id, and only the id is shown.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e, id := writ.AsError(err), writ.NewUUID()
-	level := slog.LevelInfo
-	if e.Code == writ.CodeInternal {
-		level = slog.LevelError
-	}
 	if !errors.Is(err, context.Canceled) {
-		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", e.Code, "err", err)
+		h.note(r, e.Code, id, err)
 	}
 	info, hint := e.Code.Info(), e.Hint
 	if hint == "" {
@@ -167,6 +273,23 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
+// note logs a refusal. How often somebody asks is his own choice; what is logged of it is not. What is our own fault is logged each time.
+func (h *handler) note(r *http.Request, code writ.Code, id string, err error) {
+	level, times, say := slog.LevelError, 1, true
+	if code != writ.CodeInternal {
+		level = slog.LevelInfo
+		times, say = h.lines.Say(string(code), time.Now())
+	}
+	if say {
+		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "err", err, "times", times)
+	}
+}
+
+func writeBytes(w http.ResponseWriter, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write(body) // the client sees that it is cut off
+}
+
 func writeJSON(w http.ResponseWriter, contentType string, status int, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -174,10 +297,10 @@ func writeJSON(w http.ResponseWriter, contentType string, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client sees that it is cut off
 }
 
-// decode reads a body strictly: one value, no unknown fields, no more than maxRequest bytes.
-func decode[T any](r *http.Request) (T, error) {
+// decode reads a body strictly: one value, no unknown fields, no more than most bytes.
+func decode[T any](r *http.Request, most int64) (T, error) {
 	var v T
-	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxRequest))
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
 	d.DisallowUnknownFields()
 	err := d.Decode(&v)
 	if err == nil {
@@ -186,7 +309,7 @@ func decode[T any](r *http.Request) (T, error) {
 		}
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return v, writ.Errorf(writ.CodeTooLarge, "the request has more than %d bytes", maxRequest)
+		return v, writ.Errorf(writ.CodeTooLarge, "the request has more than %d bytes", most)
 	}
 	if err != nil {
 		return v, writ.Errorf(writ.CodeBadRequest, "the request cannot be read: %v", err)

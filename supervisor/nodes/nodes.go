@@ -36,7 +36,8 @@ type Claim struct {
 	Signature []byte `json:"signature"` // by the joiner's key: possession
 }
 
-// Welcome tells a node who it is.
+// Welcome tells a node who it is. Only Signed counts, a Membership in an envelope of the supervisor; the other fields say the same to nodes
+// of an earlier version, which do not look into it.
 type Welcome struct {
 	Node       writ.NodeID       `json:"node"`
 	Name       string            `json:"name"`
@@ -44,6 +45,22 @@ type Welcome struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Epoch      int64             `json:"epoch"`
+	Signed     []byte            `json:"signed,omitempty"`
+}
+
+// Membership is what a node is in its datacenter, as the supervisor signs it. It answers one question: that with the nonce.
+type Membership struct {
+	Node       writ.NodeID       `json:"node"`
+	Name       string            `json:"name"`
+	Key        []byte            `json:"key"` // of the node, ed25519
+	Admission  writ.Admission    `json:"admission"`
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Epoch      int64             `json:"epoch"`
+	Roster     int               `json:"roster"` // the newest version that the supervisor has
+	Digest     writ.Digest       `json:"digest"` // of its text
+	Nonce      []byte            `json:"nonce"`  // of the node's question
+	Made       int64             `json:"made"`   // unix milliseconds
 }
 
 // Account is how a node gets into the queue. It travels sealed by the supervisor.
@@ -53,6 +70,36 @@ type Account struct {
 	Secret []byte      `json:"secret,omitempty"` // the password, encrypted to the age key that the node named when it joined
 }
 
+// AccountRequest is what a node says of itself when it asks for its account.
+type AccountRequest struct {
+	Node    writ.NodeID `json:"node"`
+	Scripts int         `json:"scripts"` // ScriptsLoaded
+}
+
+// ScriptsLoaded says that the runner uses scripts that the supervisor has loaded, and brings none of its own to the queue.
+const ScriptsLoaded = 1
+
+// FenceAnswer is what a node did when it had learned that it is gone for its datacenter. It travels sealed by the node.
+type FenceAnswer struct {
+	Node       writ.NodeID       `json:"node"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Round      int64             `json:"round"` // counts the answers of the node, across its starts
+	Clock      int64             `json:"clock"` // unix milliseconds
+	Stopped    []FencedResource  `json:"stopped,omitempty"`
+	Open       []string          `json:"open,omitempty"`    // what it could not stop yet, in sentences
+	Kept       []writ.Orphan     `json:"kept,omitempty"`    // what holds data and is still there, and what nobody has a record of
+	Results    []writ.JobKey     `json:"results,omitempty"` // jobs that it has results of which its supervisor did not take
+}
+
+// FencedResource is a resource that runs no more.
+type FencedResource struct {
+	writ.ResourceID
+	UID writ.UID `json:"uid,omitempty"`
+}
+
+// MaxFenced bounds each list of a FenceAnswer.
+const MaxFenced = 300
+
 // Backend is what the door needs of a supervisor.
 type Backend interface {
 	// Greet answers a hello. It remembers its nonce for a minute.
@@ -60,10 +107,19 @@ type Backend interface {
 	// Admit spends the token and records the node. The same claim, or another of the same key with the same token, is answered
 	// again, so that a lost answer costs nothing.
 	Admit(ctx context.Context, claim Claim) (Welcome, error)
+	// Standing returns the Membership of a node in an envelope, in answer to a question with a nonce. It is given to anybody who asks: only the
+	// node gains something by it, which learns from it that it was removed.
+	Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
+	// Fence returns the Membership of a node that is gone, in an envelope of its own kind, in answer to a question with a nonce: the node is to
+	// stop what it has. It is NOT_FOUND for all others.
+	Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
+	// Fenced takes the FenceAnswer of a node that is gone, as it sealed it.
+	Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error
 	// Rosters returns the signed rosters after a version, oldest first.
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
-	// Account returns the Account of an approved node, sealed. Whoever asks can open nothing in it but the node.
-	Account(ctx context.Context, node writ.NodeID) ([]byte, error)
+	// Account returns the Account of an approved node, sealed. Whoever asks can open nothing in it but the node. asked is an AccountRequest that
+	// the node has sealed, nil if it does not say anything: then its runner is an older one.
+	Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error)
 }

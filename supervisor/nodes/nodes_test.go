@@ -42,9 +42,24 @@ func (d *desk) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
 	return []byte("signed\x00text"), d.err
 }
 
-func (d *desk) Account(_ context.Context, node writ.NodeID) ([]byte, error) {
+func (d *desk) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, error) {
 	d.asked = node
 	return []byte("sealed"), d.err
+}
+
+func (d *desk) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	d.asked = []any{node, string(nonce)}
+	return []byte("fence"), d.err
+}
+
+func (d *desk) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error {
+	d.asked = []any{node, string(sealed)}
+	return d.err
+}
+
+func (d *desk) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	d.asked = []any{node, string(nonce)}
+	return []byte("signed"), d.err
 }
 
 func serve(t *testing.T, d *desk) *nodes.Client {
@@ -72,7 +87,10 @@ func TestTheClientIsTheDoorFromAfar(t *testing.T) {
 			return len(rosters), err
 		}, 3},
 		{"Payload", func(b nodes.Backend) (any, error) { return b.Payload(t.Context(), digest) }, digest},
-		{"Account", func(b nodes.Backend) (any, error) { return b.Account(t.Context(), "0192-3") }, writ.NodeID("0192-3")},
+		{"Account", func(b nodes.Backend) (any, error) { return b.Account(t.Context(), "0192-3", []byte("x")) }, writ.NodeID("0192-3")},
+		{"Fence", func(b nodes.Backend) (any, error) { return b.Fence(t.Context(), "0192-3", []byte("nonce")) }, []any{writ.NodeID("0192-3"), "nonce"}},
+		{"Fenced", func(b nodes.Backend) (any, error) { return nil, b.Fenced(t.Context(), "0192-3", []byte("said")) }, []any{writ.NodeID("0192-3"), "said"}},
+		{"Standing", func(b nodes.Backend) (any, error) { return b.Standing(t.Context(), "0192-3", []byte("nonce")) }, []any{writ.NodeID("0192-3"), "nonce"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			direct, _ := tt.ask(&desk{})
@@ -177,5 +195,37 @@ func TestAnythingElseAtTheAddressIsUnreachable(t *testing.T) {
 	}
 	if _, err := (&nodes.Client{URL: "::"}).Greet(t.Context(), nodes.Hello{}); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("a bad address: %v", err)
+	}
+}
+
+// TestAFloodAtTheDoorIsBoundedAndLoggedOnce asks as often as it can: who joins makes the supervisor sign each time, and every refusal was a line.
+func TestAFloodAtTheDoorIsBoundedAndLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	door := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, slog.New(slog.NewTextHandler(&log, nil)))
+	codes := map[int]int{}
+	ask := func(method, path, remote string) {
+		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
+		r.RemoteAddr = remote
+		w := httptest.NewRecorder()
+		door.ServeHTTP(w, r)
+		codes[w.Code]++
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+			t.Error("it does not say when to ask again")
+		}
+	}
+	for range 1000 {
+		ask(http.MethodPost, "/v1/join/hello", "192.0.2.1:1")
+	}
+	if codes[http.StatusNotFound] < 100 || codes[http.StatusNotFound] > 900 || codes[http.StatusTooManyRequests] < 100 {
+		t.Errorf("answers to a thousand hellos at once: %v", codes)
+	}
+	clear(codes)
+	ask(http.MethodPost, "/v1/join/hello", "192.0.2.2:1")
+	ask(http.MethodGet, "/v1/rosters", "192.0.2.2:1")
+	if codes[http.StatusNotFound] != 2 {
+		t.Errorf("others are answered %v", codes)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines > 10 {
+		t.Errorf("%d lines in the log", lines)
 	}
 }

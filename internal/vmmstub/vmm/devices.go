@@ -11,6 +11,7 @@ import (
 
 // machine is what vm.boot makes: devices, and a guest that uses them.
 type machine struct {
+	plays   Release // the version that it is a machine of
 	state   string
 	guest   guest
 	devices []*device
@@ -48,13 +49,13 @@ func (d *device) release() {
 
 // newMachine opens what the configuration names and starts a guest.
 func (v *vmm) newMachine(memory string) (vm *machine, err error) {
-	vm = &machine{state: stateCreated, cpus: v.config.CPUs.Boot}
+	vm = &machine{plays: v.release, state: stateCreated, cpus: v.config.CPUs.Boot}
 	defer func() {
 		if err != nil {
 			vm.release()
 		}
 	}()
-	if err := v.config.Payload.open(); err != nil {
+	if err := v.config.Payload.load(&v.config.Memory); err != nil {
 		return vm, err
 	}
 	if v.config.Console.Mode != "Off" {
@@ -120,24 +121,6 @@ func (d *device) lock() error {
 	return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, why}
 }
 
-// open looks whether the files of the payload can be read.
-func (p *payloadConfig) open() error {
-	for _, file := range []struct {
-		path *string
-		text string
-	}{{p.Firmware, "Error manipulating firmware file"}, {p.Kernel, "Cannot open kernel file"}, {p.Initramfs, "Cannot open initramfs file"}} {
-		if file.path == nil {
-			continue
-		}
-		f, err := os.Open(*file.path)
-		if err != nil {
-			return because(file.text, cause(err))
-		}
-		_ = f.Close()
-	}
-	return nil
-}
-
 // add gives a device its place on the bus.
 func (vm *machine) add(id string) (*device, error) {
 	for slot := 1; slot < maxPCIDevices; slot++ {
@@ -171,6 +154,9 @@ func (vm *machine) find(id string) *device {
 	return nil
 }
 
+// sectorSize is what the smallest disk has, in bytes.
+const sectorSize = 512
+
 func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 	if disk.Path == nil {
 		return nil, chain{"Error from device manager", "vmmstub plays no vhost-user disks"}
@@ -181,6 +167,10 @@ func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 	file, err := openDisk(*disk.Path, disk.ReadOnly)
 	if err != nil {
 		return nil, chain{"Error from device manager", "Cannot open disk path", cause(err).Error()}
+	}
+	if info, err := file.Stat(); err == nil && info.Size() < sectorSize && vm.plays < V54 { // since then the guest finds nothing in it
+		_ = file.Close()
+		return nil, chain{"Error from device manager", "Cannot create virtio-blk device", "The disk is smaller than a sector"}
 	}
 	d, err := vm.add(vm.name("_disk", &disk.pciCommon))
 	if err != nil {
@@ -260,7 +250,7 @@ func (v *vmm) attach(add func(config *vmConfig), plug func(vm *machine) (*device
 	}
 	tried := v.config.clone()
 	add(tried)
-	if err := tried.validate(); err != nil {
+	if err := tried.validate(v.release); err != nil {
 		return nil, err
 	}
 	if v.vm == nil {
@@ -317,13 +307,13 @@ func (v *vmm) removeDevice(body []byte) (any, error) {
 	case v.config == nil:
 		return nil, errNotCreated
 	case v.vm == nil && !v.config.remove(asked.ID):
-		return nil, said("No device with id %q to remove", asked.ID)
+		return nil, graded{chain{fmt.Sprintf("No device with id %q to remove", asked.ID)}, 404}
 	case v.vm == nil:
 		return nil, nil
 	}
 	d := v.vm.find(asked.ID)
-	if d == nil || d.down {
-		return nil, chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + asked.ID}
+	if d == nil || d.down && v.release < V54 {
+		return nil, unknownDevice(asked.ID)
 	}
 	if d.disk == nil && d.net == nil {
 		return nil, chain{"Error from device manager", "Removing device of that type is not allowed"}

@@ -57,14 +57,25 @@ func causes(err error) []string {
 	return []string{err.Error()}
 }
 
+// graded is an error that has a status of its own since v54; before it was 500.
+type graded struct {
+	chain
+	status int
+}
+
+func (g graded) Unwrap() error { return g.chain }
+
 // refusal is the failure of an action of the API: what could not be done, and why.
-func refusal(action string, err error) *failure {
+func refusal(release Release, action string, err error) *failure {
 	if _, ok := errors.AsType[pending](err); ok {
 		return &failure{Status: 429, Chain: []string{"Too Many Requests"}}
 	}
 	status := 500
 	if _, ok := errors.AsType[missing](err); ok {
 		status = 404
+	}
+	if g, ok := errors.AsType[graded](err); ok && release >= V54 {
+		status = g.status
 	}
 	return &failure{Status: status, Chain: append([]string{"Error from API", action}, causes(err)...)}
 }
@@ -74,8 +85,16 @@ var (
 	notFound   = &failure{Status: 404, Chain: []string{"Not Found"}}
 )
 
-func invalid(format string, args ...any) error {
-	return chain{"Failed to validate config", fmt.Sprintf(format, args...)}
+func invalid(format string, args ...any) error { return misfit(fmt.Sprintf(format, args...)) }
+
+// misfit is a configuration that is refused, with its causes.
+func misfit(causes ...string) error {
+	return graded{append(chain{"Failed to validate config"}, causes...), 400}
+}
+
+// unknownDevice is that there is no device of a name.
+func unknownDevice(id string) error {
+	return graded{chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + id}, 404}
 }
 
 // cause is the error of the system in the real program's words, without the path that Go puts before it.

@@ -1,6 +1,7 @@
 package vmm
 
 import (
+	"errors"
 	"os"
 	"sync"
 )
@@ -11,6 +12,7 @@ const (
 	guestReboot    = "reboot"
 	guestPanic     = "panic"
 	guestCrash     = "crash"     // takes its virtual machine monitor with it
+	guestFails     = "fail"      // its processor cannot go on; the program ends in order
 	guestActivated = "activated" // the driver of a device is there
 	guestUnplugged = "unplugged" // a device that was taken away was given up
 )
@@ -27,8 +29,8 @@ type guest interface {
 	powerButton() error
 	pause() error
 	resume() error
-	// save writes its memory to a file that exists; it is paused.
-	save(path string) error
+	// save writes its memory, so many bytes, to a file that exists; it is paused.
+	save(path string, memory uint64) error
 	plug(d *device) error
 	unplug(d *device) error
 	// unplugged says that the device is off the bus.
@@ -55,6 +57,9 @@ const makeBelieveText = "vmmstub: this is no guest, and what runs it no hypervis
 
 func newMakeBelieve(v *vmm, devices []*device, paused bool) *makeBelieve {
 	g := &makeBelieve{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}
+	if v.settings().Mute {
+		return g
+	}
 	if !paused {
 		v.console.write(makeBelieveText)
 	}
@@ -102,8 +107,9 @@ func (g *makeBelieve) resume() error {
 	return nil
 }
 
-func (g *makeBelieve) save(path string) error {
-	return os.WriteFile(path, []byte(makeBelieveText), 0o600)
+// save writes a file as big as its memory, with a hole in the place of most of it.
+func (g *makeBelieve) save(path string, memory uint64) error {
+	return errors.Join(os.WriteFile(path, []byte(makeBelieveText), 0o600), os.Truncate(path, int64(memory)))
 }
 
 func (g *makeBelieve) plug(d *device) error {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const help = `cloud-hypervisor, played by vmmstub: THIS IS NO HYPERVISOR. It is a program for tests that answers as cloud-hypervisor v53 does and
+const help = `cloud-hypervisor, played by vmmstub: THIS IS NO HYPERVISOR. It is a program for tests that answers as cloud-hypervisor v53 or v54 does and
 runs nothing, or a guest in QEMU if %s or %s beside it say so.
 
   --api-socket PATH|path=PATH|fd=N   where it listens
@@ -45,16 +45,22 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return 2
 	}
+	program, err := os.Executable()
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 1
+	}
+	release := releaseOf(program)
 	switch f.show {
 	case "version":
-		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n", buildVersion)
+		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n", release)
 		return 0
 	case "help":
 		fmt.Fprintf(stdout, help, QEMUVar, SettingsName)
 		return 0
 	}
 	umask()
-	if err := run(f, stderr); err != nil {
+	if err := run(f, program, release, stderr); err != nil {
 		fmt.Fprintln(stderr, "Error: Cloud Hypervisor exited with the following chain of errors:")
 		for i, text := range causes(err) {
 			fmt.Fprintf(stderr, "  %d: %s\n", i, text)
@@ -97,18 +103,14 @@ func parse(args []string) (f flags, err error) {
 }
 
 // run plays from the start to the end of the process.
-func run(f flags, stderr io.Writer) error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
+func run(f flags, program string, release Release, stderr io.Writer) error {
 	log, closeLog, err := openLog(f, stderr)
 	if err != nil {
 		return because("Error opening log file", cause(err))
 	}
 	defer closeLog()
 	v := &vmm{
-		log: log, settings: settingsReader(program), noShutdown: f.noShutdown,
+		release: release, log: log, settings: settingsReader(program), noShutdown: f.noShutdown,
 		heard: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	log.Warn(warning, "pid", os.Getpid())
@@ -116,7 +118,7 @@ func run(f flags, stderr io.Writer) error {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, guestOff, guestAgain)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, guestOff, guestAgain, guestOver)
 	v.event("vmm", "starting")
 	s := v.settings()
 	if err := hold(s.HoldStart); err != nil {
@@ -156,6 +158,8 @@ func (v *vmm) loop(signals <-chan os.Signal) {
 				v.happens(happening{what: guestPoweroff})
 			case guestAgain:
 				v.happens(happening{what: guestReboot})
+			case guestOver:
+				v.happens(happening{what: guestFails})
 			default:
 				v.thread.Lock()
 				if _, err := v.end(nil); err != nil {
@@ -167,10 +171,11 @@ func (v *vmm) loop(signals <-chan os.Signal) {
 	}
 }
 
-// The signals by which a test lets the guest act: it powers off, or starts anew.
+// The signals by which a test lets the guest act: it powers off, starts anew, or its processor fails.
 const (
 	guestOff   = syscall.SIGUSR1
 	guestAgain = syscall.SIGUSR2
+	guestOver  = syscall.SIGWINCH
 )
 
 func openLog(f flags, stderr io.Writer) (*slog.Logger, func(), error) {
@@ -185,11 +190,46 @@ func openLog(f flags, stderr io.Writer) (*slog.Logger, func(), error) {
 	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), func() { _ = file.Close() }, nil
 }
 
+// splitCommas takes a value apart as the real program does: at commas that are neither between quotes nor between brackets.
+func splitCommas(text string) (parts []string, err error) {
+	var part strings.Builder
+	brackets, quoted := 0, false
+	for _, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[':
+			brackets++
+		case c == ']':
+			brackets--
+		case c == ',' && brackets == 0:
+			parts = append(parts, part.String())
+			part.Reset()
+			continue
+		}
+		if brackets < 0 {
+			break
+		}
+		part.WriteRune(c)
+	}
+	if quoted || brackets != 0 {
+		return nil, said("invalid syntax: %s", text)
+	}
+	return append(parts, part.String()), nil
+}
+
 func openMonitor(where string) (*monitor, error) {
 	m := &monitor{start: time.Now()}
-	key, value, _ := strings.Cut(where, "=")
+	parts, err := splitCommas(where)
+	if err != nil {
+		return nil, because("Error parsing --event-monitor", err)
+	}
+	key, value, _ := strings.Cut(parts[0], "=")
 	switch {
 	case where == "":
+	case len(parts) > 1:
+		return nil, chain{"Error parsing --event-monitor", "unknown option: " + parts[1]}
 	case key == "path":
 		file, err := os.OpenFile(value, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {

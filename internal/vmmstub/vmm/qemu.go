@@ -282,7 +282,7 @@ func (g *qemu) pause() error { return g.qmp.ask("stop", nil, nil) }
 
 func (g *qemu) resume() error { return g.qmp.ask("cont", nil, nil) }
 
-func (g *qemu) save(path string) error {
+func (g *qemu) save(path string, _ uint64) error {
 	if err := g.qmp.ask("migrate", map[string]any{"uri": "exec:exec cat > " + shellQuote(path)}, nil); err != nil {
 		return err
 	}

@@ -1,7 +1,5 @@
 package vmm
 
-import ()
-
 // resize changes CPUs, memory and balloon. While there is no machine it edits the configuration and asks nothing.
 func (v *vmm) resize(body []byte) (any, error) {
 	var asked struct {
@@ -107,7 +105,7 @@ func (v *vmm) resizeDisk(body []byte) (any, error) {
 	}
 	d := v.vm.find(asked.ID)
 	if d == nil || d.disk == nil {
-		return nil, chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + asked.ID}
+		return nil, unknownDevice(asked.ID)
 	}
 	if err := d.file.Truncate(int64(asked.Size)); err != nil {
 		return nil, chain{"Error from device manager", "Failed to resize a disk image", cause(err).Error()}

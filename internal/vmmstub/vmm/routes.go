@@ -56,7 +56,7 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 	a, known := actions[name]
 	switch {
 	case inside && slices.Contains(unplayed, name):
-		return 0, nil, refusal("vmmstub does not play "+name, errors.New("it is no hypervisor"))
+		return 0, nil, refusal(v.release, "vmmstub does not play "+name, errors.New("it is no hypervisor"))
 	case !inside || !known:
 		return 0, nil, notFound
 	case method != http.MethodGet && method != http.MethodPut, name == "vm.create" && method == http.MethodPut && len(asked) == 0:
@@ -69,7 +69,7 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 		if f, ok := errors.AsType[*failure](err); ok {
 			return 0, nil, f
 		}
-		return 0, nil, refusal(a.text, err)
+		return 0, nil, refusal(v.release, a.text, err)
 	}
 	text, err := body(given)
 	switch {

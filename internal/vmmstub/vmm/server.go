@@ -16,6 +16,7 @@ import (
 const (
 	maxConnections = 10
 	maxBody        = 51200 // bytes
+	maxBodySince54 = 4 << 20
 )
 
 // fullText is what the connection too many is told, whose name is that of the library's first user.
@@ -97,7 +98,7 @@ func (s *server) converse(conn net.Conn) {
 			}
 			return
 		}
-		text, err := readBody(request)
+		text, err := readBody(request, s.vmm.release)
 		if err != nil {
 			_, _ = io.Copy(io.Discard, request.Body) // who is still writing would not read why
 			unreadable(conn, err.Error())
@@ -139,13 +140,17 @@ func write(w io.Writer, status int, content []byte) error {
 }
 
 // readBody reads what Content-Length announces; other ways to send a body are not understood.
-func readBody(request *http.Request) ([]byte, error) {
+func readBody(request *http.Request, release Release) ([]byte, error) {
+	most := int64(maxBody)
+	if release >= V54 {
+		most = maxBodySince54
+	}
 	switch {
 	case request.Method == http.MethodPost || request.Method == http.MethodHead || request.Method == http.MethodOptions:
 		return nil, said("Invalid HTTP Method: Unsupported HTTP method.")
 	case request.ContentLength < 0:
 		return nil, said("Invalid request.")
-	case request.ContentLength > maxBody:
+	case request.ContentLength > most:
 		return nil, said("Request payload with size %d is larger than the limit of %d allowed by server.", request.ContentLength, maxBody)
 	}
 	return io.ReadAll(request.Body)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,6 +13,18 @@ import (
 // so a test may change it while the program runs. It lies there, and is not named by the environment, because a driver may give its
 // children another one.
 const SettingsName = "vmmstub.json"
+
+// VersionName is the file beside the program that says which release it plays, "54". Without it that is v53.
+const VersionName = "vmmstub.version"
+
+// releaseOf is the release that the program at path plays.
+func releaseOf(path string) Release {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), VersionName))
+	if n, wrong := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && wrong == nil {
+		return Release(n)
+	}
+	return V53
+}
 
 // QEMUVar names the program that carries out guests, if the settings name none.
 const QEMUVar = "WRIT_VMMSTUB_QEMU"
@@ -30,7 +44,8 @@ type Settings struct {
 	Deaf      bool              `json:"deaf,omitempty"`       // guests do not notice their power button
 	StuckCPUs bool              `json:"stuck_cpus,omitempty"` // guests do not give up CPUs that are taken away
 	Stuck     bool              `json:"stuck,omitempty"`      // guests do not give up devices that are taken away
-	AfterBoot string            `json:"after_boot,omitempty"` // what guests do once they were booted: poweroff, reboot, panic, crash
+	Mute      bool              `json:"mute,omitempty"`       // guests give no sign of life: no line on their console, no device in use
+	AfterBoot string            `json:"after_boot,omitempty"` // what guests do once they were booted: poweroff, reboot, panic, crash, fail
 }
 
 // settingsReader returns the reader of the settings of the program at path.

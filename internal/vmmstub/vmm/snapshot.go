@@ -87,7 +87,7 @@ func (v *vmm) writeSnapshot(dir string) error {
 			return because(file.text, cause(err))
 		}
 	}
-	return v.vm.guest.save(filepath.Join(dir, snapshotMemory))
+	return v.vm.guest.save(filepath.Join(dir, snapshotMemory), v.config.Memory.total())
 }
 
 // restore makes the machine of a snapshot, paused unless resume is asked for. If it fails, nothing stays of it.
@@ -135,8 +135,12 @@ func (v *vmm) readSnapshot(dir string) error {
 	v.config = config
 	v.event("vm", "restoring")
 	memory := filepath.Join(dir, snapshotMemory)
-	if _, err := os.Stat(memory); err != nil {
+	saved, err := os.Stat(memory)
+	if err != nil {
 		return because("Error opening memory snapshot file", cause(err))
+	}
+	if v.settings().QEMU == "" && uint64(saved.Size()) != config.Memory.total() {
+		return chain{"Memory manager error", "Error copying snapshot into region", "failed to fill whole buffer"}
 	}
 	if err := v.start(memory); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 )
 
 // validate is what vm.boot and the hot-plug calls ask of a configuration; vm.create asks nothing.
-func (c *vmConfig) validate() error {
+func (c *vmConfig) validate(release Release) error {
 	if err := c.Payload.validate(); err != nil {
 		return err
 	}
@@ -52,15 +52,15 @@ func (c *vmConfig) validate() error {
 			return err
 		}
 	}
-	return validateIDs(c.ids())
+	return validateIDs(release, c.ids())
 }
 
 func (p *payloadConfig) validate() error {
 	switch {
 	case p == nil || p.Firmware == nil && p.Kernel == nil:
-		return chain{"Failed to validate config", "Payload configuration is not bootable", "No bootitem provided: neither firmware nor kernel"}
+		return misfit("Payload configuration is not bootable", "No bootitem provided: neither firmware nor kernel")
 	case p.Firmware != nil && p.Kernel != nil:
-		return chain{"Failed to validate config", "Payload configuration is not bootable", "Specifying a kernel is not supported when a firmware is provided"}
+		return misfit("Payload configuration is not bootable", "Specifying a kernel is not supported when a firmware is provided")
 	case p.Firmware != nil:
 		p.Cmdline, p.Initramfs = nil, nil // with a warning only
 	}
@@ -148,14 +148,17 @@ func (c *vmConfig) devices() []*pciCommon {
 	return all
 }
 
-func validateIDs(ids []string) error {
+func validateIDs(release Release, ids []string) error {
 	seen := map[string]bool{}
 	for _, id := range ids {
 		if strings.HasPrefix(id, "__") {
-			return invalid("Identifier %s is not invalid", id) // sic
+			if release < V54 {
+				return invalid("Identifier %s is not invalid", id) // sic
+			}
+			return invalid("Identifier %s is not valid", id)
 		}
 		if seen[id] {
-			return invalid("Identifier %s is not unique", id)
+			return graded{chain{"Failed to validate config", "Identifier " + id + " is not unique"}, 409}
 		}
 		seen[id] = true
 	}

@@ -1,4 +1,4 @@
-// Package vmm plays cloud-hypervisor v53 for tests: it speaks that program's API with its quirks, holds files, locks and taps as it does,
+// Package vmm plays cloud-hypervisor v53 or v54 for tests: it speaks that program's API with its quirks, holds files, locks and taps as it does,
 // tells the same events and ends with the same codes, so that a driver cannot tell the difference. It is NO hypervisor: the guest is a
 // make-believe that reads its power button, or, when asked, a real one in QEMU. It knows what was read and measured of the real program,
 // and must not know writ.
@@ -12,11 +12,19 @@ import (
 	"sync"
 )
 
-// What the program says it is.
+// Release is a version of the real program.
+type Release int
+
+// The releases that can be played.
 const (
-	buildVersion = "v53.0"
-	version      = "53.0.0"
+	V53 Release = 53
+	V54 Release = 54
 )
+
+// String is what --version says, "v53.0".
+func (r Release) String() string { return fmt.Sprintf("v%d.0", int(r)) }
+
+func (r Release) number() string { return fmt.Sprintf("%d.0.0", int(r)) }
 
 // The states that vm.info shows. After vm.shutdown it is Created again.
 const (
@@ -27,6 +35,7 @@ const (
 
 // vmm is the one thread of the real program that does everything, as a lock: who has it acts, and all others wait, also for a ping.
 type vmm struct {
+	release    Release
 	log        *slog.Logger
 	monitor    *monitor
 	settings   func() Settings
@@ -53,7 +62,7 @@ func (v *vmm) ping([]byte) (any, error) {
 		Version      string   `json:"version"`
 		PID          int      `json:"pid"`
 		Features     []string `json:"features"`
-	}{buildVersion, version, os.Getpid(), []string{"io_uring", "kvm"}}, nil
+	}{v.release.String(), v.release.number(), os.Getpid(), []string{"io_uring", "kvm"}}, nil
 }
 
 // create keeps a configuration, and opens its consoles; nothing else of it is looked at. If a console cannot be opened the configuration
@@ -112,7 +121,7 @@ func (v *vmm) start(memory string) error {
 	if err := v.openConsoles(); err != nil {
 		return err
 	}
-	if err := v.config.validate(); err != nil {
+	if err := v.config.validate(v.release); err != nil {
 		return err
 	}
 	vm, err := v.newMachine(memory)
@@ -187,6 +196,9 @@ func (v *vmm) happens(h happening) {
 		v.unplugged(h.id)
 	case guestCrash:
 		crash()
+	case guestFails:
+		v.log.Error("VCPU generated error: VcpuRun(Failed to run vcpu: InternalError)")
+		_, err = v.end(nil)
 	}
 	if err != nil {
 		v.log.Error("what the guest did could not be followed", "what", h.what, "err", err)

@@ -138,7 +138,9 @@ CREATE TABLE submissions (
 
 CREATE INDEX submissions_overdue ON submissions (expires, payload) WHERE state = 'waiting';
 
-CREATE INDEX submissions_waiting ON submissions (datacenter, received, payload) WHERE state = 'waiting';
+CREATE INDEX submissions_rejected ON submissions (signer, received, payload) WHERE state IN ('refused', 'expired');
+
+CREATE INDEX submissions_waiting_projects ON submissions (datacenter, project, received, payload) WHERE state = 'waiting';
 
 CREATE TABLE usage (
 	project TEXT NOT NULL,

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -20,7 +21,7 @@ func TestANodesAccountReachesNothingElse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	if err := supervisor.Accounts(testDatacenter).Settle(t.Context(), map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}); err != nil {
+	if err := supervisor.Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := supervisor.Push(t.Context(), otherNode, queue.Task{ID: "job", Body: []byte("not for you"), EndBy: time.Now().Add(time.Minute)}); err != nil {
@@ -70,6 +71,7 @@ func TestANodesAccountReachesNothingElse(t *testing.T) {
 		// Power.
 		{"FLUSHALL"}, {"FLUSHDB"}, {"SWAPDB", 0, 1}, {"CONFIG", "GET", "*"}, {"CONFIG", "SET", "dir", "/"}, {"DEBUG", "SLEEP", 0}, {"SHUTDOWN", "NOSAVE"}, {"SAVE"}, {"BGSAVE"},
 		{"BGREWRITEAOF"}, {"REPLICAOF", "127.0.0.1", 1}, {"MODULE", "LIST"}, {"MIGRATE", "127.0.0.1", 1, "x", 0, 1}, {"RESTORE", key(testNode, "x"), 0, "x"},
+		{"EVAL", "return 1", 0}, {"EVAL_RO", "return 1", 0}, {"FUNCTION", "LOAD", "#!lua name=x\nredis.register_function('x', function() end)"}, {"FCALL_RO", "x", 0},
 		{"ACL", "LIST"}, {"ACL", "WHOAMI"}, {"ACL", "SETUSER", "default", "on"}, {"SCRIPT", "FLUSH"}, {"SCRIPT", "LOAD", "return 1"}, {"SCRIPT", "KILL"},
 		{"FUNCTION", "LIST"}, {"FUNCTION", "FLUSH"}, {"FCALL", "x", 0}, {"FAILOVER"}, {"CLUSTER", "INFO"}, {"LATENCY", "RESET"}, {"WAIT", 0, 1}, {"MULTI"}, {"WATCH", "x"},
 	} {
@@ -81,6 +83,15 @@ func TestANodesAccountReachesNothingElse(t *testing.T) {
 	if after := keysOf(t, admin); after != before {
 		t.Errorf("keys are\n%s\nwere\n%s", after, before)
 	}
+}
+
+// withPasswords are accounts of nodes that have said nothing.
+func withPasswords(passwords map[writ.NodeID]string) map[writ.NodeID]queue.Account {
+	all := make(map[writ.NodeID]queue.Account)
+	for node, password := range passwords {
+		all[node] = queue.Account{Password: password}
+	}
+	return all
 }
 
 func keysOf(t *testing.T, admin *redis.Client) string {
@@ -107,7 +118,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	accounts := supervisor.Accounts(testDatacenter)
 	settle := func(passwords map[writ.NodeID]string) {
 		t.Helper()
-		if err := accounts.Settle(t.Context(), passwords); err != nil {
+		if err := accounts.Settle(t.Context(), withPasswords(passwords)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +130,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	elsewhere := supervisor.Accounts(otherDatacenter)
-	if err := elsewhere.Settle(t.Context(), map[writ.NodeID]string{otherNode: "c"}); err != nil {
+	if err := elsewhere.Settle(t.Context(), withPasswords(map[writ.NodeID]string{otherNode: "c"})); err != nil {
 		t.Fatal(err)
 	}
 
@@ -152,7 +163,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	conn := client(t, as(server.URL, accounts.User(testNode), "a")).Conn()
 	defer conn.Close()
-	if err := conn.Eval(t.Context(), "return 1", []string{key(testNode, "x")}).Err(); err != nil {
+	if err := conn.Exists(t.Context(), key(testNode, "x")).Err(); err != nil {
 		t.Errorf("the account of an older version: %v", err)
 	}
 	before := admin.Info(t.Context(), "commandstats").Val()
@@ -176,7 +187,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	if !strings.Contains(users, "people") || !strings.Contains(users, elsewhere.User(otherNode)) {
 		t.Errorf("users are %s, and those of others were removed", users)
 	}
-	if err := accounts.Settle(t.Context(), map[writ.NodeID]string{"*": "x"}); err == nil {
+	if err := accounts.Settle(t.Context(), withPasswords(map[writ.NodeID]string{"*": "x"})); err == nil {
 		t.Error("an id that is a pattern is taken")
 	}
 }
@@ -214,7 +225,7 @@ func TestRedisWithoutAccountsSaysSo(t *testing.T) {
 		{"embedded", startEmbedded(t), "does not have users"},
 		{"not permitted", as(server.URL, "super", "x"), "+acl|setuser"},
 	} {
-		err := open(t, tt.url).Accounts(testDatacenter).Settle(t.Context(), map[writ.NodeID]string{testNode: "a"})
+		err := open(t, tt.url).Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"}))
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it unsupported: %q", tt.name, err, tt.want)
 		}
@@ -266,7 +277,7 @@ func TestLoginIsAskedForAgainWhenItIsRefused(t *testing.T) {
 	}
 	set("second")
 	for send() == nil { // the connection may be found dead only now
-		_ = pause(t.Context(), time.Millisecond)
+		_ = sleep.For(t.Context(), time.Millisecond)
 	}
 	password = "second"
 	if err := send(); err != nil {

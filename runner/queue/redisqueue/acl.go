@@ -1,6 +1,7 @@
 package redisqueue
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,20 +26,22 @@ type allowance struct {
 }
 
 // allowances are all that a node needs, found out with asynq 0.26 by taking away one after the other. Scripts run with the rights of the
-// account that calls them, so the commands in asynq's and our own scripts are here too. Whatever is not named is refused.
+// account that calls them, so the commands in asynq's and our own scripts are here too. Whatever is not named is refused. EVAL and SCRIPT LOAD
+// are not among them: with a script of its own a node could fill or stop Redis with one command (see scripts.go). Nor is XGROUP: the names of groups
+// take memory that MEMORY USAGE does not count, so the supervisor makes the one group that a node reads with.
 var allowances = []allowance{
 	{ // the node's queue
 		keys: []string{"~asynq:{node}:*"},
 		commands: []string{
-			"eval", "evalsha",
+			"evalsha",
 			"exists", "del", "hget", "hset", "hdel",
-			"lrange", "lrem", "rpush", "rpoplpush", "blmove",
-			"zadd", "zrange", "zrangebyscore", "zrem", "zremrangebyscore",
+			"lrange", "lrem", "rpush", "blmove",
+			"zadd", "zrange", "zrangebyscore", "zrem",
 		},
 	},
 	{ // what the supervisor tells it
 		keys:     []string{"~writ:{node}:in"},
-		commands: []string{"xreadgroup", "xack", "xdel", "xgroup|create"},
+		commands: []string{"xreadgroup", "xack", "xdel"},
 	},
 	{ // what it tells the supervisor; it cannot read there
 		keys:     []string{"%W~writ:{node}:out"},
@@ -70,49 +74,89 @@ func rules(node writ.NodeID, hash string, db int, allowances []allowance) []stri
 	return all
 }
 
+// anyPrefix begins the names of users that supervisors make.
+const anyPrefix = "writ:"
+
 // Accounts gives the nodes of a datacenter users of Redis. It needs Redis 7, and a login that may use ACL SETUSER, DELUSER and LIST.
 type Accounts struct {
 	queue  *Queue
 	prefix string
+
+	mu    sync.Mutex // one survey at a time
+	sweep sweep
 }
 
 var _ queue.Accounts = (*Accounts)(nil)
 
 // Accounts returns the accounts of a datacenter. Redis has its users for all databases, so their names have the datacenter in them.
 func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
-	return &Accounts{queue: q, prefix: "writ:" + string(datacenter) + ":"}
+	return &Accounts{queue: q, prefix: anyPrefix + string(datacenter) + ":"}
 }
 
 // User implements queue.Accounts.
 func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node) }
 
-// Settle implements queue.Accounts.
-func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string) error {
+// olderAllowances are the allowances for a runner that takes tasks as it did before.
+func olderAllowances() []allowance {
+	all := slices.Clone(allowances)
+	all[0].commands = append(slices.Clone(all[0].commands), "rpoplpush", "zremrangebyscore")
+	return all
+}
+
+// Settle implements queue.Accounts. It keeps the scripts of nodes loaded, and the groups there that they read with, too.
+//
+// A node that is connected says nothing when its supervisor is started again, so what its user may do tells whether its runner is an older one. A user
+// that may do what neither of them does was made by another version of this program: it goes, with its connections, and its node asks for
+// another one.
+func (a *Accounts) Settle(ctx context.Context, accounts map[writ.NodeID]queue.Account) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
 		return unsupported(ctx, err)
 	}
-	_, _, needed := parseUser("user NAME on " + strings.Join(rules("", "", a.queue.client.Options().DB, allowances), " "))
-	have := make(map[string]string) // hash of the password by user, of those that may do what they should
+	db := a.queue.client.Options().DB
+	rights := map[queue.Runner][]allowance{queue.RunnerCurrent: allowances, queue.RunnerOlder: olderAllowances()}
+	words := make(map[queue.Runner][]string)
+	for runner, all := range rights {
+		_, _, words[runner] = parseUser("user NAME on " + strings.Join(rules("", "", db, all), " "))
+	}
+	type user struct {
+		hash   string
+		runner queue.Runner
+	}
+	have := make(map[string]user)
+	needOlder := false
 	for _, line := range lines {
 		name, hash, commands := parseUser(line)
-		if !strings.HasPrefix(name, a.prefix) {
-			continue
+		u := user{hash: hash}
+		for runner := range rights {
+			if slices.Equal(commands, words[runner]) {
+				u.runner = runner
+			}
 		}
-		if !slices.Equal(commands, needed) {
-			hash = "" // made by another version of this program
+		switch {
+		case strings.HasPrefix(name, a.prefix):
+			have[name] = u
+		case strings.HasPrefix(name, anyPrefix): // of another datacenter: scripts are for all
+			needOlder = needOlder || u.runner == queue.RunnerOlder
 		}
-		have[name] = hash
 	}
 	failpoint.Begin(ctx)
 	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for node, password := range passwords {
-			name, hash := a.User(node), hashOf(password)
+		for node, account := range accounts {
 			if !writ.ValidUUID(string(node)) {
 				return fmt.Errorf("%q is not the id of a node", node) // it would become part of a pattern
 			}
-			if have[name] != hash {
-				p.ACLSetUser(ctx, name, rules(node, hash, a.queue.client.Options().DB, allowances)...)
+			name, want := a.User(node), user{hashOf(account.Password), account.Runner}
+			is, known := have[name]
+			if want.runner == queue.RunnerUnknown {
+				want.runner = cmp.Or(is.runner, queue.RunnerCurrent)
+			}
+			needOlder = needOlder || want.runner == queue.RunnerOlder
+			if known && is.runner == queue.RunnerUnknown {
+				p.ACLDelUser(ctx, name)
+			}
+			if is != want {
+				p.ACLSetUser(ctx, name, rules(node, want.hash, db, rights[want.runner])...)
 			}
 			delete(have, name)
 		}
@@ -122,7 +166,22 @@ func (a *Accounts) Settle(ctx context.Context, passwords map[writ.NodeID]string)
 		return nil
 	})
 	failpoint.End(ctx, err)
+	if err == nil {
+		err = loadScripts(ctx, a.queue.client, needOlder)
+	}
+	if err == nil {
+		err = a.queue.makeStreams(ctx, inStreams(accounts))
+	}
 	return unsupported(ctx, err)
+}
+
+// inStreams are the streams that the nodes with accounts read.
+func inStreams(accounts map[writ.NodeID]queue.Account) []queue.Stream {
+	streams := make([]queue.Stream, 0, len(accounts))
+	for node := range accounts {
+		streams = append(streams, queue.Stream{Node: node, Direction: queue.In})
+	}
+	return streams
 }
 
 // parseUser reads a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". What is off has no hash. Commands

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -50,13 +51,16 @@ func account(t *testing.T, admin *redis.Client, redisURL string, node writ.NodeI
 	if err := admin.ACLSetUser(t.Context(), name, rules(node, hashOf("secret"), admin.Options().DB, allowances)...).Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := loadScripts(t.Context(), admin, false); err != nil {
+		t.Fatal(err)
+	}
 	return as(redisURL, name, "secret")
 }
 
 // traffic is everything that a node does at its queue: it takes over what a dead process left, serves, is stopped with work in hand,
 // comes back after Redis lost everything, reads and writes its streams, and is idle for a while. It returns when all of it was done, or at
 // once when Redis refused something.
-func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Client, nodeURL string, idle time.Duration, refused func() bool) {
+func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Client, nodeURL string, idle time.Duration, refused func() bool, watch ...redis.Hook) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), guard)
 	defer cancel()
@@ -74,7 +78,7 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	}
 	until := func(what string, done func() bool) bool {
 		for !done() && !refused() {
-			if pause(ctx, 5*time.Millisecond) != nil {
+			if sleep.For(ctx, 5*time.Millisecond) != nil {
 				t.Fatalf("%s: it does not come", what)
 			}
 		}
@@ -82,6 +86,9 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	}
 
 	must(admin.ScriptFlush(ctx).Err()) // Redis knows what any user has loaded
+	if len(watch) == 0 {
+		must(loadScripts(ctx, admin, false))
+	}
 	// What a dead process left: a task in hand, with a lease that has run out. asynq's own recovery finds it before ours would.
 	push("left", "left too")
 	for _, id := range []string{"left", "left too"} {
@@ -92,10 +99,17 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	must(admin.ZAdd(ctx, key(node, "lease"), redis.Z{Member: "left", Score: 1}).Err())
 	must(admin.ZAdd(ctx, key(node, "completed"), redis.Z{Member: "ended long ago", Score: 1}).Err())
 	q := open(t, nodeURL)
+	for _, h := range watch {
+		q.client.AddHook(h)
+	}
+	recovered := make(chan struct{})
+	looking := q.lookouts.begin(node, recovered, 1)
+	close(recovered) // it takes no tasks
 	server := asynq.NewServerFromRedisClient(q.client, q.config(node, 1))
 	must(server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	until("recovery", func() bool { return admin.ZScore(ctx, key(node, "retry"), "left").Err() == nil })
 	server.Shutdown()
+	q.lookouts.end(looking)
 
 	var mu sync.Mutex
 	came := map[string]int{}
@@ -136,6 +150,7 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	until("what waited", func() bool { return count() == 7 })
 
 	// Streams.
+	must(supervisor.makeStreams(ctx, []queue.Stream{in})) // as every second
 	must(supervisor.Send(ctx, in, []byte("hello")))
 	got, err := q.Receive(ctx, time.Second, in)
 	must(err)
@@ -145,6 +160,9 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 		must(admin.Del(ctx, key).Err()) // as FLUSHALL does
 	}
 	must(supervisor.Send(ctx, in, []byte("again")))
+	if sleep.For(ctx, 2*scriptPause) == nil && len(watch) == 0 { // the node waits for its group
+		must(supervisor.makeStreams(ctx, []queue.Stream{in}))
+	}
 	got, err = q.Receive(ctx, time.Second, in)
 	must(err)
 	must(q.Acknowledge(ctx, got...))

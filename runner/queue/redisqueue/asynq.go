@@ -48,18 +48,41 @@ func (q *Queue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task)
 	if len(tasks) == 0 {
 		return nil
 	}
+	err := q.pushAll(ctx, node, tasks)
+	if isWrongType(err) {
+		err = q.pushAgain(ctx, node, tasks, err)
+	}
+	return away(ctx, err)
+}
+
+func (q *Queue) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Task) error {
 	if len(tasks) == 1 {
 		failpoint.JobSent.Begin()
 		err := q.push(ctx, node, tasks[0])
 		failpoint.JobSent.End(err)
-		return away(ctx, err)
+		return err
 	}
 	failpoint.JobsSent.Begin()
 	err := together(ctx, q.client, len(tasks), func(ctx context.Context, i int) error {
 		return q.push(ctx, node, tasks[i])
 	})
 	failpoint.JobsSent.End(err)
-	return away(ctx, err)
+	return err
+}
+
+// pushAgain puts tasks there after the queue itself was found to be something else. What the script of a task had done before it noticed is undone, or
+// the task would count as being there. One that its node works on all the same comes twice then, as after any loss.
+func (q *Queue) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
+	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i], keys[i] = t.ID, key(node, taskKey+t.ID)
+	}
+	return q.mended(ctx, node, ids, err, func() error {
+		if err := q.client.Unlink(ctx, keys...).Err(); err != nil {
+			return err
+		}
+		return q.pushAll(ctx, node, tasks)
+	})
 }
 
 func (q *Queue) push(ctx context.Context, node writ.NodeID, t queue.Task) error {

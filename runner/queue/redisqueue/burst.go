@@ -26,7 +26,7 @@ type burst struct {
 type burstKey struct{}
 
 // pushScript puts tasks into a queue that are not there. KEYS: pending. ARGV: prefix of tasks, the time, ids and messages in turns.
-var pushScript = redis.NewScript(`
+var pushScript = newScript(`
 local fresh = {}
 for i = 3, #ARGV, 2 do
 	local task = ARGV[1] .. ARGV[i]

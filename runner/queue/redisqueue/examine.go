@@ -5,7 +5,19 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// infoOf reads the answer to INFO.
+func infoOf(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	return info
+}
 
 // minMajor is the oldest major version of Redis whose accounts are fine enough for nodes.
 const minMajor = 7
@@ -26,11 +38,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 		}
 		return "", nil, away(ctx, err)
 	}
-	info := make(map[string]string)
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[name] = value
-	}
+	info := infoOf(text)
 	version = info["redis_version"]
 	first, _, _ := strings.Cut(version, ".")
 	if major, err := strconv.Atoi(first); err != nil {
@@ -44,10 +52,28 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			"redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
 		})
 	}
+	if info["maxmemory"] == "0" {
+		found = append(found, Finding{
+			"maxmemory is 0: it takes as much memory as the host has, and then the kernel ends it or something else",
+			"redis-cli CONFIG SET maxmemory 2gb, and the same in redis.conf: 64 MiB for each node are the most that nodes can keep there",
+		})
+	}
+	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil && limit["maxmemory-clients"] == "0" { // who may not ask is not told
+		found = append(found, Finding{
+			"maxmemory-clients is 0: a node that asks for much and reads nothing can fill its memory with answers",
+			"redis-cli CONFIG SET maxmemory-clients 256mb, and the same in redis.conf",
+		})
+	}
 	if info["aof_enabled"] == "0" {
 		found = append(found, Finding{
 			"appendonly is no: whenever it starts again everything that is open is delivered anew, which takes some seconds",
 			"redis-cli CONFIG SET appendonly yes, and the same in redis.conf",
+		})
+	}
+	if q.Login == nil && redis.HasErrorPrefix(q.reader.ACLLog(ctx, 1).Err(), "NOPERM") {
+		found = append(found, Finding{
+			"nobody clears its log of what users were refused, which a node can fill with long names",
+			"let the supervisor's user at Redis do it: ACL SETUSER name +acl|log; or acllog-max-len 0 in redis.conf",
 		})
 	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {

@@ -24,6 +24,12 @@ func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
 			}
 		}
 	}
+	examine("maxmemory is 0", "maxmemory-clients is 0")
+	for name, value := range map[string]string{"maxmemory": "1gb", "maxmemory-clients": "64mb"} {
+		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	examine()
 	for name, value := range map[string]string{"maxmemory-policy": "volatile-lru", "appendonly": "no"} {
 		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
@@ -38,7 +44,7 @@ func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
 	q = open(t, as(server.URL, "blind", "x"))
 	examine("cannot be seen")
 	q = open(t, testenv.Redis(t).URL)
-	examine("no password")
+	examine("maxmemory is 0", "maxmemory-clients is 0", "no password")
 	q = open(t, startEmbedded(t))
 	examine("which version")
 	server.Kill()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -92,7 +93,7 @@ func (g *gathering) until(t *testing.T, trips, waiting int) {
 		if begun == trips && wait == waiting {
 			return
 		}
-		if pause(ctx, time.Millisecond) != nil {
+		if sleep.For(ctx, time.Millisecond) != nil {
 			t.Fatalf("%d round trips and %d commands that wait, want %d and %d", begun, wait, trips, waiting)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // This file knows how asynq 0.26 lays out a queue: a hash per task with its state; the lists of ids `pending` (taken from the right)
-// and `active` (grown on the left); the sorted sets `lease` (of active tasks) and `retry`. A task that nobody took has the field
+// and `active` (grown on the right, by asynq itself on the left); the sorted sets `lease` (of active tasks) and `retry`. A task that nobody took has the field
 // pending_since, which the first taker removes and nothing here restores: that is how Withdraw tells.
 //
 // asynq gives a task of a dead process to another one after one to three minutes. There is one process per node, so it is simpler
@@ -26,8 +26,42 @@ const taskKey = "t:" // before the id
 // tendEvery is the pause between two looks after what asynq left behind.
 const tendEvery = time.Second
 
+// heldScript tells which tasks are there. ARGV: prefix of tasks, ids. It returns the ids of those that are not: a state that is none is not read, because
+// its node chooses how long it is; what is no task goes.
+var heldScript = newScript(`
+local missing = {}
+for i = 2, #ARGV do
+	local task = ARGV[1] .. ARGV[i]
+	local length = redis.pcall("HSTRLEN", task, "state")
+	if type(length) ~= "number" then
+		redis.call("UNLINK", task)
+		length = 0
+	end
+	local state = length > 0 and length < 16 and redis.call("HGET", task, "state")
+	if not state or state == "archived" or state == "completed" then
+		missing[#missing + 1] = ARGV[i]
+	end
+end
+return missing`)
+
+// maxAsked bounds the tasks that one script is asked for.
+const maxAsked = 1000
+
 // Missing implements queue.Queue.
 func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	var missing []string
+	for some := range slices.Chunk(ids, maxAsked) {
+		gone, err := heldScript.Run(ctx, q.client, nil, arguments(node, some)...).StringSlice()
+		if err != nil {
+			return nil, away(ctx, err)
+		}
+		missing = append(missing, gone...)
+	}
+	return missing, nil
+}
+
+// gone is Missing for the node itself, with what its account may do.
+func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -55,11 +89,11 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 }
 
 // withdrawScript removes tasks that nobody took. KEYS: pending. ARGV: prefix of tasks, ids. It returns the ids that it removed.
-var withdrawScript = redis.NewScript(`
+var withdrawScript = newScript(`
 local gone = {}
 for i = 2, #ARGV do
 	local task = ARGV[1] .. ARGV[i]
-	if redis.call("HGET", task, "state") == "pending" and redis.call("HEXISTS", task, "pending_since") == 1 then
+	if redis.call("HSTRLEN", task, "state") == 7 and redis.call("HGET", task, "state") == "pending" and redis.call("HEXISTS", task, "pending_since") == 1 then
 		redis.call("LREM", KEYS[1], 0, ARGV[i])
 		redis.call("DEL", task)
 		table.insert(gone, ARGV[i])
@@ -72,10 +106,21 @@ func (q *Queue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	var all, withdrawn []string
 	failpoint.Begin(ctx)
-	withdrawn, err := withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, ids)...).StringSlice()
+	var err error
+	for some := range slices.Chunk(ids, maxMoved) { // each script goes through a list whose length its node chooses
+		withdraw := func() (err error) {
+			withdrawn, err = withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, some)...).StringSlice()
+			return err
+		}
+		if err = q.mended(ctx, node, some, withdraw(), withdraw); err != nil {
+			break
+		}
+		all = append(all, withdrawn...)
+	}
 	failpoint.End(ctx, err)
-	return withdrawn, away(ctx, err)
+	return all, away(ctx, err)
 }
 
 func arguments(node writ.NodeID, ids []string) []any {
@@ -88,7 +133,11 @@ func arguments(node writ.NodeID, ids []string) []any {
 
 // putBackScript puts tasks that nobody works on back where they are taken next. KEYS: active, lease, retry, pending. ARGV: prefix of
 // tasks, ids, the one to be taken last first.
-var putBackScript = redis.NewScript(`
+var putBackScript = newScript(`
+local most = math.floor(2000000 / #ARGV)
+if #redis.call("LRANGE", KEYS[1], most, most) > 0 then
+	return redis.error_reply("TOOLONG a list of tasks is too long")
+end
 for i = 2, #ARGV do
 	local task = ARGV[1] .. ARGV[i]
 	local found = redis.call("LREM", KEYS[1], 0, ARGV[i]) + redis.call("ZREM", KEYS[3], ARGV[i])
@@ -102,7 +151,11 @@ end
 return redis.status_reply("OK")`)
 
 // settleScript takes tasks off whose handlers returned. KEYS and ARGV as for putBackScript.
-var settleScript = redis.NewScript(`
+var settleScript = newScript(`
+local most = math.floor(2000000 / #ARGV)
+if #redis.call("LRANGE", KEYS[1], most, most) + #redis.call("LRANGE", KEYS[4], most, most) > 0 then
+	return redis.error_reply("TOOLONG a list of tasks is too long")
+end
 for i = 2, #ARGV do
 	redis.call("LREM", KEYS[1], 0, ARGV[i])
 	redis.call("ZREM", KEYS[2], ARGV[i])
@@ -174,7 +227,9 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	strangers = []string{}
 	looking := q.lookouts.at(node)
 	given := looking.gave()
-	all := append(failed.Val(), active.Val()...)
+	newestFirst := slices.Clone(active.Val())
+	slices.Reverse(newestFirst)
+	all := append(failed.Val(), newestFirst...)
 	nowhere := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return slices.Contains(all, id) })
 	for _, id := range append(all, nowhere...) {
 		switch d := q.deliveries.get(node, id); {
@@ -218,20 +273,25 @@ func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids [
 }
 
 // move runs one of the scripts on tasks.
-func (q *Queue) move(ctx context.Context, node writ.NodeID, script *redis.Script, ids []string) error {
+func (q *Queue) move(ctx context.Context, node writ.NodeID, script script, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	keys := []string{key(node, "active"), key(node, "lease"), key(node, "retry"), key(node, "pending")}
-	failpoint.TasksMoved.Begin()
-	err := script.Run(ctx, q.client, keys, arguments(node, ids)...).Err()
-	failpoint.TasksMoved.End(err)
-	return away(ctx, err)
+	for some := range slices.Chunk(ids, maxMoved) {
+		failpoint.TasksMoved.Begin()
+		err := script.Run(ctx, q.client, keys, arguments(node, some)...).Err()
+		failpoint.TasksMoved.End(err)
+		if err != nil {
+			return away(ctx, err)
+		}
+	}
+	return nil
 }
 
 // forget drops the memory of tasks that are over here and gone there.
 func (q *Queue) forget(ctx context.Context, node writ.NodeID) error {
-	gone, err := q.Missing(ctx, node, q.deliveries.over(node)...)
+	gone, err := q.gone(ctx, node, q.deliveries.over(node)...)
 	if err != nil {
 		return err
 	}

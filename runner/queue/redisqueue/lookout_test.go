@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -179,7 +180,7 @@ func (w *worker) untilCalled(command string, times int) {
 	ctx, stop := context.WithTimeout(w.t.Context(), guard)
 	defer stop()
 	for w.called(command) < times {
-		if pause(ctx, 10*time.Millisecond) != nil {
+		if sleep.For(ctx, 10*time.Millisecond) != nil {
 			w.t.Fatalf("%s was not called %d times", command, times)
 		}
 	}

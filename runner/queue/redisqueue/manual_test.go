@@ -42,6 +42,12 @@ func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 	if err := admin.ACLSetUser(t.Context(), "supervisor", strings.Fields(line)...).Err(); err != nil {
 		t.Fatal(err)
 	}
+	for name, value := range map[string]string{"maxmemory": "2gb", "maxmemory-policy": "noeviction"} { // as the manual's redis.conf; Examine asks
+		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = admin.ConfigSet(t.Context(), "maxmemory-clients", "256mb") // Redis 7
 	q := open(t, as(server.URL, "supervisor", "LONG-AND-RANDOM"))
 	must := func(err error) {
 		t.Helper()
@@ -49,10 +55,13 @@ func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(q.Accounts(testDatacenter).Settle(t.Context(), map[writ.NodeID]string{testNode: "a", otherNode: "b"}))
-	must(q.Accounts(testDatacenter).Settle(t.Context(), map[writ.NodeID]string{testNode: "a"}))
+	must(q.Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a", otherNode: "b"})))
+	must(q.Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"})))
+	_, err := q.Accounts(testDatacenter).Survey(t.Context())
+	must(err)
+	must(q.Accounts(testDatacenter).Clear(t.Context(), testNode))
 	must(q.SetGeneration(t.Context(), "1"))
-	_, err := q.Generation(t.Context())
+	_, err = q.Generation(t.Context())
 	must(err)
 	for _, id := range []string{"a", "b", "c"} {
 		must(q.Push(t.Context(), testNode, queue.Task{ID: id, EndBy: time.Now().Add(time.Minute)}))

@@ -36,18 +36,22 @@ type Queue struct {
 
 	client     *redis.Client
 	borrowed   bool          // client is the caller's
-	reader     *redis.Client // for commands that block, which must not take the pool's connections
+	reader     *redis.Client // for commands that block, which must not take the pool's connections; and for what nodes wrote, which is bounded
 	refused    atomic.Bool   // Redis refused a login since the last one was asked for
 	tasks      *asynqClient
 	deliveries deliveries
 	lookouts   lookouts
+	offences   offences // of nodes
 	closed     chan struct{}
 	closing    sync.Once
 	serving    sync.WaitGroup
 
-	mu      sync.Mutex
-	cursors map[queue.Stream]*cursor
-	held    map[queue.Stream][]queue.Message // received and not handed out yet
+	mu           sync.Mutex
+	cursors      map[queue.Stream]*cursor
+	held         map[queue.Stream][]queue.Message // received and not handed out yet
+	meters       map[queue.Stream]*meter
+	readMessages float64 // of a node in a second
+	turn         int     // of the streams: who comes first in a reply gets most of its room
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -68,11 +72,13 @@ func New(client *redis.Client) *Queue {
 
 func (q *Queue) init(client *redis.Client) {
 	options := *client.Options()
+	options.Dialer = dialBounded(options.Dialer)
 	// A read that is tried again after its reply was lost would pass over what was in the reply.
 	options.MaxRetries = -1
 	q.client, q.reader = client, redis.NewClient(&options)
 	q.closed = make(chan struct{})
-	q.cursors, q.held = map[queue.Stream]*cursor{}, map[queue.Stream][]queue.Message{}
+	q.cursors, q.held, q.meters = map[queue.Stream]*cursor{}, map[queue.Stream][]queue.Message{}, map[queue.Stream]*meter{}
+	q.readMessages = readMessages
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
@@ -82,6 +88,7 @@ func (q *Queue) init(client *redis.Client) {
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}
+	client.AddHook(scriptHook{}) // the last one: what it asks again goes straight to Redis
 }
 
 // Close implements queue.Queue. A Serve that is still at work ends first: asynq does not survive that its client is closed.

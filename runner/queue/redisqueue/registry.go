@@ -9,7 +9,8 @@ import (
 
 // asynq 0.26 keeps a register of all its servers and of what each works on, payloads included, in keys that every server writes; for
 // tools to show, and for nothing that a queue needs. It is left out here: a node that could write there could read there what others
-// do. registryHook answers the commands for it, so that nothing is sent.
+// do. The same goes for groups of tasks, which nothing here makes, and after whose leftovers asynq looks every minute. registryHook answers the
+// commands for both, so that nothing is sent.
 type registryHook struct{}
 
 func (registryHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -27,7 +28,7 @@ func (registryHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// forRegistry reports whether a command is for the register alone.
+// forRegistry reports whether a command is for the register alone, or for groups.
 func forRegistry(cmd redis.Cmder) bool {
 	place := 1
 	switch cmd.Name() {
@@ -42,5 +43,5 @@ func forRegistry(cmd redis.Cmder) bool {
 		return false
 	}
 	key, _ := args[place].(string)
-	return strings.HasPrefix(key, "asynq:servers") || strings.HasPrefix(key, "asynq:workers")
+	return strings.HasPrefix(key, "asynq:servers") || strings.HasPrefix(key, "asynq:workers") || strings.HasSuffix(key, "}:aggregation_sets")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
+	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 )
@@ -86,7 +87,7 @@ func (w *worker) next(want string) {
 func (w *worker) gone(ids ...string) {
 	w.t.Helper()
 	for began := time.Now(); ; {
-		missing, err := w.queue.Missing(w.t.Context(), testNode, ids...)
+		missing, err := w.queue.gone(w.t.Context(), testNode, ids...)
 		remembered := w.queue.deliveries.over(testNode)
 		if err == nil && len(missing) == len(ids) && len(remembered) == 0 {
 			return
@@ -94,7 +95,7 @@ func (w *worker) gone(ids ...string) {
 		if time.Since(began) > guard {
 			w.t.Fatalf("of %q the queue holds all but %q, the process remembers %q, %v", ids, missing, remembered, err)
 		}
-		_ = pause(w.t.Context(), 20*time.Millisecond)
+		_ = sleep.For(w.t.Context(), 20*time.Millisecond)
 	}
 }
 
@@ -158,7 +159,7 @@ func TestTaskThatEndedWhileRedisWasAwayIsTakenOff(t *testing.T) {
 	server.Kill()
 	close(release)
 	for len(w.queue.deliveries.over(testNode)) < 2 {
-		_ = pause(t.Context(), time.Millisecond)
+		_ = sleep.For(t.Context(), time.Millisecond)
 	}
 	server.Start()
 	w.gone("a", "b")

@@ -1,6 +1,7 @@
 package redisqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ/internal/failpoint"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 )
 
@@ -23,23 +25,34 @@ const (
 // blockFor bounds one blocking command. A caller whose context ends waits at most so long; go-redis cannot interrupt a read.
 const blockFor = 250 * time.Millisecond
 
-// cursor says how far this process has read a stream again.
+// cursor says how far this process has read a stream.
 type cursor struct {
-	caughtUp bool   // all that was received before and never acknowledged has come; now new messages come
-	last     string // the last message that came again
+	caughtUp bool      // all that was received before and never acknowledged has come; now new messages come
+	last     string    // the last message that came
+	mended   time.Time // when it was last found to be something else than a stream
+	aside    time.Time // until then it is not read
 }
+
+// A stream that was replaced twice within mendedAgain is left aside for setAside, so that whoever spoils it holds up nobody else.
+const (
+	mendedAgain = time.Minute
+	setAside    = time.Second
+)
 
 func streamKey(s queue.Stream) string { return "writ:{" + string(s.Node) + "}:" + string(s.Direction) }
 
 // Send implements queue.Queue.
 func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) error {
+	add := func() error {
+		return q.client.XAdd(ctx, &redis.XAddArgs{
+			Stream: streamKey(stream),
+			MaxLen: maxWaiting,
+			Approx: true,
+			Values: []any{field, body},
+		}).Err()
+	}
 	failpoint.Begin(ctx)
-	err := q.client.XAdd(ctx, &redis.XAddArgs{
-		Stream: streamKey(stream),
-		MaxLen: maxWaiting,
-		Approx: true,
-		Values: []any{field, body},
-	}).Err()
+	err := q.mended(ctx, stream.Node, nil, add(), add)
 	failpoint.End(ctx, err)
 	return away(ctx, err)
 }
@@ -54,7 +67,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 		ids[m.Stream] = append(ids[m.Stream], m.ID)
 	}
 	failpoint.Begin(ctx)
-	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	done, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for stream, ids := range ids {
 			p.XAck(ctx, streamKey(stream), group, ids...)
 			p.XDel(ctx, streamKey(stream), ids...)
@@ -62,28 +75,27 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 		return nil
 	})
 	failpoint.End(ctx, err)
+	if isWrongType(err) { // a message of a stream that is none any more is as good as removed
+		err = nil
+		for _, one := range done {
+			if !isWrongType(one.Err()) {
+				err = cmp.Or(err, one.Err())
+			}
+		}
+	}
 	return away(ctx, err)
 }
 
 // Receive implements queue.Queue.
 func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queue.Stream) ([]queue.Message, error) {
 	if len(streams) == 0 {
-		return nil, pause(ctx, wait)
+		return nil, sleep.For(ctx, wait)
 	}
 	for deadline := time.Now().Add(wait); ; {
 		if messages := q.takeHeld(streams); len(messages) > 0 {
 			return messages, nil
 		}
-		again, err := q.readAgain(ctx, streams)
-		if err == nil && !again {
-			block := min(max(time.Until(deadline), time.Millisecond), blockFor)
-			err = q.readNew(ctx, block, streams)
-		}
-		if redis.HasErrorPrefix(err, "NOGROUP") {
-			if err = q.makeGroups(ctx, streams); err == nil {
-				continue
-			}
-		}
+		more, err := q.readSome(ctx, min(max(time.Until(deadline), time.Millisecond), blockFor), streams)
 		if err != nil {
 			q.lose(streams)
 			return nil, away(ctx, err)
@@ -94,46 +106,90 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !again && time.Now().After(deadline) {
+		if !more && time.Now().After(deadline) {
 			return nil, nil
 		}
 	}
 }
 
-// readAgain reads the next part of what this process, or the one before it, received and did not acknowledge. It returns false when
-// there is nothing left.
-func (q *Queue) readAgain(ctx context.Context, streams []queue.Stream) (again bool, err error) {
-	var behind []queue.Stream
-	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(streams), Block: -1}
+// readSome reads once what came again, and once what is new, for which it waits if there is nothing else. It reports whether there may be more at
+// once. A stream that has no group, or that is none, is made anew.
+func (q *Queue) readSome(ctx context.Context, block time.Duration, streams []queue.Stream) (more bool, err error) {
+	behind, caughtUp := q.sort(streams)
+	if len(behind)+len(caughtUp) == 0 {
+		return false, sleep.For(ctx, min(block, allAside))
+	}
+	if len(behind) > 0 {
+		err = q.readAgain(ctx, behind)
+		block = -1
+	}
+	if err == nil && len(caughtUp) > 0 {
+		if len(behind) == 0 && len(caughtUp) < len(streams) {
+			block = min(block, allAside)
+		}
+		err = q.readNew(ctx, block, caughtUp)
+	}
+	switch {
+	case redis.HasErrorPrefix(err, "NOGROUP"), redis.HasErrorPrefix(err, "UNBLOCKED"), isWrongType(err): // UNBLOCKED: it was deleted meanwhile
+		return true, q.makeStreams(ctx, streams)
+	}
+	return len(behind) > 0, err
+}
+
+// allAside is how long nothing is read if no stream may be: all have had their share, or were spoilt.
+const allAside = 20 * time.Millisecond
+
+// sort returns the streams of which something is to come again, and those of which something new is. It leaves out those that may not be read now.
+func (q *Queue) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turn++
+	first := q.turn % len(streams)
+	for i := range streams {
+		s := streams[(first+i)%len(streams)]
+		c := q.cursor(s)
+		switch {
+		case c.aside.After(now), q.meters[s].empty(now):
+		case c.caughtUp:
+			caughtUp = append(caughtUp, s)
+		default:
+			behind = append(behind, s)
+		}
+	}
+	return behind, caughtUp
+}
+
+// cursor returns that of a stream. The caller holds mu.
+func (q *Queue) cursor(s queue.Stream) *cursor {
+	c := q.cursors[s]
+	if c == nil {
+		c = &cursor{last: "0"}
+		q.cursors[s] = c
+	}
+	return c
+}
+
+// readAgain reads the next part of what this process, or the one before it, received and did not acknowledge.
+func (q *Queue) readAgain(ctx context.Context, behind []queue.Stream) error {
+	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(behind), Block: -1}
 	var ids []string
 	q.mu.Lock()
-	for _, s := range streams {
-		c := q.cursors[s]
-		if c == nil {
-			c = &cursor{last: "0"}
-			q.cursors[s] = c
-		}
-		if !c.caughtUp {
-			behind = append(behind, s)
-			args.Streams = append(args.Streams, streamKey(s))
-			ids = append(ids, c.last)
-		}
+	for _, s := range behind {
+		args.Streams = append(args.Streams, streamKey(s))
+		ids = append(ids, q.cursor(s).last)
 	}
 	q.mu.Unlock()
-	if len(behind) == 0 {
-		return false, nil
-	}
 	args.Streams = append(args.Streams, ids...)
 	replies, err := q.read(ctx, args)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, s := range behind {
-		q.hold(ctx, s, replies[streamKey(s)], func(c *cursor, last string) {
-			c.caughtUp, c.last = last == "", last
-		})
+		messages := replies[streamKey(s)]
+		q.hold(ctx, s, messages, len(messages) == 0)
 	}
-	return true, nil
+	return nil
 }
 
 // readNew waits for messages that nobody has received yet.
@@ -150,7 +206,7 @@ func (q *Queue) readNew(ctx context.Context, block time.Duration, streams []queu
 		return err
 	}
 	for _, s := range streams {
-		q.hold(ctx, s, replies[streamKey(s)], func(*cursor, string) {})
+		q.hold(ctx, s, replies[streamKey(s)], true)
 	}
 	return nil
 }
@@ -172,27 +228,62 @@ func (q *Queue) read(ctx context.Context, args *redis.XReadGroupArgs) (map[strin
 	return byKey, err
 }
 
-// hold keeps messages of a stream to be handed out, and lets moved know the id of the last one. Of a message that was dropped before
-// it was acknowledged Redis remembers the id only; that is acknowledged here.
-func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, moved func(c *cursor, last string)) {
-	last := ""
-	var dropped []string
+// hold keeps messages of a stream to be handed out. caughtUp says that nothing is to come again behind them. Of a message that was dropped before it
+// was acknowledged Redis remembers the id only; that is acknowledged here. One that is too large is removed. One for which the reply had no room
+// comes again, and all behind it.
+func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, caughtUp bool) {
+	var gone, refused []string
+	var size, read int64
 	q.mu.Lock()
+	c := q.cursor(stream)
 	for _, m := range messages {
-		last = m.ID
 		body, ok := m.Values[field].(string)
-		if !ok {
-			dropped = append(dropped, m.ID)
-			continue
+		later, length, isMark := marked(body)
+		if isMark && later {
+			caughtUp = false
+			break
 		}
-		q.held[stream] = append(q.held[stream], queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
+		c.last = m.ID
+		switch {
+		case isMark:
+			refused = append(refused, m.ID)
+			size += length
+			read += length
+		case !ok && m.Values == nil:
+			gone = append(gone, m.ID)
+		case !ok:
+			refused = append(refused, m.ID)
+		default:
+			read += int64(len(body))
+			q.held[stream] = append(q.held[stream], queue.Message{Stream: stream, ID: m.ID, Body: []byte(body)})
+		}
 	}
-	moved(q.cursors[stream], last)
+	c.caughtUp = caughtUp
+	slow := false
+	if len(messages) > 0 && stream.Direction == queue.Out {
+		slow = q.meter(stream).take(time.Now(), int64(len(messages)), read)
+	}
 	q.mu.Unlock()
-	if len(dropped) > 0 {
-		q.log().WarnContext(ctx, "messages were dropped before they were read", "node", stream.Node, "stream", stream.Direction, "count", len(dropped))
-		_ = q.client.XAck(ctx, streamKey(stream), group, dropped...).Err() // else they come once more after a restart, and go the same way
+	if slow {
+		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.TooFast, Count: 1})
 	}
+	if len(gone) > 0 {
+		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node, "stream", stream.Direction, "count", len(gone))
+		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err() // else they come once more after a restart, and go the same way
+	}
+	if len(refused) > 0 {
+		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.Oversize, Count: int64(len(refused)), Bytes: size})
+		q.remove(ctx, stream, refused)
+	}
+}
+
+// remove takes messages away that nobody is to see.
+func (q *Queue) remove(ctx context.Context, stream queue.Stream, ids []string) {
+	_, _ = q.client.Pipelined(ctx, func(p redis.Pipeliner) error { // if it fails they come again, and go the same way
+		p.XAck(ctx, streamKey(stream), group, ids...)
+		p.XDel(ctx, streamKey(stream), ids...)
+		return nil
+	})
 }
 
 // takeHeld hands out messages that were read. It passes over each stream once: a datacenter has as many as nodes.
@@ -221,30 +312,61 @@ func (q *Queue) lose(streams []queue.Stream) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, s := range streams {
-		delete(q.cursors, s)
+		if c := q.cursors[s]; c != nil {
+			c.caughtUp, c.last = false, "0"
+		}
 		delete(q.held, s)
 	}
 }
 
-// makeGroups makes the groups of streams that have none, and the streams with them. They begin at 0: what was sent before counts.
-func (q *Queue) makeGroups(ctx context.Context, streams []queue.Stream) error {
-	for _, s := range streams {
-		err := q.client.XGroupCreateMkStream(ctx, streamKey(s), group, "0").Err()
-		if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
+// makeStreams makes the groups of streams that have none, and the streams with them; what is no stream it replaces. Groups begin at 0: what was sent
+// before counts.
+func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
+	made := make([]*redis.StatusCmd, len(streams))
+	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range streams {
+			made[i] = p.XGroupCreateMkStream(ctx, streamKey(s), group, "0")
+		}
+		return nil
+	})
+	if err != nil && !isReply(err) {
+		return err
+	}
+	for i, s := range streams {
+		switch err := made[i].Err(); {
+		case err == nil, redis.HasErrorPrefix(err, "BUSYGROUP"):
+		case isWrongType(err):
+			if err := q.replace(ctx, s); err != nil {
+				return err
+			}
+		case redis.HasErrorPrefix(err, "NOPERM"): // of a node: its supervisor makes it within a second or so
+			q.mu.Lock()
+			q.cursor(s).aside = time.Now().Add(scriptPause)
+			q.mu.Unlock()
+		default:
 			return err
 		}
 	}
 	return nil
 }
 
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// replace puts a stream where something else is.
+func (q *Queue) replace(ctx context.Context, s queue.Stream) error {
+	if _, err := q.mend(ctx, s.Node); err != nil {
+		return err
 	}
+	now := time.Now()
+	q.mu.Lock()
+	delete(q.held, s)
+	before := q.cursor(s).mended
+	q.cursors[s] = &cursor{last: "0", mended: now}
+	if now.Sub(before) < mendedAgain {
+		q.cursors[s].aside = now.Add(setAside)
+	}
+	q.mu.Unlock()
+	err := q.client.XGroupCreateMkStream(ctx, streamKey(s), group, "0").Err()
+	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") || isWrongType(err) {
+		return nil
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/runner/queue"
 )
 
@@ -63,5 +64,38 @@ func BenchmarkManyStreams(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes), "ns/message")
 		})
+	}
+}
+
+// TestWhatRedisRefusesToRemoveIsNotAcknowledged: it would come again after a restart, and take memory until then.
+func TestWhatRedisRefusesToRemoveIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := testenv.Redis(t)
+	q, redis := open(t, server.URL), client(t, server.URL)
+	streams := []queue.Stream{{Node: testNode, Direction: queue.Out}, {Node: otherNode, Direction: queue.Out}}
+	var messages []queue.Message
+	for _, s := range streams {
+		must(t, q.Send(t.Context(), s, []byte("x")))
+		got, err := q.Receive(t.Context(), guard, s)
+		must(t, err)
+		messages = append(messages, got...)
+	}
+	key := streamKey(streams[0])
+	must(t, redis.Del(t.Context(), key).Err())
+	must(t, redis.RPush(t.Context(), key, "no stream").Err())
+	must(t, redis.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	if err := q.Acknowledge(t.Context(), messages...); writ.CodeOf(err) != writ.CodeQueueUnavailable {
+		t.Errorf("Redis takes no writes: %v", err)
+	}
+	must(t, redis.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	must(t, q.Acknowledge(t.Context(), messages...))
+	if n, err := redis.XLen(t.Context(), streamKey(streams[1])).Result(); err != nil || n != 0 {
+		t.Errorf("%d messages are left: %v", n, err)
 	}
 }

@@ -13,31 +13,35 @@ import (
 // this process about as much for one as for some.
 
 // takeScript moves tasks to those that are worked on. KEYS: pending, paused, active, lease. ARGV: the end of their leases, prefix of
-// tasks, how many. It returns ids and messages in turns, in the order of the queue.
-var takeScript = redis.NewScript(`
-local taken, leases = {}, {}
+// tasks, how many. It returns ids and messages in turns, in the order of the queue. It takes no more when it has 4 MiB, and what it does is bounded
+// whatever it is given: it looks at the list once, so that a list which is pending and active at once does not go round.
+var takeScript = newScript(`
+local taken, leases, active, size = {}, {}, {}, 0
 if redis.call("EXISTS", KEYS[2]) == 1 then
 	return taken
 end
-for _ = 1, tonumber(ARGV[3]) do
-	local id = redis.call("RPOPLPUSH", KEYS[1], KEYS[3])
-	if not id then
-		break
-	end
+local waiting = redis.call("LRANGE", KEYS[1], -math.min(tonumber(ARGV[3]), 1000), -1)
+for i = #waiting, 1, -1 do
+	local id = waiting[i]
+	redis.call("LREM", KEYS[1], -1, id)
 	local task = ARGV[2] .. id
 	local message = redis.call("HGET", task, "msg")
 	if message then
 		redis.call("HSET", task, "state", "active")
 		redis.call("HDEL", task, "pending_since")
+		active[#active + 1] = id
 		leases[#leases + 1] = ARGV[1]
 		leases[#leases + 1] = id
 		taken[#taken + 1] = id
 		taken[#taken + 1] = message
-	else
-		redis.call("LREM", KEYS[3], 1, id)
+		size = size + #message
+		if size > 4194304 then
+			break
+		end
 	end
 end
-if #leases > 0 then
+if #active > 0 then
+	redis.call("RPUSH", KEYS[3], unpack(active))
 	redis.call("ZADD", KEYS[4], unpack(leases))
 end
 return taken`)
@@ -59,11 +63,15 @@ func take(ctx context.Context, client *redis.Client, keys []string, args ...any)
 }
 
 // endScript takes tasks off that are done. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not worked on.
-// The oldest are at the right end of the list.
-var endScript = redis.NewScript(`
+// The oldest are at the left end of the list. A list that is too long for so many ids is an error: nothing honest makes one.
+var endScript = newScript(`
 local missing, ids, tasks = {}, {}, {}
+local most = math.floor(2000000 / #ARGV)
+if #redis.call("LRANGE", KEYS[1], most, most) > 0 then
+	return redis.error_reply("TOOLONG the list of active tasks is too long")
+end
 for i = 2, #ARGV do
-	if redis.call("LREM", KEYS[1], -1, ARGV[i]) == 1 then
+	if redis.call("LREM", KEYS[1], 1, ARGV[i]) == 1 then
 		ids[#ids + 1] = ARGV[i]
 		tasks[#tasks + 1] = ARGV[1] .. ARGV[i]
 	else

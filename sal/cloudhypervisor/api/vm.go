@@ -59,6 +59,12 @@ type Refusal struct {
 	Causes    []string // the process's own words, the outermost first; often enough there are none
 }
 
+// Missing reports whether there is no machine, or no device of a name.
+func (r *Refusal) Missing() bool { return r.Status == http.StatusNotFound }
+
+// Pending reports whether the process still waits for its guest, and takes the same request later.
+func (r *Refusal) Pending() bool { return r.Status == http.StatusTooManyRequests }
+
 // Error returns the causes as one sentence.
 func (r *Refusal) Error() string {
 	if len(r.Causes) == 0 {

@@ -14,10 +14,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/config"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/journal"
 )
@@ -60,9 +62,12 @@ var roles = []role{
 	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy, nil},
 }
 
+// nodeSign is the file that only a node's directory has.
+const nodeSign = "node.key"
+
 // roleOf recognises a data directory.
 func roleOf(dir string) (role, error) {
-	if _, err := os.Stat(filepath.Join(dir, "node.key")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
 		return role{}, writ.Errorf(writ.CodeUsage, "%s is of a node: restoring it would let the node do again what it has done since", dir).
 			WithHint("a node that was lost joins anew, with writ token create and writ runner")
 	}
@@ -75,10 +80,32 @@ func roleOf(dir string) (role, error) {
 		WithHint("--data is what the daemon was started with")
 }
 
+// alone checks that no other daemon keeps its data inside of dir, as those of `writ dev` do: a backup would carry nodes along.
+func alone(ctx context.Context, dir string) error {
+	signs := []string{nodeSign}
+	for _, r := range roles {
+		signs = append(signs, r.sign)
+	}
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if inner := filepath.Dir(path); inner != dir && d.Type().IsRegular() && slices.Contains(signs, d.Name()) {
+			return writ.Errorf(writ.CodeUsage, "%s holds the data of another daemon too, in %s", dir, inner).
+				WithHint("`writ dev` keeps nodes inside; it has no backup. Back up what `writ coord` and `writ supervisor` were started with")
+		}
+		return nil
+	})
+}
+
 // Save writes a backup of a directory into a new file, which only its owner may read: keys are in it.
 func Save(ctx context.Context, dir, file, version string) (m Manifest, err error) {
+	dir = filepath.Clean(dir)
 	r, err := roleOf(dir)
 	if err != nil {
+		return m, err
+	}
+	if err := alone(ctx, dir); err != nil {
 		return m, err
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -244,7 +271,8 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 	}
 }
 
-// tellStore lets the store of a directory know that it came from a backup. One that is in PostgreSQL has no file here.
+// tellStore lets the store of a directory know that it came from a backup. Of one that is in PostgreSQL a file beside the key says so: the
+// database is put back to some day, too, when a supervisor is restored.
 func tellStore(ctx context.Context, name Role, dir string) error {
 	for _, r := range roles {
 		path := filepath.Join(dir, r.store)
@@ -254,6 +282,31 @@ func tellStore(ctx context.Context, name Role, dir string) error {
 		if _, err := os.Stat(path); err == nil {
 			return r.restored(ctx, path)
 		}
+		return writeMark(dir)
+	}
+	return nil
+}
+
+// RestoredMark is the file beside a supervisor's key that says that its journal came from a backup. Each text in it counts once, at the next
+// start.
+const RestoredMark = "journal.restored"
+
+// Mark says of a supervisor that its journal was brought back by other means than Restore: with its disk, its machine or its database.
+func Mark(dir string) error {
+	r, err := roleOf(dir)
+	if err != nil {
+		return err
+	}
+	if r.restored == nil {
+		return writ.Errorf(writ.CodeUsage, "%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
+			WithHint("--data is what the supervisor was started with")
+	}
+	return writeMark(dir)
+}
+
+func writeMark(dir string) error {
+	if err := config.WriteFile(filepath.Join(dir, RestoredMark), []byte("the journal came from a backup: "+writ.NewUUID()+"\n")); err != nil {
+		return writ.Errorf(writ.CodeUsage, "say beside the key that the journal came from a backup: %v", err)
 	}
 	return nil
 }

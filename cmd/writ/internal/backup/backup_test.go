@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,8 +70,38 @@ func TestABackupIsRestoredAsItWas(t *testing.T) {
 	if err != nil || m.Role != Supervisor {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	if diff := cmp.Diff(files, contents(t, dir)); diff != "" {
+	got := contents(t, dir)
+	if got[RestoredMark] == "" {
+		t.Error("a supervisor whose journal is elsewhere does not learn that it was restored")
+	}
+	delete(got, RestoredMark)
+	if diff := cmp.Diff(files, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What `writ dev` keeps has nodes inside, which a backup of their directory would be refused.
+func TestADirectoryWithANodeInsideIsNotBackedUp(t *testing.T) {
+	dir, _ := directory(t)
+	for _, name := range []string{"n1/node.key", "dc2/supervisor.key", "deep/down/ledger.db"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "dev.tar")
+		_, err := Save(context.Background(), dir+"/", file, "v1")
+		if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), filepath.Dir(path)) {
+			t.Errorf("with %s: %v", name, err)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("with %s there is a backup", name)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -224,7 +224,10 @@ func (s *site) request(verb link.Verb, params, answer any) error {
 
 // token makes a token that admits a node.
 func (s *site) token() (string, error) {
-	token := identity.NewToken(s.person.Roster.Cluster)
+	token, err := identity.NewToken(s.person.Roster.Cluster).For(s.datacenter.ID, s.person.Roster)
+	if err != nil {
+		return "", err
+	}
 	statement := identity.Statement{Datacenter: s.datacenter.ID}
 	expires := time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second)
 	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
@@ -248,7 +251,7 @@ func (s *site) addNode(name string, slots int) error {
 		return err
 	}
 	node := &daemon.Runner{
-		Data: filepath.Join(s.dir, name), Name: name, Supervisor: "http://" + s.door, Token: token,
+		Data: filepath.Join(s.dir, name), Name: name, Supervisor: []string{"http://" + s.door}, Token: token,
 		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
 		Drivers: daemon.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}

@@ -16,6 +16,7 @@ import (
 
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
+	"writ/internal/sleep"
 	"writ/scripts"
 )
 
@@ -268,30 +269,19 @@ func (w *Waiting) rest(s *site, r *WaitingReport) (err error) {
 
 // idle returns how much of a core the supervisor uses while nothing happens.
 func (w *Waiting) idle(s *site) (float64, error) {
-	if err := pause(s.ctx, min(calmDown, w.Idle)); err != nil {
-		return 0, err
+	if sleep.For(s.ctx, min(calmDown, w.Idle)) != nil {
+		return 0, context.Cause(s.ctx)
 	}
 	before, err := s.supervisor.usage()
 	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	if err := pause(s.ctx, w.Idle); err != nil {
-		return 0, err
+	if sleep.For(s.ctx, w.Idle) != nil {
+		return 0, context.Cause(s.ctx)
 	}
 	after, err := s.supervisor.usage()
 	return (after.CPU - before.CPU).Seconds() / time.Since(begun).Seconds(), err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // oneMore measures how long one more run takes, several times.

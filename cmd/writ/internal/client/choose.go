@@ -10,6 +10,8 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/sal/catalog"
+	"writ/scripts"
 )
 
 // Candidate is a datacenter that could carry out a script, and why it was or was not chosen.
@@ -41,10 +43,61 @@ func (c Choice) Explain() []string {
 	return lines
 }
 
+// Needs are what each call of a plan uses up at least on its node, as far as that is known before it runs.
+func Needs(plan scripts.Plan) (needs []writ.Capacity) {
+	for _, call := range plan.Calls {
+		op, ok := catalog.Lookup(call.Operation)
+		if !ok || op.Effect != catalog.Make || op.Needs == nil {
+			continue
+		}
+		if need := op.Needs(call.Args); need != (writ.Capacity{}) {
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
+// lacks says what a datacenter with these nodes has not left, "" if it may be enough: on some node for each of the needs, and for all of them
+// together. Whether what belongs together fits on one node only the datacenter knows.
+func lacks(nodes []writ.Node, needs []writ.Capacity) string {
+	var free []writ.Capacity
+	var left, all writ.Capacity
+	for _, n := range nodes {
+		if n.Admission == writ.AdmissionApproved && n.Scheduling == writ.SchedulingOpen && n.Liveness == writ.LivenessReady {
+			unused := n.Capacity.Minus(n.Used)
+			free, left = append(free, unused), left.Plus(unused)
+		}
+	}
+	for _, need := range needs {
+		all = all.Plus(need)
+		if !slices.ContainsFunc(free, func(unused writ.Capacity) bool { return unused.Holds(need) }) {
+			return fmt.Sprintf("no node that takes work has %s left", amountOf(need))
+		}
+	}
+	if len(needs) > 0 && !left.Holds(all) {
+		return fmt.Sprintf("its nodes together have no %s left", amountOf(all))
+	}
+	return ""
+}
+
+// amountOf writes what of a capacity is not nothing: "2 CPUs and 512 MiB of memory".
+func amountOf(c writ.Capacity) string {
+	var parts []string
+	for _, of := range []struct {
+		n    int64
+		what string
+	}{{c.CPUs, "CPUs"}, {c.MemoryMiB, "MiB of memory"}, {c.DiskGiB, "GiB of disk"}} {
+		if of.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", of.n, of.what))
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
 // Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled,
-// connected and without a fault the one with the fewest open calls. Which datacenters there are says the roster; the coordinator is only
-// asked how they are, so the worst that it can do is to make a worse choice.
-func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string) (Choice, error) {
+// connected, without a fault and with enough capacity for these needs, the one with the fewest open calls. Which datacenters there are says the roster;
+// the coordinator is only asked how they are, so the worst that it can do is to make a worse choice.
+func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string, needs []writ.Capacity) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {
 		return Choice{}, err
@@ -53,10 +106,21 @@ func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map
 	if err != nil {
 		return Choice{}, err
 	}
-	return choose(roster, labels, answer.Items, queues.Items)
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
+	if err != nil {
+		return Choice{}, err
+	}
+	full := make(map[writ.DatacenterID]string)
+	for _, d := range roster.Datacenters {
+		its := slices.DeleteFunc(slices.Clone(nodes), func(n writ.Node) bool { return n.Datacenter != d.ID })
+		full[d.ID] = lacks(its, needs)
+	}
+	return choose(roster, labels, answer.Items, queues.Items, full)
 }
 
-func choose(roster *identity.Roster, labels map[string]string, known []api.Datacenter, queues []api.DatacenterQueues) (Choice, error) {
+// choose is Choose with what the coordinator knows; full says of datacenters without enough capacity what they lack.
+func choose(roster *identity.Roster, labels map[string]string, known []api.Datacenter, queues []api.DatacenterQueues,
+	full map[writ.DatacenterID]string) (Choice, error) {
 	health := make(map[writ.DatacenterID]api.Datacenter)
 	for _, d := range known {
 		health[d.ID] = d
@@ -69,7 +133,8 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	}
 	var choice Choice
 	for _, d := range roster.Datacenters {
-		choice.Candidates = append(choice.Candidates, Candidate{Datacenter: d, Open: open[d.ID], Reason: against(d, labels, health[d.ID])})
+		choice.Candidates = append(choice.Candidates, Candidate{Datacenter: d, Open: open[d.ID],
+			Reason: cmp.Or(against(d, labels, health[d.ID]), full[d.ID])})
 	}
 	slices.SortFunc(choice.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(min(len(a.Reason), 1), min(len(b.Reason), 1)), cmp.Compare(a.Open, b.Open), strings.Compare(a.Name, b.Name))

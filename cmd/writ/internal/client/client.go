@@ -1,6 +1,6 @@
 // Package client is one person at one cluster: the key to sign with, the rosters to believe in, the coordinators to ask, and what
 // becomes of what was handed in. It believes coordinators nothing that a signature can prove: rosters are verified against the
-// cluster's id, ends of runs against the supervisor's key in the roster. It must not know the command line nor how things are shown.
+// cluster's id, ends of runs and answers to what was signed against the supervisor's key in the roster. It must not know the command line nor how things are shown.
 package client
 
 import (
@@ -69,7 +69,7 @@ type servers struct {
 func newServers(addresses []string) (*servers, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerTime // a connection may stand on which nothing comes through any more
-	s := &servers{http: &http.Client{Transport: transport}}
+	s := &servers{http: &http.Client{Transport: patience{transport}}}
 	for _, a := range addresses {
 		u, err := url.Parse(strings.TrimSuffix(a, "/"))
 		if err != nil || u.Host == "" {
@@ -191,9 +191,19 @@ func (p *Person) SignPayload(text []byte) ([]byte, error) {
 	return identity.Join(text, armored), nil
 }
 
-// SignStatement signs a statement. Subject, decision and what belongs to them are set; who says it and when is filled in here.
+// SignStatement signs a statement. Subject, decision, what the person saw and the id of the datacenter are set; who says it and when is filled in
+// here.
 func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	now := time.Now()
+	digest, err := p.Roster.Digest()
+	if err != nil {
+		return nil, err
+	}
+	d := p.Roster.Datacenter(s.Datacenter)
+	if d == nil {
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", s.Datacenter).WithHint("`writ dc list` shows them")
+	}
+	s.Format, s.RosterDigest, s.DatacenterName = identity.FormatV2, digest, d.Name
 	s.Cluster, s.Roster, s.Signer = p.Roster.Cluster, p.Roster.Version, p.Name
 	s.Created, s.Expires, s.Nonce = now, now.Add(identity.DefaultValidity), identity.NewNonce()
 	text, err := s.Text()
@@ -217,7 +227,13 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 	waiting, stop := context.WithTimeout(ctx, submitTime)
 	defer stop()
 	s, err := api.Answer[writ.Submission](c.API.SubmitWithBody(waiting, api.SignedType, bytes.NewReader(signed)))
-	if err == nil || ctx.Err() != nil || writ.CodeOf(err) != writ.CodeUnreachable || errors.Is(err, syscall.ECONNREFUSED) {
+	if err == nil {
+		return s, isOf(signed, s)
+	}
+	if isRefusal(writ.AsError(err)) {
+		return s, c.refusedSubmission(ctx, signed, writ.AsError(err))
+	}
+	if ctx.Err() != nil || writ.CodeOf(err) != writ.CodeUnreachable || errors.Is(err, syscall.ECONNREFUSED) {
 		return s, err
 	}
 	text, _, cut := identity.Split(signed)
@@ -231,21 +247,28 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 	return s, e
 }
 
-// Decide signs a statement and hands it in; see Person.SignStatement for what must be set.
-func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
-	signed, err := by.SignStatement(s)
+// refusedSubmission returns why a submission was refused, if that can be known.
+func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *writ.Error) error {
+	roster, err := c.Roster(ctx)
 	if err != nil {
-		return api.StatementAnswer{}, err
+		return writ.Errorf(writ.CodeUnverified, "the coordinator says that it is refused (%s: %s), and the roster cannot be asked for: %v",
+			said.Code, said.Message, err)
 	}
-	return api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	to, err := newAnswerTo(roster, identity.ScriptNamespace, signed)
+	if err != nil {
+		return err // as the coordinator found, or it would be somebody else's text
+	}
+	return to.refused(said)
 }
 
-// CreateToken makes a token that admits one node to a datacenter, and has the datacenter told of it.
-func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID, validity time.Duration) (identity.Token, time.Time, error) {
-	token := identity.NewToken(by.Roster.Cluster)
-	expires := time.Now().Add(validity).UTC().Truncate(time.Second)
-	statement := identity.Statement{Datacenter: datacenter}
-	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
-	_, err := c.Decide(ctx, by, statement)
-	return token, expires, err
+// isOf checks that an answer is about the submission that was handed in: the id of its run follows from the text.
+func isOf(signed []byte, s writ.Submission) error {
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return err
+	}
+	if run := writ.RunIDOf(writ.DigestOf(text)); s.Run != run {
+		return anotherRun(run, s.Run)
+	}
+	return nil
 }

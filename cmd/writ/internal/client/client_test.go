@@ -105,7 +105,7 @@ func TestDatacenterIsChosenAndExplained(t *testing.T) {
 		{"none has the label", map[string]string{"tier": "core"}, []string{"graz", "linz", "lima"}, "", nil},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
-			choice, err := choose(w.alice.Roster, tt.labels, w.health(tt.connected...), queues)
+			choice, err := choose(w.alice.Roster, tt.labels, w.health(tt.connected...), queues, nil)
 			if tt.want == "" {
 				if writ.CodeOf(err) != writ.CodeDatacenterAway {
 					t.Errorf("%v, want DATACENTER_UNAVAILABLE", err)
@@ -122,10 +122,51 @@ func TestDatacenterIsChosenAndExplained(t *testing.T) {
 	}
 }
 
+func TestADatacenterWithoutRoomIsNotChosen(t *testing.T) {
+	w := newTown(t)
+	node := func(cpus int64, change func(n *writ.Node)) writ.Node {
+		n := writ.Node{
+			Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
+			Capacity: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100}, Used: writ.Capacity{CPUs: 8 - cpus},
+		}
+		if change != nil {
+			change(&n)
+		}
+		return n
+	}
+	needs := []writ.Capacity{{CPUs: 4, MemoryMiB: 1024}, {CPUs: 2}, {DiskGiB: 10}}
+	for _, tt := range []struct {
+		what  string
+		nodes []writ.Node
+		want  string
+	}{
+		{"room on one", []writ.Node{node(6, nil)}, ""},
+		{"room on two", []writ.Node{node(4, nil), node(2, nil)}, ""},
+		{"for no single call", []writ.Node{node(3, nil), node(3, nil)}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
+		{"for each, not for all", []writ.Node{node(5, nil)}, "its nodes together have no 6 CPUs and 1024 MiB of memory and 10 GiB of disk left"},
+		{"on a node that is cordoned", []writ.Node{node(8, func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
+		{"on a node that is silent", []writ.Node{node(8, func(n *writ.Node) { n.Liveness = writ.LivenessSilent })}, "no node that takes work has 4 CPUs and 1024 MiB of memory left"},
+	} {
+		if got := lacks(tt.nodes, needs); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
+		}
+	}
+	if got := lacks(nil, nil); got != "" {
+		t.Errorf("a script that needs nothing: %q", got)
+	}
+	graz, linz := w.alice.Roster.DatacenterNamed("graz"), w.alice.Roster.DatacenterNamed("linz")
+	full := map[writ.DatacenterID]string{linz.ID: "no node has 4 CPUs left"}
+	busy := []api.DatacenterQueues{{Datacenter: graz.ID, Queues: []writ.QueueDepth{{Planned: 9}}}}
+	choice, err := choose(w.alice.Roster, nil, w.health("graz", "linz"), busy, full)
+	if err != nil || choice.Datacenter.ID != graz.ID || !slices.Contains(choice.Explain(), "not linz: no node has 4 CPUs left") {
+		t.Errorf("%s, %v: %v", choice.Datacenter.Name, err, choice.Explain())
+	}
+}
+
 func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
 	w := newTown(t)
 	lie := []api.Datacenter{{ID: writ.DatacenterID(writ.NewUUID()), Name: "graz", Health: api.DatacenterHealthHealthy}}
-	if choice, err := choose(w.alice.Roster, nil, lie, nil); err == nil {
+	if choice, err := choose(w.alice.Roster, nil, lie, nil, nil); err == nil {
 		t.Errorf("%s was chosen", choice.Datacenter.Name)
 	}
 }

@@ -17,6 +17,17 @@ import (
 // Amend signs the next version of the roster and hands it in. change gets a copy of the newest one to work on; if it changes nothing
 // there is no new version. It returns the roster that is in force then.
 func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (*identity.Roster, error) {
+	return c.govern(ctx, func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error) {
+		return Successor(roster, by, now, change)
+	})
+}
+
+// Renew signs the next version of the roster, which says the same and expires later, and hands it in.
+func (c *Client) Renew(ctx context.Context) (*identity.Roster, error) { return c.govern(ctx, Renewal) }
+
+// govern hands in what next signs after the newest roster, if that is anything.
+func (c *Client) govern(ctx context.Context,
+	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (*identity.Roster, error) {
 	roster, err := c.Roster(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +37,7 @@ func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) e
 		return nil, err
 	}
 	defer by.Close()
-	signed, err := Successor(roster, by, time.Now(), change)
+	signed, err := next(roster, by, time.Now())
 	if signed == nil || err != nil {
 		return roster, err
 	}
@@ -39,14 +50,7 @@ func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) e
 
 // Successor signs the version after roster, nil if change changes nothing.
 func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {
-	if err := roster.Allows(by.Name, identity.ActionGovern, "", now); err != nil && !same(by.PublicKey(), roster.Root) {
-		return nil, err
-	}
-	if roster.Threshold > 1 && !same(by.PublicKey(), roster.Root) {
-		return nil, writ.Errorf(writ.CodeRoleMissing, "%d root operators must sign the next version of the roster together, which this command cannot do", roster.Threshold).
-			WithHint("the roster's root key can sign alone")
-	}
-	next, err := roster.Successor(now)
+	next, err := successor(roster, by, now)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +69,28 @@ func Successor(roster *identity.Roster, by *Person, now time.Time, change func(n
 		return nil, nil
 	}
 	return identity.SignRoster(next, by)
+}
+
+// Renewal signs the version after roster, which differs only in its times.
+func Renewal(roster *identity.Roster, by *Person, now time.Time) ([]byte, error) {
+	next, err := successor(roster, by, now)
+	if err != nil {
+		return nil, err
+	}
+	return identity.SignRoster(next, by)
+}
+
+// successor returns the version after roster, ready to be changed, if the person may sign it alone.
+func successor(roster *identity.Roster, by *Person, now time.Time) (*identity.Roster, error) {
+	if err := roster.Allows(by.Name, identity.ActionGovern, "", now); err != nil && !same(by.PublicKey(), roster.Root) {
+		return nil, err
+	}
+	if roster.Threshold > 1 && !same(by.PublicKey(), roster.Root) {
+		return nil, writ.Errorf(writ.CodeRoleMissing, "%d root operators must sign the next version of the roster together, which this "+
+			"command cannot do", roster.Threshold).
+			WithHint("the roster's root key can sign alone")
+	}
+	return roster.Successor(now)
 }
 
 // Grant is what a person or machine may do.

@@ -50,8 +50,11 @@ func (k *Key) Close() error {
 }
 
 // Open finds the key. known says which keys mean something, for a choice among several; nil if all do. Every error has the code
-// KEY_UNUSABLE.
+// KEY_UNUSABLE and repeats nothing of a key.
 func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
+	if HoldsKey(k.Spec) {
+		return nil, keyInsteadOfName()
+	}
 	switch spec, fingerprint, _ := strings.Cut(k.Spec, ":"); {
 	case spec == agentKey && fingerprint != "":
 		return k.fromAgent(func(key ssh.PublicKey) bool { return ssh.FingerprintSHA256(key) == fingerprint })
@@ -76,6 +79,19 @@ func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
 		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
 }
 
+// HoldsKey reports whether a value that should name a key is a private key itself, or the beginning of one.
+func HoldsKey(value string) bool {
+	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || strings.HasPrefix(strings.TrimSpace(value), openSSHMagic)
+}
+
+// openSSHMagic is how the base64 text of every private key of OpenSSH begins: "openssh-key-v1" and a zero byte.
+const openSSHMagic = "b3BlbnNzaC1rZXktdjEA"
+
+func keyInsteadOfName() *writ.Error {
+	return writ.Errorf(writ.CodeKeyUnusable, "--key or WRIT_KEY holds a private key, and should name one").
+		WithHint("write the key to a file that only you can read, and give the name of that file; or load it with ssh-add and give \"agent\"")
+}
+
 // fromFile opens a key file. If the agent holds the same key it is used there, so that nobody has to type the passphrase.
 func (k Keys) fromFile(path string) (*Key, error) {
 	if public := publicHalf(path); public != nil {
@@ -97,6 +113,9 @@ func (k Keys) fromFile(path string) (*Key, error) {
 
 // Owner returns the name under which the key may sign. Unlike Open it does not need the private key if the public one lies beside it.
 func (k Keys) Owner(r *identity.Roster) (string, error) {
+	if HoldsKey(k.Spec) {
+		return "", keyInsteadOfName()
+	}
 	path := k.Spec
 	if path == "" {
 		path = defaultKey

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +141,28 @@ func TestKeyIsFound(t *testing.T) {
 				same.Close()
 			}
 		})
+	}
+}
+
+// TestAKeyInPlaceOfItsNameIsNotShown gives the text of a key where a file should be named, as a variable of a CI system easily does.
+func TestAKeyInPlaceOfItsNameIsNotShown(t *testing.T) {
+	home := t.TempDir()
+	newKey(t, filepath.Join(home, "key"), "")
+	text, err := os.ReadFile(filepath.Join(home, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for name, spec := range map[string]string{
+		"whole": string(text), "in one line": strings.Join(lines, " "), "without its frame": lines[1], "after a space": " " + lines[1], "as a file in home": "~/" + string(text),
+	} {
+		_, err := Keys{Spec: spec, Home: home}.Open(nil)
+		_, asOwner := Keys{Spec: spec, Home: home}.Owner(new(identity.Roster))
+		for _, err := range []error{err, asOwner} {
+			if e := writ.AsError(err); err == nil || e.Code != writ.CodeKeyUnusable || strings.Contains(e.Message+e.Hint, lines[1][:20]) || !strings.Contains(e.Hint, "file") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 

@@ -70,6 +70,13 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 	return nil
 }
 
+// Revision asks the datacenter of an order for the newest revision of its deployment, 0 before its first run. Whoever answers with another one
+// can only have the script refused: the supervisor compares what was signed.
+func (c *Client) Revision(ctx context.Context, o Order) (int, error) {
+	preview, err := c.preview(ctx, o, &scripts.Plan{}, true)
+	return preview.Revision, err
+}
+
 // maxProposal bounds what one request of a preview may have, in bytes: it travels on in one frame of the link.
 const maxProposal = 1<<20 - 8<<10
 
@@ -121,7 +128,8 @@ func answers(p writ.Preview, calls int) bool {
 // preview asks the datacenter of an order what a plan would do. newest says that the order's deployment is meant as it is now, whatever
 // its revision.
 func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
-	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: o.Destructive, Calls: plan.Proposed()}
+	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0, Targets: o.Targets,
+		Calls: plan.Proposed()}
 	if p.Deployment != "" && !newest {
 		p.Base = &o.Deployment.Base
 	}

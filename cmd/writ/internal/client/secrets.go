@@ -123,24 +123,42 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
-	statement := identity.Statement{Datacenter: datacenter}
+	statement, err := aboutSecret(by, datacenter, project, newest[name].Version)
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
 	identity.SecretChange{Project: project, Name: name, Version: label.Version, Sealed: sealed}.Statement(&statement)
 	return c.Decide(ctx, by, statement)
 }
 
+// aboutSecret begins a statement about a secret whose newest version is this. The names are those of the roster.
+func aboutSecret(by *Person, datacenter writ.DatacenterID, project writ.ProjectID, newest int) (identity.Statement, error) {
+	p := by.Roster.Project(project)
+	if p == nil {
+		return identity.Statement{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s", project).
+			WithHint("`writ project list` shows them")
+	}
+	return identity.Statement{Datacenter: datacenter, Seen: identity.SeenSecret(project, p.Name, newest)}, nil
+}
+
 // RemoveSecret removes a secret from a datacenter up to a version, 0 for all that there are now.
 func (c *Client) RemoveSecret(ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name string, version int) (api.StatementAnswer, error) {
-	if version == 0 {
-		newest, err := c.NewestSecrets(ctx, datacenter, project)
-		if err != nil {
-			return api.StatementAnswer{}, err
-		}
-		if version = newest[name].Version; version == 0 {
-			return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter", name).
-				WithHint("`writ secret list` shows what there is")
-		}
+	newest, err := c.NewestSecrets(ctx, datacenter, project)
+	if err != nil {
+		return api.StatementAnswer{}, err
 	}
-	statement := identity.Statement{Datacenter: datacenter}
+	have := newest[name].Version
+	if have == 0 {
+		return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter", name).
+			WithHint("`writ secret list` shows what there is")
+	}
+	if version == 0 {
+		version = have
+	}
+	statement, err := aboutSecret(by, datacenter, project, have)
+	if err != nil {
+		return api.StatementAnswer{}, err
+	}
 	identity.SecretChange{Project: project, Name: name, Version: version}.Statement(&statement)
 	return c.Decide(ctx, by, statement)
 }

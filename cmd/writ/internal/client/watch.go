@@ -9,7 +9,6 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/seal"
 )
 
 // Pauses between two tries to get an event stream back.
@@ -97,9 +96,35 @@ func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
 	}
 }
 
-// Run returns a run as the coordinator knows it.
+// Run returns a run as the coordinator knows it. An answer about another run is an error.
 func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
-	return api.Answer[api.Run](c.API.GetRun(ctx, id))
+	run, err := api.Answer[api.Run](c.API.GetRun(ctx, id))
+	if err == nil && run.ID != id {
+		return api.Run{}, anotherRun(id, run.ID)
+	}
+	return run, err
+}
+
+// Payload returns what was signed for a run. That it is this and nothing else follows from the run's id alone.
+func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, error) {
+	answer, err := api.Answer[api.SignedText](c.API.GetSigned(ctx, run.Payload))
+	if err != nil {
+		return nil, err
+	}
+	text, _, err := identity.Split(answer.Signed)
+	if err != nil {
+		return nil, err
+	}
+	if got := writ.RunIDOf(writ.DigestOf(text)); got != run.ID {
+		return nil, anotherRun(run.ID, got)
+	}
+	return identity.ParsePayload(text)
+}
+
+// anotherRun is the error of an answer about another run than was asked for.
+func anotherRun(asked, got writ.RunID) error {
+	return writ.Errorf(writ.CodeUnverified, "the coordinator was asked for run %s and answered with run %s", asked, got).
+		WithHint("do not believe this coordinator; use another one with --server, and tell its operator")
 }
 
 // Calls returns all calls of a run.
@@ -236,31 +261,4 @@ func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watch
 
 func rejected(s writ.SubmissionState) bool {
 	return s == writ.SubmissionRefused || s == writ.SubmissionExpired
-}
-
-// Outcome returns what the run's datacenter has sealed about its end. Only that proves how a run ended: the seal must be by the
-// supervisor's key in the roster, and the summary about exactly this run.
-func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
-	d := roster.Datacenter(run.Datacenter)
-	if d == nil {
-		return writ.Summary{}, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", run.Datacenter)
-	}
-	if len(run.Summary) == 0 {
-		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the coordinator says that run %s is %s, and has no proof of it", run.ID, run.State)
-	}
-	sealed, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, seal.Only(d.SupervisorKey))
-	if err != nil {
-		return writ.Summary{}, err
-	}
-	if len(sealed) != 1 {
-		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the summary of run %s holds %d records", run.ID, len(sealed))
-	}
-	s := sealed[0]
-	if s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID {
-		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the summary is that of run %s", s.Run)
-	}
-	if string(s.State) != string(run.State) {
-		return writ.Summary{}, writ.Errorf(writ.CodeSignatureInvalid, "the coordinator says that the run is %s, its datacenter has sealed %s", run.State, s.State)
-	}
-	return s, nil
 }

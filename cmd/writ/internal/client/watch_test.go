@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -145,7 +146,14 @@ func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
 func callNumber(c *writ.Call) string { return string(rune('0' + c.Seq)) }
 
 func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
-	roster := &identity.Roster{Cluster: writ.ClusterID(strings.Repeat("a", 64)), Version: 1}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roster, _, err := Found(identity.NewSigner(key), "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
 	good := Order{
 		Script: NewScript("a.tengo", []byte("node := import(\"node\")\nnode.ping()\n")), Datacenter: writ.DatacenterID(writ.NewUUID()),
 		Project: identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: "shop"}, Expires: time.Minute, Deadline: time.Hour, MaxCalls: 1,

@@ -27,6 +27,8 @@ type Coord struct {
 	Coordinators   []string // others of the cluster
 	Rosters        [][]byte // signed, oldest first; those that the ledger lacks are added
 	Cluster        writ.ClusterID
+	AllowedHosts   []string // further names by which clients and browsers ask for it
+	ProjectRate    float64  // submissions of one project a second, without bound if 0
 	InsecureListen bool
 	Version        string
 	Log            *slog.Logger
@@ -57,7 +59,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	coordinator := &coord.Coordinator{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
-		InsecureListen: c.InsecureListen, SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+		InsecureListen: c.InsecureListen, AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it

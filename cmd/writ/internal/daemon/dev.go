@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ import (
 const (
 	devKeyFile    = "dev.key"
 	devClientFile = "client.yaml"
+	devImages     = "images" // a directory of files that may be images
 )
 
 // DevName is the name of the person of a development cluster.
@@ -99,6 +101,11 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	}
 	d.Data = data
 	d.Host.Above = data
+	images := filepath.Join(data, devImages)
+	if err := os.MkdirAll(images, 0o700); err != nil {
+		return DevCluster{}, unwritable(data, fmt.Errorf("make the directory of images: %w", err))
+	}
+	d.Host.ImageDirs = append(d.Host.ImageDirs, images)
 	if d.Drivers != DriversHost { // those of a host can give no more than it has
 		d.Capacity = writ.Capacity{
 			CPUs:      cmp.Or(d.Capacity.CPUs, devCapacity.CPUs),
@@ -287,14 +294,21 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 			return nil, err
 		}
 		node := &Runner{
-			Data: dir, Name: n.name, Supervisor: n.door, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0",
+			Data: dir, Name: n.name, Supervisor: []string{n.door}, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
 			Host: d.Host, Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
-		err = all.start(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
-			return node.Run(ctx, func(have []writ.NodeDriver) {
-				drivers = have
+		err = all.startPeer(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
+			joined := false
+			err := node.Run(ctx, func(have []writ.NodeDriver) {
+				drivers, joined = have, true
 				ready()
 			})
+			if !joined || writ.CodeOf(err) != writ.CodeNodeRejected {
+				return err
+			}
+			d.Note("node %s in %s is not there any more: %v", n.name, n.datacenter.Name, err)
+			<-ctx.Done() // the others go on without it
+			return nil
 		})
 		if err != nil {
 			return nil, err
@@ -313,6 +327,12 @@ func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode)
 				return err
 			}
 			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Name == n.name })
+			if i < 0 {
+				gone, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name, Admission: writ.AdmissionRemoved})
+				if err != nil || slices.ContainsFunc(gone, func(have writ.Node) bool { return have.Name == n.name }) {
+					return err // one that was removed is not waited for
+				}
+			}
 			if i < 0 || all[i].Liveness != writ.LivenessReady && all[i].Admission == writ.AdmissionApproved {
 				return writ.Errorf(writ.CodeUnreachable, "node %s is not ready", n.name)
 			}

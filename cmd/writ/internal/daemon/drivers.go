@@ -80,10 +80,13 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	if err := shares(c, dir); err != nil {
 		return nil, err
 	}
+	if err := c.Host.checkImages(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
 	d := &drivers{close: func() error { return nil }}
 	switch c.Choice {
 	case DriversAuto:
-		d.all = openStorage(dir, c.Host).drivers()
+		d.all = openStorage(dir, c).drivers()
 		err = d.simulate(c, dir, "auto takes nothing that changes the host; --drivers host does")
 	case DriversSimulated:
 		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
@@ -136,7 +139,7 @@ func shares(c driverConfig, dir string) error {
 	if c.Host.ProjectGiB < 0 {
 		return writ.Errorf(writ.CodeUsage, "a project cannot have %d GiB of the disk", c.Host.ProjectGiB)
 	}
-	_, bounded := openStorage(dir, HostConfig{}).trees.(*btrfs.Pool)
+	_, bounded := openStorage(dir, driverConfig{}).trees.(*btrfs.Pool)
 	if c.Choice != DriversSimulated && bounded {
 		return nil
 	}
@@ -145,14 +148,19 @@ func shares(c driverConfig, dir string) error {
 }
 
 // openStorage chooses between btrfs and plain directories. A node keeps the kind that it has volumes of.
-func openStorage(dir string, host HostConfig) storage {
+func openStorage(dir string, c driverConfig) storage {
+	host := c.Host
 	pool, records := filepath.Join(dir, "pool"), filepath.Join(dir, "volumes")
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
 		trees, records = &btrfs.Pool{Dir: pool, ProjectBytes: share, Step: failpoint.Step("volume")}, bounded
 	}
-	images := &image.Driver{Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Step: failpoint.Step("image")}
+	images := &image.Driver{
+		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(), Allow: host.imageRanges(), Log: c.Log,
+		Accounts: c.numbers(filepath.Dir(dir)),
+		Step:     failpoint.Step("image"),
+	}
 	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}
 }
 

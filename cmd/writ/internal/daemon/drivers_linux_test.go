@@ -147,7 +147,7 @@ func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
 			}
 		})
 	}
-	if share := openStorage(disk, HostConfig{ProjectGiB: 10}).trees.(*btrfs.Pool).ProjectBytes("p"); share != 10<<30 {
+	if share := openStorage(disk, driverConfig{Host: HostConfig{ProjectGiB: 10}}).trees.(*btrfs.Pool).ProjectBytes("p"); share != 10<<30 {
 		t.Errorf("a project may have %d bytes", share)
 	}
 }

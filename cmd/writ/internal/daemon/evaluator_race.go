@@ -10,6 +10,6 @@ import (
 
 // NewEvaluator evaluates in this process: a binary with the race detector, which only tests are, does not start under the children's
 // limit on memory.
-func NewEvaluator(*slog.Logger) (Evaluator, func() error) {
+func NewEvaluator(*slog.Logger, map[string]int) (Evaluator, func() error) {
 	return new(evaluator.InProcess), func() error { return nil }
 }

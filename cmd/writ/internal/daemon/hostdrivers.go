@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/failpoint"
+	"writ/internal/userns"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/cloudhypervisor"
@@ -36,9 +37,13 @@ type HostConfig struct {
 	Firmware     string   // with which machines boot that have no kernel
 	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
 	ImageGiB     int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
+	ImageDirs    []string // below which any project may make images of files. For DriversAuto too
+	ImageAllow   []string // ranges of addresses from which images may be fetched besides those of the internet. For DriversAuto too
 	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
 	// numbers that hardly anybody has, where that is possible.
 	ProcessUsers string
+	// ContainerIDs are the numbers of users of which each container gets userns.Many, likewise; "none" for those of the host.
+	ContainerIDs string
 	// Engines serve new databases, best first; all that the host has and that keep their secret if there are none named.
 	Engines []string
 	// Nameservers are addresses of those that containers and machines are told of; those of the host if there are none, and "none" for nobody.
@@ -59,7 +64,7 @@ type hostDrivers struct {
 
 // newHost returns the drivers. None of them has done anything yet.
 func newHost(c driverConfig, dir string) *hostDrivers {
-	h := &hostDrivers{storage: openStorage(dir, c.Host)}
+	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(), Step: failpoint.Step("network")}
@@ -68,12 +73,14 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	}
 	h.containers = &containerd.Driver{
 		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress), Images: h.storage.images, Volumes: h.storage.volumes,
-		Log: c.Log, Step: failpoint.Step("container"),
+		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
-	if c.Host.ProcessUsers == "" { // whoever names some hears of it when something starts
-		machines.Off = errors.Join(machines.Off, confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"}))
-		databases.Off = errors.Join(databases.Off, confine.Usable(h.databases.Offered(), nil))
+	if c.Host.ProcessUsers == "" && machines.Off == nil { // whoever names some hears of it when something starts
+		machines.Off = confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"})
+	}
+	if c.Host.ProcessUsers == "" && databases.Off == nil {
+		databases.Off = confine.Usable(h.databases.Offered(), nil)
 	}
 	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
@@ -95,6 +102,9 @@ func (c driverConfig) check() error {
 		if slices.Contains(c.Host.Engines[:i], name) {
 			return writ.Errorf(writ.CodeUsage, "--engines names %s twice", name).WithHint("name each once, best first")
 		}
+	}
+	if err := mycelium.CheckPeers(c.Host.OverlayPeers); err != nil {
+		return err
 	}
 	if c.Host.silent() {
 		return nil
@@ -132,12 +142,42 @@ func (c driverConfig) nameservers() func() []netip.Addr {
 	return func() []netip.Addr { return named }
 }
 
-// accounts are the users of the processes of a node that keeps its data in a directory.
+// accounts are the users of the processes of a node that keeps its data in a directory, to which they have to come.
 func (c driverConfig) accounts(data string) *confine.Accounts {
-	text := cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast))
+	a := c.numbers(data)
+	if a.Used() {
+		a.Off = a.Passable()
+	}
+	return a
+}
+
+// numbers are the users of processes that need not come anywhere.
+func (c driverConfig) numbers(data string) *confine.Accounts {
+	a := own("process-users", cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
+	a.Top = cmp.Or(c.Host.Above, data)
+	return a
+}
+
+// The numbers of containers if nobody says others: behind those of processes, for the same reasons, for 700 containers.
+const (
+	firstContainerID = 2011000000
+	lastContainerID  = firstContainerID + 700*userns.Many - 1
+)
+
+// containerIDs are the users of containers.
+func (c driverConfig) containerIDs() *confine.Accounts {
+	a := own("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
+	if a.Used() && a.Last-a.Door+1 < userns.Many {
+		a.Off = fmt.Errorf("%s are fewer than the %d user numbers that a container gets", a.Numbers(), userns.Many)
+	}
+	return a
+}
+
+// own are numbers that a flag says and that nobody else on this host has.
+func own(flag, text string) *confine.Accounts {
 	switch {
 	case text == noUsers:
-		return &confine.Accounts{Off: errors.New("--process-users none")}
+		return &confine.Accounts{Off: fmt.Errorf("--%s none", flag)}
 	case os.Geteuid() != 0:
 		return &confine.Accounts{Off: errors.New("only root starts processes as others")}
 	}
@@ -145,8 +185,7 @@ func (c driverConfig) accounts(data string) *confine.Accounts {
 	if err != nil {
 		return &confine.Accounts{Off: err}
 	}
-	a.Top = cmp.Or(c.Host.Above, data)
-	a.Off = errors.Join(a.Passable(), a.Strangers(), a.Mapped())
+	a.Off = errors.Join(a.Strangers(), a.Mapped())
 	return a
 }
 
@@ -155,11 +194,18 @@ const noUsers = "none"
 
 // checkUsers refuses users that somebody asked for and that there cannot be: he would not want processes to run as root instead.
 func (c driverConfig) checkUsers(data string) error {
-	if c.Host.ProcessUsers == "" || c.Host.ProcessUsers == noUsers {
-		return nil
-	}
-	if off := c.accounts(data).Off; off != nil {
-		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w", c.Host.ProcessUsers, off).WithHint("%s", needs.AccountsFix)
+	asked := func(text string) bool { return text != "" && text != noUsers }
+	users, ids := c.accounts(data), c.containerIDs()
+	switch {
+	case asked(c.Host.ProcessUsers) && users.Off != nil:
+		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w", c.Host.ProcessUsers, users.Off).
+			WithHint("%s", needs.AccountsFix)
+	case asked(c.Host.ContainerIDs) && ids.Off != nil:
+		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w", c.Host.ContainerIDs, ids.Off).
+			WithHint("run the node as root, and name numbers that nobody has; --container-ids none: containers have the users of the host")
+	case users.Used() && ids.Used() && users.Door <= ids.Last && ids.Door <= users.Last:
+		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s", users.Numbers(), ids.Numbers()).
+			WithHint("name others with --process-users or --container-ids")
 	}
 	return nil
 }
@@ -170,20 +216,37 @@ const usersFile = "/run/writ-users"
 // claimUsers makes sure that no other node of this host gives its processes the same users, as long as this one lives: who broke out of a
 // machine here would have one there. Nodes in network namespaces of their own share the host's users all the same.
 func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
-	accounts := c.accounts(data)
-	if !accounts.Used() {
-		return io.NopCloser(nil), nil
+	var claims closers
+	for _, what := range []struct {
+		who, flag string
+		*confine.Accounts
+	}{{"processes", "process-users", c.accounts(data)}, {"containers", "container-ids", c.containerIDs()}} {
+		if !what.Used() {
+			continue
+		}
+		claim, err := what.Claim(usersFile)
+		if taken, ok := errors.AsType[*confine.Taken](err); ok {
+			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "%s cannot have the users %s: %w", what.who, what.Numbers(), taken).
+				WithHint("give this node numbers of its own, with --%s %s", what.flag, taken.Others()), claims.Close())
+		}
+		if err != nil {
+			c.Log.WarnContext(ctx, "no other node of this host is kept from these user numbers", "users", what.Numbers(), "err", err)
+			continue
+		}
+		claims = append(claims, claim)
 	}
-	claim, err := accounts.Claim(usersFile)
-	if taken, ok := errors.AsType[*confine.Taken](err); ok {
-		return nil, writ.Errorf(writ.CodeUsage, "processes cannot have the users %s: %w", accounts.Numbers(), taken).
-			WithHint("give this node numbers of its own, with --process-users %s", taken.Others())
+	return claims, nil
+}
+
+// closers are closed together.
+type closers []io.Closer
+
+func (all closers) Close() error {
+	var err error
+	for _, one := range all {
+		err = errors.Join(err, one.Close())
 	}
-	if err != nil {
-		c.Log.WarnContext(ctx, "no other node of this host is kept from these user numbers", "users", accounts.Numbers(), "err", err)
-		return io.NopCloser(nil), nil
-	}
-	return claim, nil
+	return err
 }
 
 // withNetworks gives networks to the drivers that make use of them.
@@ -232,7 +295,7 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 		return nil, err
 	}
 	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
-	if err := c.check(); err != nil {
+	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir))); err != nil {
 		return nil, err
 	}
 	h := newHost(c, dir)

@@ -185,6 +185,21 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	}
 }
 
+// TestAPeerOfNoUseIsRefusedBeforeAnythingStarts, with the one to name instead.
+func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
+	dir := t.TempDir()
+	for _, peer := range []string{"quic://192.0.2.7:9651", "tls://192.0.2.7:9651", "tcp://[fe80::1%eth0]:9651"} {
+		config := HostConfig{OverlayPeers: []string{peer}}
+		_, doctor := HostNeeds(t.Context(), dir, config)
+		_, runner := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})
+		for who, err := range map[string]error{"the doctor": doctor, "a runner": runner} {
+			if e := writ.AsError(err); writ.CodeOf(err) != writ.CodeUsage || e.Hint == "" {
+				t.Errorf("%s says of %s: %v", who, peer, err)
+			}
+		}
+	}
+}
+
 // What was made while the host could is looked after when it cannot any more. Containers are made again once their daemon is there.
 func TestARunnerLooksAfterWhatItCouldNotMakeNow(t *testing.T) {
 	dir := t.TempDir()

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
 // processes runs what depends on each other in one process: each begins when those before it are ready, and they are stopped in
-// reverse order, so that nothing is missing to anything while it ends.
+// reverse order, so that nothing is missing to anything while it ends. Peers do not need each other and are stopped at the same time: each
+// may take its whole grace.
 type processes struct {
 	mu      sync.Mutex
-	running []*process
+	running [][]*process       // those of one element are peers
+	peers   bool               // the last element takes more
 	end     context.CancelFunc // of the context that they share: called when one ended by itself
 }
 
@@ -31,10 +34,24 @@ func newProcesses(ctx context.Context) (*processes, context.Context) {
 
 // start starts a process and returns when it is ready. run must call ready once, serve until its context ends, and return nil then.
 func (p *processes) start(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
+	return p.launch(ctx, name, false, run)
+}
+
+// startPeer is start for a peer of those that were started by startPeer since the last start.
+func (p *processes) startPeer(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
+	return p.launch(ctx, name, true, run)
+}
+
+func (p *processes) launch(ctx context.Context, name string, peer bool, run func(ctx context.Context, ready func()) error) error {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	one := &process{name: name, stop: stop, done: make(chan struct{})}
 	p.mu.Lock()
-	p.running = append(p.running, one)
+	if last := len(p.running) - 1; peer && p.peers {
+		p.running[last] = append(p.running[last], one)
+	} else {
+		p.running = append(p.running, []*process{one})
+	}
+	p.peers = peer
 	p.mu.Unlock()
 	ready := make(chan struct{})
 	go func() {
@@ -62,15 +79,18 @@ func (p *processes) stop() error {
 	p.end()
 	p.mu.Lock()
 	running := p.running
-	p.running = nil
+	p.running, p.peers = nil, false
 	p.mu.Unlock()
 	var failed error
-	for i := len(running) - 1; i >= 0; i-- {
-		one := running[i]
-		one.stop()
-		<-one.done
-		if one.err != nil && !errors.Is(one.err, context.Canceled) {
-			failed = errors.Join(fmt.Errorf("%s: %w", one.name, one.err), failed)
+	for _, peers := range slices.Backward(running) {
+		for _, one := range peers {
+			one.stop()
+		}
+		for _, one := range peers {
+			<-one.done
+			if one.err != nil && !errors.Is(one.err, context.Canceled) {
+				failed = errors.Join(fmt.Errorf("%s: %w", one.name, one.err), failed)
+			}
 		}
 	}
 	return failed

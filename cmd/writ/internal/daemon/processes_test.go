@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,6 +32,38 @@ func TestProcessesEndInReverseOrder(t *testing.T) {
 		t.Error(err)
 	}
 	if want := []string{"+a", "+b", "+c", "-c", "-b", "-a"}; !slices.Equal(log, want) {
+		t.Errorf("%v, want %v", log, want)
+	}
+}
+
+// Each peer ends only when the other has been told to end, so that one after the other would take for ever.
+func TestPeersEndAtTheSameTime(t *testing.T) {
+	var log []string
+	p, _ := newProcesses(t.Context())
+	if err := p.start(t.Context(), "a", service(&log, "a")); err != nil {
+		t.Fatal(err)
+	}
+	var told sync.WaitGroup
+	told.Add(2)
+	for _, name := range []string{"n1", "n2"} {
+		err := p.startPeer(t.Context(), name, func(ctx context.Context, ready func()) error {
+			ready()
+			<-ctx.Done()
+			told.Done()
+			told.Wait()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.start(t.Context(), "b", service(&log, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"+a", "+b", "-b", "-a"}; !slices.Equal(log, want) {
 		t.Errorf("%v, want %v", log, want)
 	}
 }

@@ -163,9 +163,28 @@ func (r *redisServer) settings() string {
 		"appendfsync everysec",
 		`save ""`,
 		"maxmemory-policy noeviction",
+		"maxmemory 1gb", // 64 MiB for each node, as docs/manual/redis.md has it, and room for more nodes than anybody tries out on one host
 		"daemonize no",
 	}
+	if r.major() >= boundsClients {
+		lines = append(lines, "maxmemory-clients 128mb")
+	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// boundsClients is the version of Redis from which on it bounds what its clients take of its memory. An older one does not start with that setting.
+const boundsClients = 7
+
+// major is the first number of the program's version, 0 if it does not say one.
+func (r *redisServer) major() int {
+	text, err := exec.Command(r.path, "--version").Output() // "Redis server v=7.0.15 sha=…"
+	if err != nil {
+		return 0
+	}
+	_, version, _ := strings.Cut(string(text), " v=")
+	first, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(first)
+	return n
 }
 
 // readyWriter keeps what redis-server says and notices when it is ready.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +12,15 @@ import (
 	"go.uber.org/goleak"
 
 	"writ/internal/testenv"
+	"writ/scripts/evaluator"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if evaluator.IsChild(os.Args) {
+		os.Exit(evaluator.Main())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestRedisServerKeepsItsDataAndItsPassword(t *testing.T) {
 	path, dir := testenv.Need(t, "redis-server"), t.TempDir()+"/a \"quoted\" place"

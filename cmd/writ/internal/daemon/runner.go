@@ -25,13 +25,14 @@ import (
 // Runner is a node as a process.
 type Runner struct {
 	Data       string
-	Name       string // what it wants to be called; needed only until it has joined
-	Supervisor string // URL of the door of its datacenter
-	Token      string // to join with, "" if it has joined or waits for an approve statement
+	Name       string   // what it wants to be called; needed only until it has joined
+	Supervisor []string // URLs of the node APIs of its datacenter's supervisors, of which one serves
+	Token      string   // to join with, "" if it has joined or waits for an approve statement
 	Cluster    writ.ClusterID
 	Redis      redisqueue.Server // without a login in its URL the node has the account that its supervisor gives it
 	Transfers  string            // address to listen on for other nodes that fetch copies of volumes; port 0 is any; "" gives nothing away
 	Public     string            // "host:port" at which the others reach that; Transfers if ""
+	Peers      []string          // ranges of addresses at which it fetches from other nodes, besides those on the internet
 	RateMiB    int64             // how many MiB a second all of them together may get; unbounded if 0
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
@@ -49,8 +50,15 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err := os.MkdirAll(r.Data, 0o700); err != nil {
 		return unwritable(r.Data, fmt.Errorf("make the data directory: %w", err))
 	}
-	if u, err := url.Parse(r.Supervisor); err != nil || u.Host == "" {
-		return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's door", r.Supervisor).WithHint("it looks like http://127.0.0.1:7441")
+	for i, address := range r.Supervisor {
+		if u, err := url.Parse(address); err != nil || u.Host == "" {
+			return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's node API", address).WithHint("it looks like http://127.0.0.1:7441")
+		}
+		r.Supervisor[i] = strings.TrimSuffix(address, "/")
+	}
+	peers, err := parseRanges("transfer-allow", r.Peers)
+	if err != nil {
+		return err
 	}
 	transfers, err := openTransfers(r.Transfers, r.Public, r.RateMiB)
 	if err != nil {
@@ -59,7 +67,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if transfers != nil {
 		defer transfers.Listener.Close()
 	}
-	door := &nodes.Client{URL: strings.TrimSuffix(r.Supervisor, "/")}
+	door := nodes.NewSeveral(r.Supervisor...)
 	queue, err := r.Redis.Open()
 	if err != nil {
 		return err
@@ -89,7 +97,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	ready(describe(drivers.all))
 	node := &runner.Runner{
 		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Version: r.Version, Log: r.Log,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Log: r.Log,
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/supervisor/journal"
 )
 
 func TestAPasswordIsNoPartOfAFlag(t *testing.T) {
@@ -41,6 +42,33 @@ func TestACoordinatorKeepsItsLedgerOnPostgreSQL(t *testing.T) {
 		}
 		if err := p.stop(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestNeitherJournalNorLedgerIsReachedUnverifiedOnAnotherMachine(t *testing.T) {
+	const address = "postgres://writ@db.invalid/writ?sslmode=require"
+	coord := newCoord(t, t.TempDir(), "127.0.0.1:0")
+	coord.Ledger = address
+	p, _ := newProcesses(t.Context())
+	err := p.start(t.Context(), "coordinator", coord.Run)
+	if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "not on this machine") {
+		t.Errorf("a ledger: %v", err)
+	}
+	_ = p.stop()
+	if _, err = journal.Open(t.Context(), address); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "not on this machine") {
+		t.Errorf("a journal: %v", err)
+	}
+}
+
+func TestTheDataDirectoryRemembersThatItsJournalIsProtected(t *testing.T) {
+	data := t.TempDir()
+	for _, want := range []bool{false, true, true} {
+		if is, err := isProtected(data); err != nil || is != want {
+			t.Errorf("isProtected = %v, %v", is, err)
+		}
+		if err := noteProtected(data); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

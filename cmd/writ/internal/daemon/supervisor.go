@@ -34,6 +34,9 @@ const (
 	supervisorKeyFile    = "supervisor.key"
 	supervisorPublicFile = "supervisor.pub"
 	supervisorJournal    = "journal.db"
+	// protectedFile says that the journal carries authentication codes. It is beside the key, where a database that belongs to somebody else
+	// cannot take it away.
+	protectedFile = "journal.protected"
 )
 
 // askCoordinatorEvery is the pause between two looks whether the roster names a supervisor that waits for it.
@@ -52,10 +55,13 @@ type Supervisor struct {
 	Listener     net.Listener // for its nodes
 	// InsecureListen allows a Listener that is not on loopback.
 	InsecureListen bool
+	AllowedHosts   []string // names by which nodes ask for it, besides addresses and the name of this machine
 	ApproveByHand  bool
-	MaxOpenRuns    int           // of a project; supervisor.DefaultMaxOpenRuns if 0
-	MaxOpenCalls   int           // of a project; supervisor.DefaultMaxOpenCalls if 0
-	KeepRuns       time.Duration // after their end; supervisor.DefaultKeepRuns if 0
+	MaxOpenRuns    int            // of a project; supervisor.DefaultMaxOpenRuns if 0
+	MaxOpenCalls   int            // of a project; supervisor.DefaultMaxOpenCalls if 0
+	KeepRuns       time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
+	Weights        map[string]int // of projects by name: see supervisor.Config
+	OlderRunners   bool           // see supervisor.Config
 	Version        string
 	Log            *slog.Logger
 }
@@ -123,17 +129,13 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	signed, err := rosters.Signed()
-	if err != nil {
-		return err
-	}
 	redis, err := s.Redis.Open()
 	if err != nil {
 		return err
 	}
 	redis.Log = s.Log
 	defer func() { err = errors.Join(err, redis.Close()) }()
-	evaluator, endChildren := NewEvaluator(s.Log)
+	evaluator, endChildren := NewEvaluator(s.Log, s.Weights)
 	defer func() { err = errors.Join(err, endChildren()) }()
 	if _, err := evaluator.Confinement(ctx); err != nil { // its log says what it found
 		return fmt.Errorf("make a place to evaluate scripts: %w", err)
@@ -147,16 +149,17 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	config := supervisor.Config{
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
 		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
-		MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Version: s.Version, Log: log,
+		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
 	door := &door{}
 	door.open(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, s.Listener, door, log) })
+	group.Go(func() error { return serveHTTP(ctx, s.Listener, nodes.Guarded(door, s.AllowedHosts, log), log) })
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
-	serve := func(ready func()) error { return s.serve(ctx, where.path, config, signed, door, ready) }
+	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
+	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, door, ready) }
 	group.Go(func() error { return s.standBy(ctx, log, door, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
@@ -201,21 +204,69 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, door *door, 
 }
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
-func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, signed [][]byte, door *door, ready func()) (err error) {
+func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, door *door,
+	ready func()) (err error) {
 	log := config.Log
+	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
+	if err != nil {
+		return err
+	}
 	if config.Journal, err = journal.Open(ctx, place); err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer func() { err = errors.Join(err, config.Journal.Close()) }()
+	if config.Protected, err = isProtected(s.Data); err != nil {
+		return err
+	}
 	super, err := supervisor.Open(ctx, config, signed)
 	if err != nil {
 		return err
+	}
+	if err := s.keep(ctx, super, rosters); err != nil {
+		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "door", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
 	door.open(nodes.Handler(super, log))
 	defer door.open(nodes.Standby(journal.ErrHeld, log))
 	ready()
 	return super.Run(ctx)
+}
+
+// isProtected reports whether the journal of a data directory is known to carry authentication codes.
+func isProtected(data string) (bool, error) {
+	_, err := os.Stat(filepath.Join(data, protectedFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// noteProtected notes that the journal of a data directory carries authentication codes.
+func noteProtected(data string) error {
+	is, err := isProtected(data)
+	if is || err != nil {
+		return err
+	}
+	const text = "The journal of this supervisor carries authentication codes. Without this file it would take records without one, once.\n"
+	if err := config.WriteFile(filepath.Join(data, protectedFile), []byte(text)); err != nil {
+		return fmt.Errorf("note that the journal is protected: %w", err)
+	}
+	return nil
+}
+
+// keep notes in the data directory what a database must not take away: that the journal is protected, and the rosters that it has.
+func (s *Supervisor) keep(ctx context.Context, super *supervisor.Supervisor, rosters config.Rosters) error {
+	if err := noteProtected(s.Data); err != nil {
+		return err
+	}
+	all, err := super.Rosters(ctx, 0)
+	if err == nil {
+		_, err = rosters.Add(all...)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the rosters of the journal: %w", err)
+	}
+	return nil
 }
 
 // door is a handler that can be exchanged while it serves.

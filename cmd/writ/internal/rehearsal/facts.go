@@ -10,12 +10,13 @@ import (
 
 // facts is the driver of module node: it tells the same of every host, so that a test ends the same everywhere.
 type facts struct {
+	node    string
 	drivers []writ.NodeDriver
 }
 
-// thisNode is what node.facts answers; a test changes what it is about.
-var thisNode = catalog.NodeFacts{
-	Hostname: nodeName, OS: "simulated", Kernel: "simulated", Arch: "amd64", BootID: "00000000-0000-4000-8000-000000000000",
+// eachNode is what node.facts answers besides the name; a test changes what it is about.
+var eachNode = catalog.NodeFacts{
+	OS: "simulated", Kernel: "simulated", Arch: "amd64", BootID: "00000000-0000-4000-8000-000000000000",
 	CPUs: 8, MemoryMiB: 32 << 10, DiskGiB: 500, DiskFreeGiB: 400, KVM: true,
 }
 
@@ -29,7 +30,9 @@ func (f *facts) Do(ctx context.Context, request sal.Request) (sal.Outcome, error
 	values := map[string]any{}
 	switch request.Operation.Verb {
 	case "facts":
-		values = catalog.Values(thisNode)
+		own := eachNode
+		own.Hostname = f.node
+		values = catalog.Values(own)
 	case "drivers":
 		var all catalog.NodeDrivers
 		for _, d := range f.drivers {

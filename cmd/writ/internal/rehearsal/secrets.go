@@ -41,5 +41,8 @@ func (s *site) setSecret(ctx context.Context, project writ.ProjectID, name strin
 	if err != nil {
 		return err
 	}
-	return s.decide(ctx, identity.SecretChange{Project: project, Name: name, Version: 1, Sealed: sealed}.Statement)
+	return s.decide(ctx, func(statement *identity.Statement) {
+		statement.Seen = identity.SeenSecret(project, roster.Project(project).Name, 0)
+		identity.SecretChange{Project: project, Name: name, Version: 1, Sealed: sealed}.Statement(statement)
+	})
 }

@@ -29,16 +29,19 @@ import (
 const (
 	personName     = "tester"
 	datacenterName = "rehearsal"
-	nodeName       = "n1"
 )
 
-// room is what the node offers. A test that is about too little of it lets calls fail with NO_CAPACITY.
+// nameOf is the name of a node, by its number from 1.
+func nameOf(node int) string { return fmt.Sprintf("n%d", node) }
+
+// room is what each node offers. A test that is about too little of it lets calls fail with NO_CAPACITY.
 var room = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
-// site is a datacenter of one node: supervisor and runner as they are everywhere, with journals and a queue in memory, and simulated
+// site is a datacenter of some nodes: supervisor and runners as they are everywhere, with journals and a queue in memory, and simulated
 // drivers that a test can make fail.
 type site struct {
 	dir        string
+	nodes      int
 	key        *client.Key
 	person     *client.Person
 	set        map[secretOf]bool // secrets
@@ -60,9 +63,9 @@ type revisionOf struct {
 	deployment string
 }
 
-// newSite founds a cluster of one datacenter and returns when its node is ready for work.
-func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
-	s := &site{cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
+// newSite founds a cluster of one datacenter and returns when its nodes are ready for work.
+func newSite(ctx context.Context, nodes int, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
+	s := &site{nodes: nodes, cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
 	s.broken, s.breaks = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
@@ -84,7 +87,7 @@ func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger)
 	s.stops = append(s.stops, s.journal.Close)
 	transport := memory.New()
 	s.stops = append(s.stops, transport.Close)
-	bell := &doorbell{Queue: transport, rang: make(chan struct{})}
+	bell := newDoorbell(transport, nodes)
 	s.super, err = supervisor.Open(ctx, supervisor.Config{
 		Datacenter: s.datacenter, Pin: identity.ClusterOf(s.key.PublicKey()), Key: supervisorKey, Journal: s.journal, Queue: bell,
 		Evaluator: evaluator, Backoff: atOnce, Log: log,
@@ -93,12 +96,18 @@ func newSite(ctx context.Context, evaluator scripts.Evaluator, log *slog.Logger)
 		return nil, err
 	}
 	s.person.Roster = s.super.Roster()
-	node, err := s.join(ctx, transport.Attach(), log)
-	if err != nil {
-		return nil, err
+	var members []*runner.Runner
+	for n := range nodes {
+		node, err := s.join(ctx, nameOf(n+1), transport.Attach(), log)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, node)
 	}
-	s.begin(ctx, s.super.Run) // it finds its node there, so that it listens to it from the first moment
-	s.begin(ctx, node.Run)
+	s.begin(ctx, s.super.Run) // it finds its nodes there, so that it listens to them from the first moment
+	for _, node := range members {
+		s.begin(ctx, node.Run)
+	}
 	select {
 	case <-bell.rang:
 		return s, nil
@@ -175,13 +184,13 @@ func (s *site) project(ctx context.Context, name string) (identity.Project, erro
 	return client.Project(s.super.Roster(), name)
 }
 
-// join makes the node a member.
-func (s *site) join(ctx context.Context, transport queue.Queue, log *slog.Logger) (*runner.Runner, error) {
+// join makes a node a member.
+func (s *site) join(ctx context.Context, name string, transport queue.Queue, log *slog.Logger) (*runner.Runner, error) {
 	token, err := s.token(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make a token: %w", err)
 	}
-	drivers, err := s.drivers()
+	drivers, err := s.drivers(name)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +199,7 @@ func (s *site) join(ctx context.Context, transport queue.Queue, log *slog.Logger
 		return nil, err
 	}
 	s.stops = append(s.stops, records.Close)
-	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, "node"), Door: s.super, Token: token, Name: nodeName, Log: log})
+	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, name), Door: s.super, Token: token, Name: name, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +209,11 @@ func (s *site) join(ctx context.Context, transport queue.Queue, log *slog.Logger
 }
 
 func (s *site) token(ctx context.Context) (string, error) {
-	token := identity.NewToken(s.super.Roster().Cluster)
+	roster := s.super.Roster()
+	token, err := identity.NewToken(roster.Cluster).For(s.datacenter, roster)
+	if err != nil {
+		return "", err
+	}
 	grant := identity.TokenGrant{
 		ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: time.Now().Add(identity.TokenValidity).UTC().Truncate(time.Second),
 	}
@@ -221,20 +234,20 @@ func (s *site) decide(ctx context.Context, fill func(*identity.Statement)) error
 	return err
 }
 
-// drivers returns one for each module. None of them touches the host.
-func (s *site) drivers() ([]sal.Driver, error) {
+// drivers returns those of a node, one for each module. None of them touches the host.
+func (s *site) drivers(node string) ([]sal.Driver, error) {
 	var all []sal.Driver
 	for _, module := range simulated.Modules {
-		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(s.dir, "simulated"), Detail: "this is a test"})
+		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(s.dir, node, "simulated"), Detail: "this is a test"})
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, &understudy{d, s.cues})
 	}
-	node := &facts{}
-	all = append(all, &understudy{node, s.cues})
+	itself := &facts{node: node}
+	all = append(all, &understudy{itself, s.cues})
 	for _, d := range all {
-		node.drivers = append(node.drivers, d.Describe())
+		itself.drivers = append(itself.drivers, d.Describe())
 	}
 	return all, nil
 }

@@ -57,7 +57,7 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	if err != nil {
 		return scripts.Rehearsed{}, err
 	}
-	if err := s.found(ctx); err != nil {
+	if err := s.found(ctx, cmp.Or(r.Nodes, scripts.StageNodes)); err != nil {
 		return scripts.Rehearsed{}, err
 	}
 	cues := s.site.cues
@@ -121,11 +121,15 @@ func (s *Stage) script(path string) (client.Script, error) {
 }
 
 // found builds the datacenter if there is none.
-func (s *Stage) found(ctx context.Context) (err error) {
-	if s.site != nil {
+func (s *Stage) found(ctx context.Context, nodes int) (err error) {
+	switch {
+	case s.site != nil && s.site.nodes != nodes:
+		return writ.Errorf(writ.CodeUsage, "the datacenter of this test has %d nodes, and cannot have %d: give all runs of a test the same "+
+			"number", s.site.nodes, nodes)
+	case s.site != nil:
 		return nil
 	}
-	if s.site, err = newSite(ctx, s.Evaluator, s.Log); err != nil && ctx.Err() != nil {
+	if s.site, err = newSite(ctx, nodes, s.Evaluator, s.Log); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
@@ -140,7 +144,7 @@ func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehe
 	}
 	order := client.Order{
 		Script: script, Params: r.Params, Datacenter: site.datacenter, Project: project, Expires: identity.DefaultValidity,
-		Deadline: deadline, MaxCalls: scripts.MaxCalls, Destructive: true,
+		Deadline: deadline, MaxCalls: scripts.MaxCalls, Targets: []string{identity.AnyTarget},
 	}
 	revision := revisionOf{project.ID, r.Deployment}
 	if r.Deployment != "" {
@@ -190,7 +194,15 @@ func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) 
 		return nil, nil
 	}
 	var found []*journal.Resource
-	err := s.site.journal.Read(ctx, func(tx *journal.Tx) (err error) {
+	names := make(map[writ.NodeID]string)
+	err := s.site.journal.Read(ctx, func(tx *journal.Tx) error {
+		nodes, err := tx.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			names[n.ID] = n.Name
+		}
 		found, err = tx.Resources()
 		return err
 	})
@@ -199,7 +211,7 @@ func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) 
 	})
 	all := make([]scripts.StageResource, len(found))
 	for i, r := range found {
-		all[i] = scripts.StageResource{Kind: r.Kind, Name: r.Name, Node: nodeName, Args: r.Args, Values: r.Values}
+		all[i] = scripts.StageResource{Kind: r.Kind, Name: r.Name, Node: names[r.Node], Args: r.Args, Values: r.Values}
 	}
 	return all, err
 }

@@ -137,7 +137,7 @@ volume := import("volume"); run := import("run"); node := import("node")
 for name in ["a", "b"] { run.log(volume.create(name, {size_gib: 1}).err) }
 run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.facts().hostname})
 `})
-	done := play(t, s, scripts.Rehearsal{Script: "a.tengo",
+	done := play(t, s, scripts.Rehearsal{Script: "a.tengo", Nodes: 1,
 		Faults: []scripts.Fault{
 			{Target: scripts.Target{Operation: "volume.create", Name: "b"}, Code: writ.CodeDiskFull, Message: "b", Times: 1},
 			{Target: scripts.Target{Operation: "volume.create"}, Code: writ.CodeQuotaExceeded, Message: "any", Times: 0},
@@ -153,7 +153,7 @@ run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.fact
 	if diff := cmp.Diff(want, done.Untouched); diff != "" {
 		t.Errorf("untouched (-want +got):\n%s", diff)
 	}
-	done = play(t, s, scripts.Rehearsal{Script: "a.tengo", Results: []scripts.Substitute{
+	done = play(t, s, scripts.Rehearsal{Script: "a.tengo", Nodes: 1, Results: []scripts.Substitute{
 		{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
 		{Target: scripts.Target{Operation: "volume.create", Name: "a"}, Values: map[string]any{"path": "/mine"}},
 		{Target: scripts.Target{Operation: "volume.create"}, Values: map[string]any{"path": "/any"}},

@@ -159,7 +159,7 @@ func (s *soak) one() error {
 	order := client.Order{
 		Script: client.NewScript("soak.tengo", []byte(script)), Params: map[string]any{"name": fmt.Sprintf("db-%d", s.number.Add(1))},
 		Datacenter: s.datacenter, Project: s.roster.Projects[0],
-		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Destructive: true,
+		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Targets: []string{identity.AnyTarget},
 	}
 	text, err := order.Payload(s.roster, s.person.Name, time.Now())
 	if err != nil {

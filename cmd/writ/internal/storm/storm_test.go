@@ -24,7 +24,7 @@ import (
 
 // What one asks for by hand. In the gate the storm is short, and has all the weather that needs no more servers.
 var (
-	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; another one each time if 0")
+	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; the same each time if 0, another one in the long form")
 	killsFlag   = flag.Int("kills", 2000, "how often something is killed")
 	runsFlag    = flag.Int("runs", 1000, "how many runs there are, of ten calls each")
 	variantFlag = flag.String("variant", "plain,flushall,snapshot,standby", "what happens besides SIGKILL, as a list")

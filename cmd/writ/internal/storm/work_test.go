@@ -246,7 +246,10 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 		Script:     client.NewScript(e.kind.name+".tengo", e.kind.text()),
 		Params:     map[string]any{"name": fmt.Sprintf("%s-%d", e.kind.name, e.number), "shared": fmt.Sprint(e.luck.IntN(4))},
 		Datacenter: s.datacenter, Project: s.roster.Projects[0],
-		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 2 * callsOfRun, Destructive: e.kind.destroy,
+		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 2 * callsOfRun,
+	}
+	if e.kind.destroy {
+		order.Targets = []string{identity.AnyTarget}
 	}
 	text, err := order.Payload(s.roster, s.person.Name, time.Now())
 	if err != nil {
@@ -290,7 +293,11 @@ func (s *storm) resume(e *errand) error {
 }
 
 func (s *storm) decide(ctx context.Context, e *errand, decision string) error {
-	_, err := s.site.Client.Decide(ctx, s.person, identity.Statement{Datacenter: s.datacenter, Subject: "run/" + string(e.id), Decision: decision})
+	run, err := s.site.Client.Run(ctx, e.id)
+	if err != nil {
+		return err
+	}
+	_, err = s.site.Client.Decide(ctx, s.person, client.AboutRun(run, decision))
 	return err
 }
 

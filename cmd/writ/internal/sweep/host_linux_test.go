@@ -23,6 +23,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
+	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 
@@ -43,7 +44,11 @@ type tale struct {
 func tales(h *hostWorld) []tale {
 	const again = ", {idempotent: true})" // what is not repeated by itself is harmless here
 	raw, qcow2 := filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
-	h.Script("disk.raw", strings.Repeat("what a disk has ", 4096))
+	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait)) // a machine boots from it as well
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.Script("disk.raw", string(boots)+strings.Repeat("what a disk has ", 4096))
 	if said, err := exec.Command("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		h.t.Fatalf("qemu-img: %v\n%s", err, said)
 	}
@@ -156,7 +161,8 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 	h.noted = filepath.Join(h.Dir, "noted.steps")
 	h.Add(testsite.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
-		"--process-users", saltest.Accounts(h.data).Numbers(), // another node of this host may have those that are used if nobody says
+		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(), // another node of this host may have those that are used if nobody says
+		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path),
 	}})
 	// The first start again, with ends: it makes the node's key for the overlay, and starts the daemon.
 	h.Kill(node)

@@ -272,6 +272,21 @@ var (
 		w.insist("node", "cordon", node)
 		w.insist("node", "uncordon", node)
 	}
+	// unused adds a node that gets no work, and goneForGood signs that it is lost while it is there.
+	unused = func(w *world) {
+		name := w.newNode()
+		w.begin(name)
+		w.insist("node", "cordon", name)
+	}
+	goneForGood = func(w *world) {
+		name := w.nodes[len(w.nodes)-1]
+		w.Until(name+" is lost", func(context.Context) bool {
+			_, said, code := w.try("node", "lost", name)
+			return code == 0 || strings.Contains(said, "NOT_FOUND") // it was, and the answer got lost
+		})
+		w.Until(name+" has stopped what it had", func(context.Context) bool { return w.Procs[name].Ended() })
+		w.nodes = w.nodes[:len(w.nodes)-1]
+	}
 	secretSet = func(w *world) {
 		if err := os.WriteFile(filepath.Join(w.Dir, "value"), []byte("a value"), 0o600); err != nil {
 			w.t.Fatal(err)
@@ -400,6 +415,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.TokenMade:        {victim: supervisor, during: tokenMade},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
+	failpoint.FenceTaken:       {victim: supervisor, before: unused, during: goneForGood, late: true},
 	failpoint.NodesAnnounced:   {victim: supervisor},
 	failpoint.ReportTaken:      {victim: supervisor},
 	failpoint.SecretSet:        {victim: supervisor, during: secretSet},
@@ -424,6 +440,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.SubmissionKept:         {victim: coordinator},
 	failpoint.SubmissionDelivered:    {victim: coordinator},
 	failpoint.SubmissionRejected:     {victim: coordinator, during: refusedRun},
+	failpoint.RefusalKept:            {victim: supervisor, during: refusedRun},
 	failpoint.EventsStored:           {victim: coordinator},
 	failpoint.RunRestated:            {victim: coordinator, before: wentBackAmid, during: started(supervisor)},
 	failpoint.EventsForgotten:        {victim: coordinator},
@@ -466,11 +483,16 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RostersAnswered:    {victim: supervisor, during: restarted(node)},
 	failpoint.PayloadAnswered:    {victim: supervisor, during: restarted(node)},
 	failpoint.AccountAnswered:    {victim: supervisor, during: restarted(node)},
+	failpoint.StandingAnswered:   {victim: supervisor, during: restarted(node)},
+	failpoint.FenceAnswered:      {victim: supervisor, before: unused, during: goneForGood, late: true},
+	failpoint.FencedAnswered:     {victim: supervisor, before: unused, during: goneForGood, late: true},
 
 	failpoint.JournalMade:          {victim: newDatacenter, only: killing},
 	failpoint.RegistrationKept:     {victim: coordinator, during: founded},
 	failpoint.RegistrationAnswered: {victim: coordinator, during: founded},
 	"file/supervisor.key":          {victim: newDatacenter, only: killing},
+	"file/journal.protected":       {victim: newDatacenter, only: killing},
+	"file/journal.mark":            {victim: supervisor},
 	"file/supervisor.pub":          {victim: newDatacenter, only: killing},
 	"file/roster":                  {victim: newDatacenter, only: killing},
 

@@ -446,4 +446,4 @@ func (w *world) busy(id writ.RunID, seq int) {
 }
 
 // reachWithin is how long a place may take that the work should reach, after the work.
-const reachWithin = 20 * time.Second
+const reachWithin = time.Minute

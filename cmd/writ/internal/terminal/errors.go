@@ -77,8 +77,11 @@ func (t *Terminal) Fail(err error) {
 // forPeople returns the error as it is shown. Unlike a server, the command line hides nothing of what went wrong inside of it: the
 // person at it is the one who can do something about a full disk or a port that is taken.
 func forPeople(err error) *writ.Error {
-	if e, ok := errors.AsType[*writ.Error](err); ok {
-		return e
+	e, ok := errors.AsType[*writ.Error](err)
+	if !ok {
+		e = &writ.Error{Code: writ.CodeInternal, Message: err.Error()}
 	}
-	return &writ.Error{Code: writ.CodeInternal, Message: err.Error()}
+	shown := *e
+	shown.Message, shown.Hint = redact(e.Message), redact(e.Hint)
+	return &shown
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/oasdiff/yaml"
 
 	"writ"
+	"writ/internal/hidden"
 )
 
 // Format is a form in which data is printed.
@@ -119,23 +121,26 @@ func (t *Terminal) PrintJSON(v any) error {
 }
 
 // harmless escapes the characters of a JSON text that could take over the terminal that shows it and that package json leaves alone: DEL,
-// the second block of control characters, and those that change the direction of text. They can only stand inside of strings.
+// the second block of control characters, those that change the direction of text, and those that are not seen. They can only stand inside of strings.
 func harmless(text []byte) []byte {
 	if !bytes.ContainsFunc(text, isRisky) {
 		return text
 	}
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		if isRisky(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
+		switch high, low := utf16.EncodeRune(r); {
+		case !isRisky(r):
 			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
 		}
 	}
 	return b.Bytes()
 }
 
-func isRisky(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || isBidi(r) }
+func isRisky(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || hidden.Is(r) }
 
 // Structured reports whether the output is for programs: then a command prints whole values and no running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }

@@ -17,6 +17,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
+
+	"writ/internal/hidden"
 )
 
 // Terminal is where one command reads and writes.
@@ -125,8 +127,8 @@ func (t *Terminal) Hidden(what string) ([]byte, error) {
 	return text, err
 }
 
-// Clean returns s without control characters, which could take over the terminal that shows it. Tabs become spaces; so do ends of
-// lines.
+// Clean returns s without control characters, which could take over the terminal that shows it, and with characters that are not seen or turn
+// the direction of text written out, `\u202e`. Tabs become spaces; so do ends of lines.
 func Clean(s string) string { return clean(s, false) }
 
 // CleanLines is Clean for text of several lines.
@@ -139,14 +141,9 @@ func clean(s string, lines bool) string {
 			return r
 		case r == '\n' || r == '\t':
 			return ' '
-		case unicode.IsControl(r) || isBidi(r):
+		case unicode.IsControl(r):
 			return '\uFFFD'
 		}
 		return r
-	}, s)
-}
-
-// isBidi reports whether a character changes the direction of text, so that it reads other than it is.
-func isBidi(r rune) bool {
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+	}, hidden.Escape(s))
 }

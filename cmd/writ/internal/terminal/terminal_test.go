@@ -158,8 +158,9 @@ func TestCleanTakesControlFromStrangers(t *testing.T) {
 		"a\tb\nc":           "a b c",
 		"\x1b[31mred":       "\uFFFD[31mred",
 		"\u009b31m":         "\uFFFD31m",
-		"user\u202etxt.exe": "user\uFFFDtxt.exe",
-		"\u2066x\u2069":     "\uFFFDx\uFFFD",
+		"user\u202etxt.exe": `user\u202etxt.exe`,
+		"\u2066x\u2069":     `\u2066x\u2069`,
+		"we\u200bb":         `we\u200bb`,
 		"carriage\rreturn":  "carriage\uFFFDreturn",
 		"bad \xff utf-8":    "bad \uFFFD utf-8",
 	} {

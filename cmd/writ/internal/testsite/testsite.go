@@ -25,7 +25,6 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/internal/testenv"
-	"writ/runner/queue/redisqueue"
 	"writ/sal/simulated"
 )
 
@@ -37,6 +36,7 @@ type Site struct {
 	Dir    string // where every command is carried out; each process has a directory of its own name here
 	URL    string // of the coordinator
 	Public string // how supervisors reach the coordinator, set before it is founded; the same if ""
+	Rate   string // of one project's submissions, as --project-rate, set before it is founded; unbounded if ""
 	Client *client.Client
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
@@ -87,7 +87,7 @@ func (s *Site) Found() {
 	}
 	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
 	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
-		"--public-url", cmp.Or(s.Public, s.URL))
+		"--public-url", cmp.Or(s.Public, s.URL), "--project-rate", cmp.Or(s.Rate, "0"))
 	file, err := config.Load(filepath.Join(s.Dir, "cluster", "client.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -109,63 +109,6 @@ func (s *Site) In(t testing.TB) *Site {
 	in := *s
 	in.T = t
 	return &in
-}
-
-// Datacenter is a datacenter to add to a site.
-type Datacenter struct {
-	Name      string
-	Redis     string     // URL
-	NodeRedis string     // URL by which nodes find it; the same if ""
-	Listen    string     // address of the supervisor's door; a free port if ""
-	Door      string     // URL by which nodes find it; where it listens if ""
-	Nodes     int        // named NAME-n1, NAME-n2, ...
-	Speed     string     // of the simulated drivers: 1 takes the time of the real thing, 0 none
-	Node      []string   // what each node is told besides
-	Own       [][]string // what the first node is told alone, the second, and so on
-}
-
-// Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
-func (s *Site) Add(d Datacenter) {
-	s.T.Helper()
-	listen := d.Listen
-	if listen == "" {
-		listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
-	}
-	door := d.Door
-	if door == "" {
-		door = "http://" + listen
-	}
-	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
-	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", cmp.Or(s.Public, s.URL), "--redis", d.Redis, "--listen", listen,
-		"--join", "@"+d.Name+".token")
-	if err := add.Wait(); err != nil {
-		s.T.Fatalf("dc add %s: %v\n%s", d.Name, err, add.Said())
-	}
-	s.Until("the datacenter is connected", func(ctx context.Context) bool {
-		list, err := api.Answer[api.DatacenterList](s.Client.API.ListDatacenters(ctx))
-		for _, one := range list.Items {
-			if one.Name == d.Name && one.Placeable {
-				return err == nil
-			}
-		}
-		return false
-	})
-	// Nodes have no login but the accounts that their supervisor makes.
-	ours := redisqueue.Server{URL: cmp.Or(d.NodeRedis, d.Redis)}.WithoutLogin().URL
-	for i := range d.Nodes {
-		node := fmt.Sprintf("%s-n%d", d.Name, i+1)
-		token := s.Writ("token", "create", "--dc", d.Name)
-		if err := os.WriteFile(filepath.Join(s.Dir, node+".token"), []byte(token), 0o600); err != nil {
-			s.T.Fatal(err)
-		}
-		more := d.Node
-		if i < len(d.Own) {
-			more = slices.Concat(more, d.Own[i])
-		}
-		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", door, "--redis", ours,
-			"--join", "@" + node + ".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32",
-			"--disk-gib", "1000"}, more...)...)
-	}
 }
 
 // saidMost bounds what is kept in memory of the words of a process, in bytes.
@@ -265,7 +208,7 @@ func (s *Site) Launch(name string, env ...string) *Proc {
 	return p
 }
 
-// end kills what runs under a name, and tells what it said if the test has failed and nobody could read it later.
+// end kills what runs under a name, and tells what it said last if the test has failed and nobody could read it later.
 func (s *Site) end(name string) {
 	p := s.Procs[name]
 	if !p.Ended() {
@@ -279,7 +222,19 @@ func (s *Site) end(name string) {
 	if err != nil {
 		said = []byte(p.Said())
 	}
-	s.T.Logf("%s said:\n%s", name, said[max(0, len(said)-saidMost):])
+	s.T.Logf("%s said last:\n%s", name, tail(said))
+}
+
+// What is told of a process after a failed test: of nine processes that is what somebody reads. A site in a directory of its own keeps all.
+const (
+	toldLines = 20
+	toldBytes = 3 << 10
+)
+
+// tail returns the last lines of a log.
+func tail(log []byte) []byte {
+	lines := bytes.SplitAfter(log[max(0, len(log)-toldBytes):], []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-toldLines-1):], nil)
 }
 
 // Await waits until a process has said something.

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+// liar is a coordinator that passes everything on, and changes what it answers. It is a real HTTP server in front of an honest one.
+type liar struct {
+	*httptest.Server
+	honest *url.URL
+
+	mu   sync.Mutex
+	lie  func(path string, answer any) any // changes an answer, nil for none; a problem is answered as one
+	hold bool                              // statements are kept instead of being passed on
+	held [][]byte
+}
+
+func newLiar(t *testing.T, honest string) *liar {
+	t.Helper()
+	u, err := url.Parse(honest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &liar{honest: u}
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	proxy.FlushInterval = -1
+	proxy.ModifyResponse = l.change
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		hold := l.hold && r.URL.Path == "/v1/statements"
+		l.mu.Unlock()
+		if !hold {
+			r.Header.Del("Accept-Encoding")
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		l.mu.Lock()
+		l.held = append(l.held, body)
+		l.mu.Unlock()
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"type":"urn:writ:code:UNREACHABLE","title":"x","status":503,"code":"UNREACHABLE","detail":"later","retryable":true,"request_id":"1"}`)
+	}))
+	t.Cleanup(l.Close)
+	return l
+}
+
+// change lets the lie of the moment change a JSON answer.
+func (l *liar) change(r *http.Response) error {
+	l.mu.Lock()
+	lie := l.lie
+	l.mu.Unlock()
+	if lie == nil || !strings.Contains(r.Header.Get("Content-Type"), "json") {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	var answer any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&answer); err != nil {
+		return err
+	}
+	told := lie(r.Request.URL.Path, answer)
+	if body, err = json.Marshal(told); err != nil {
+		return err
+	}
+	if problem, is := told.(api.Problem); is {
+		r.StatusCode = problem.Status
+		r.Header.Set("Content-Type", api.ProblemType)
+	}
+	if _, is := told.(api.StatementAnswer); is {
+		r.StatusCode = http.StatusOK
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+	return nil
+}
+
+func (l *liar) lies(lie func(path string, answer any) any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lie = lie
+}
+
+// swap gives each object with one of two values under by the fields of the one with the other value.
+func swap(by, one, other string, fields ...string) func(string, any) any {
+	return func(_ string, answer any) any {
+		var a, b map[string]any
+		each(answer, func(o map[string]any) {
+			switch o[by] {
+			case one:
+				a = o
+			case other:
+				b = o
+			}
+		})
+		if a != nil && b != nil {
+			for _, f := range fields {
+				a[f], b[f] = b[f], a[f]
+			}
+		}
+		return answer
+	}
+}
+
+// set changes a field of every object that has it.
+func set(field string, to func(before any) any) func(string, any) any {
+	return func(_ string, answer any) any {
+		each(answer, func(o map[string]any) {
+			if before, has := o[field]; has {
+				o[field] = to(before)
+			}
+		})
+		return answer
+	}
+}
+
+func each(answer any, do func(map[string]any)) {
+	switch v := answer.(type) {
+	case map[string]any:
+		do(v)
+		for _, inner := range v {
+			each(inner, do)
+		}
+	case []any:
+		for _, inner := range v {
+			each(inner, do)
+		}
+	}
+}
+
+func plus(by int) func(any) any {
+	return func(before any) any {
+		number, _ := before.(json.Number) // none if the field is absent
+		n, _ := number.Int64()
+		return n + int64(by)
+	}
+}
+
+// redirected is a cluster with two of everything that a decision can be about: one that people name, one that the coordinator would like.
+type redirected struct {
+	*testsite.Site
+	runs    map[string]writ.RunID // named, liked
+	prints  map[string]string     // fingerprints as the machines show them
+	counter *int
+}
+
+// state tells of every subject what it is, by an honest coordinator.
+func (r *redirected) state() map[string]string {
+	r.T.Helper()
+	ctx := r.T.Context()
+	state := map[string]string{}
+	nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Name == "witness" {
+			continue
+		}
+		state["node "+n.Name] = fmt.Sprintf("%s %s %s", n.Admission, n.Scheduling, writ.LabelsText(n.Labels))
+	}
+	runs, err := api.Answer[api.RunPage](r.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: 500}))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, run := range runs.Items {
+		state["run "+string(run.ID)] = string(run.State)
+	}
+	secrets, err := r.Client.Secrets(ctx, "", "")
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, d := range secrets {
+		for _, s := range d.Secrets {
+			state[fmt.Sprintf("secret %s@%d", s.Name, s.Version)] = fmt.Sprint(s.Removed.IsZero())
+		}
+	}
+	return state
+}
+
+// decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
+var decisions = map[string]struct {
+	args   []string
+	target string // prefix of the subjects that may change
+	lies   []string
+}{
+	"node approve":  {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node reject":   {[]string{"node", "reject", "named-p"}, "node named-p", nodeLies},
+	"node remove":   {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
+	"node lost":     {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
+	"node cordon":   {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
+	"node uncordon": {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
+	"node drain":    {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
+	"node label":    {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
+	"run cancel":    {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
+	"run resume":    {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
+	"token create":  {[]string{"token", "create"}, "token", []string{"nothing"}},
+	"secret set":    {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
+	"secret remove": {[]string{"secret", "remove", "named"}, "secret named", secretLies},
+}
+
+var (
+	nodeLies   = []string{"ids", "names", "keys", "whole nodes", "all but the name", "revisions ahead", "revisions behind"}
+	runLies    = []string{"runs", "scripts", "projects", "ends"}
+	secretLies = []string{"secrets", "versions ahead", "versions behind"}
+)
+
+// lie returns what a lie does to answers. pair are the two nodes that a decision could be about.
+func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
+	nodes := func(fields ...string) func(string, any) any { return swap("name", pair[0], pair[1], fields...) }
+	switch name {
+	case "ids":
+		return nodes("id")
+	case "names":
+		return nodes("name")
+	case "keys":
+		return nodes("key")
+	case "whole nodes":
+		return nodes("id", "key", "revision", "admission", "scheduling")
+	case "all but the name":
+		return nodes("id", "revision")
+	case "revisions ahead", "revisions behind":
+		by := map[string]int{"revisions ahead": 1, "revisions behind": -1}[name]
+		return func(_ string, answer any) any {
+			each(answer, func(o map[string]any) {
+				if o["admission"] != nil {
+					o["revision"] = plus(by)(o["revision"])
+				}
+			})
+			return answer
+		}
+	case "runs":
+		return func(path string, answer any) any {
+			text, _ := json.Marshal(answer)
+			if path != "/v1/runs/"+string(r.runs["named"]) {
+				return answer
+			}
+			var other any
+			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(r.runs["liked"])), &other)
+			return other
+		}
+	case "scripts":
+		return set("script", func(any) any { return "other.tengo" })
+	case "projects":
+		return set("project_name", func(any) any { return "other" })
+	case "ends":
+		return set("ended", func(any) any { return "2026-01-01T00:00:00Z" })
+	case "secrets":
+		return swap("name", "named", "liked", "name")
+	case "versions ahead":
+		return set("version", plus(1))
+	case "versions behind":
+		return set("version", plus(-1))
+	}
+	return nil
+}
+
+// A coordinator that changes names, ids, fingerprints, revisions and versions in whatever it answers gets no statement to act on another subject
+// than the one that the person named. Nor does one that keeps statements and hands them in later, in another order.
+func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
+	t.Parallel()
+	for _, rule := range identity.Rules {
+		if _, has := decisions[rule.Kind+" "+rule.Decision]; rule.Namespace == identity.StatementNamespace && !has {
+			t.Errorf("the rule %s %s has no case here", rule.Kind, rule.Decision)
+		}
+	}
+	r := newRedirected(t)
+	l := newLiar(t, r.URL)
+	for _, name := range slices.Sorted(maps.Keys(decisions)) {
+		d := decisions[name]
+		pair := [2]string{"named-n", "liked-n"}
+		if strings.Contains(strings.Join(d.args, " "), "named-p") {
+			pair = [2]string{"named-p", "liked-p"}
+		}
+		t.Run(name, func(t *testing.T) {
+			in := *r
+			in.Site = r.In(t)
+			in.onlyTargetChanges(in.words(d.args), in.words([]string{d.target})[0], func() {
+				for _, lie := range d.lies {
+					l.lies(in.lie(lie, pair))
+					_, said, code := in.Try(append(in.words(d.args), "--server", l.URL)...)
+					l.lies(nil)
+					if signed := lie != "nothing" && lie != "ends"; signed && code == 0 { // when a run ended is signed for a resume only
+						t.Errorf("%s: it was done\n%s", lie, said)
+					}
+				}
+			})
+		})
+	}
+	t.Run("later and in another order", func(t *testing.T) { r.reorder(t, l) })
+	t.Run("what no supervisor signed", func(t *testing.T) { r.unproved(t, l) })
+}
+
+// words fills in what only the running cluster knows.
+func (r *redirected) words(args []string) []string {
+	var all []string
+	for _, a := range args {
+		for name, id := range r.runs {
+			a = strings.ReplaceAll(a, "RUN:"+name, string(id))
+		}
+		for name, print := range r.prints {
+			a = strings.ReplaceAll(a, "PRINT:"+name, print)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// onlyTargetChanges fails the test if something else than the target is not as it was before.
+func (r *redirected) onlyTargetChanges(what []string, target string, do func()) {
+	r.T.Helper()
+	before := r.state()
+	do()
+	r.settle()
+	after := r.state()
+	for subject, was := range before {
+		if is := after[subject]; is != was && !strings.HasPrefix(subject, target) {
+			r.T.Errorf("writ %s changed %s from %q to %q", strings.Join(what, " "), subject, was, is)
+		}
+	}
+}
+
+// settle waits until the coordinator has heard of everything that the datacenter has decided: events come in order, and a label is the last one.
+func (r *redirected) settle() {
+	r.T.Helper()
+	*r.counter++
+	mark := fmt.Sprintf("m%d", *r.counter)
+	r.Writ("node", "label", "witness", "mark="+mark)
+	r.Until("the coordinator knows of the mark", func(ctx context.Context) bool {
+		nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{})
+		for _, n := range nodes {
+			if n.Name == "witness" && n.Labels["mark"] == mark {
+				return err == nil
+			}
+		}
+		return false
+	})
+}
+
+func newRedirected(t *testing.T) *redirected {
+	t.Helper()
+	r := &redirected{Site: testsite.New(t), runs: map[string]writ.RunID{}, prints: map[string]string{}, counter: new(int)}
+	broker := testenv.Redis(t).URL
+	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	r.Add(testsite.Datacenter{Name: "east", Redis: broker, Listen: door, Nodes: 0, Speed: "0"})
+	cluster := string(r.Client.Context.Cluster)
+	print := regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
+	for _, name := range []string{"witness", "named-n", "liked-n", "named-p", "liked-p"} {
+		p := r.Start(name, "writ node approve "+name, "runner", "--data", name, "--name", name, "--supervisor", "http://"+door,
+			"--redis", broker, "--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
+		r.prints[name] = print.FindString(p.Said())
+		r.Until(name+" waits to be admitted", func(ctx context.Context) bool {
+			nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
+			for _, n := range nodes {
+				if n.Name == name {
+					return err == nil
+				}
+			}
+			return false
+		})
+		if !strings.HasSuffix(name, "-p") {
+			r.Writ("node", "approve", name, r.prints[name])
+		}
+	}
+	r.Script("fails.tengo", "import(\"run\").fail(\"enough\")\n")
+	r.Script("value", "a value")
+	for _, name := range []string{"named", "liked"} {
+		r.Writ("secret", "set", name, "--file", "value")
+		r.runs[name] = r.Submit("fails.tengo")
+		r.Until("run "+name+" has failed", func(ctx context.Context) bool {
+			run, err := r.Client.Run(ctx, r.runs[name])
+			return err == nil && run.State == api.RunStateFailed
+		})
+	}
+	r.Writ("secret", "set", "liked", "--file", "value")
+	r.Writ("node", "label", "named-n", "a=a") // so that the revisions of the two differ
+	return r
+}
+
+// reorder keeps each decision, makes another one about the same subject, and hands in the one that was kept.
+func (r *redirected) reorder(t *testing.T, l *liar) {
+	for _, step := range []struct {
+		args, then []string
+		want       writ.Code
+	}{
+		{[]string{"node", "label", "named-p", "a=b"}, []string{"node", "label", "named-p", "a=c"}, writ.CodeConflict},
+		{[]string{"secret", "set", "liked", "--file", "value"}, []string{"secret", "set", "liked", "--file", "value"}, writ.CodeConflict},
+		{[]string{"secret", "remove", "liked"}, []string{"secret", "set", "liked", "--file", "value"}, writ.CodeConflict},
+		{[]string{"node", "cordon", "witness"}, []string{"node", "drain", "witness"}, writ.CodeConflict},
+		{[]string{"node", "drain", "witness"}, []string{"node", "uncordon", "witness"}, writ.CodeConflict},
+		{[]string{"node", "uncordon", "witness"}, []string{"node", "cordon", "witness"}, writ.CodeConflict},
+		{[]string{"node", "remove", "witness"}, []string{"node", "uncordon", "witness"}, writ.CodeConflict},
+		{[]string{"node", "reject", "liked-p"}, []string{"node", "approve", "liked-p", "PRINT:liked-p"}, writ.CodeConflict},
+		{[]string{"run", "resume", "RUN:liked", "--detach"}, []string{"run", "resume", "RUN:liked"}, writ.CodeConflict},
+	} {
+		l.mu.Lock()
+		l.hold, l.held = true, nil
+		l.mu.Unlock()
+		r.Try(append(r.words(step.args), "--server", l.URL)...)
+		l.mu.Lock()
+		l.hold = false
+		kept := l.held
+		l.mu.Unlock()
+		if len(kept) == 0 {
+			t.Errorf("%v: nothing was kept", step.args)
+			continue
+		}
+		r.Try(r.words(step.then)...)
+		for _, signed := range kept {
+			_, err := api.Answer[api.StatementAnswer](r.Client.API.SubmitStatementWithBody(t.Context(), api.SignedType, bytes.NewReader(signed)))
+			if writ.CodeOf(err) != step.want {
+				t.Errorf("%v, handed in after %v: %v", step.args, step.then, err)
+			}
+		}
+	}
+}

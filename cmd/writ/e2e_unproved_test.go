@@ -1,0 +1,169 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/coord/api"
+)
+
+// at lets a lie change the answers of the paths that begin so.
+func at(prefix string, lie func(o map[string]any) any) func(string, any) any {
+	return func(path string, answer any) any {
+		o, is := answer.(map[string]any)
+		if !is || !strings.HasPrefix(path, prefix) {
+			return answer
+		}
+		return lie(o)
+	}
+}
+
+// stripped takes the proofs out of an answer.
+func stripped(o map[string]any) any {
+	each(o, func(o map[string]any) {
+		delete(o, "proof")
+		delete(o, "summary")
+	})
+	return o
+}
+
+// proofOf returns the proof in an answer.
+func proofOf(o map[string]any) (proof []byte) {
+	each(o, func(o map[string]any) {
+		if text, is := o["proof"].(string); is {
+			_ = json.Unmarshal([]byte(`"`+text+`"`), &proof)
+		}
+	})
+	return proof
+}
+
+// refusedWith is what a coordinator says of a statement that was carried out.
+func refusedWith(proof []byte) any {
+	return api.Problem{Type: "urn:writ:code:ROLE_MISSING", Title: "x", Status: 403, Code: writ.CodeRoleMissing, Detail: "alice may not", RequestID: "1", Proof: proof}
+}
+
+// unproved lets a coordinator say what no supervisor has signed, to every command that signs a statement, changes the roster, or shows how a run
+// ended. Each must say UNVERIFIED. The map decisions has a command for every rule.
+func (r *redirected) unproved(t *testing.T, l *liar) {
+	in := *r
+	in.Site = r.In(t)
+	wants := func(what string, lie func(string, any) any, code int, text string, args ...string) {
+		t.Helper()
+		l.lies(lie)
+		defer l.lies(nil)
+		if out, said, got := in.Try(append(in.words(args), "--server", l.URL)...); got != code || !strings.Contains(out+said, text) {
+			t.Errorf("%s: writ %s: exit %d, want %d and %q\n%s%s", what, strings.Join(args, " "), got, code, text, out, said)
+		}
+	}
+	const statements, runs, adoptions = "/v1/statements", "/v1/runs/", "/v1/roster/adoptions"
+	lied := func(what string, lie func(string, any) any, args ...string) {
+		t.Helper()
+		wants(what, lie, writ.ExitUnverified, "UNVERIFIED", args...)
+	}
+
+	names := slices.Sorted(maps.Keys(decisions))
+	gone := func(name string) bool { return name == "node lost" || name == "node remove" }
+	names = append(slices.DeleteFunc(slices.Clone(names), gone), slices.DeleteFunc(names, func(name string) bool { return !gone(name) })...)
+	for _, name := range names { // whether it was done or refused
+		args := slices.Clone(decisions[name].args)
+		if name == "node remove" {
+			args[len(args)-1] = "liked-n"
+		}
+		lied(name+" without a proof", at(statements, stripped), args...)
+	}
+	label := []string{"node", "label", "witness", "a=b"}
+	var earlier []byte
+	wants("an honest answer", at(statements, func(o map[string]any) any { earlier = proofOf(o); return o }), 0, "verified", label...)
+	lied("with the proof of another statement", at(statements, func(o map[string]any) any { o["proof"] = earlier; return o }), label...)
+	lied("refused with the proof that it was done", at(statements, func(o map[string]any) any { return refusedWith(proofOf(o)) }), label...)
+	lied("refused without a proof", at(statements, func(map[string]any) any { return refusedWith(nil) }), label...)
+	wants("a signed refusal", nil, writ.ExitConflict, "cannot become rejected", "node", "reject", "witness")
+	lied("done with the proof that it was refused", at(statements, func(o map[string]any) any {
+		return api.StatementAnswer{Subject: "x", Done: "node witness is removed", Proof: proofOf(o)}
+	}), "node", "reject", "witness")
+
+	in.Script("fine.tengo", "x := 1\n")
+	fine := string(in.Submit("fine.tengo"))
+	wants("an honest end", nil, 0, "succeeded", "run", "watch", fine)
+	failed := string(in.runs["named"])
+	state := func(to string) func(string, any) any {
+		return at(runs, func(o map[string]any) any {
+			if o["state"] != nil {
+				o["state"] = to
+			}
+			return o
+		})
+	}
+	refused := at(runs, func(o map[string]any) any {
+		if o["state"] != nil {
+			o["state"] = "refused"
+			delete(o, "accepted")
+			o["failure"] = map[string]any{"code": "ROLE_MISSING", "message": "alice may not", "proof": earlier}
+		}
+		return o
+	})
+	for _, command := range []string{"show", "watch", "explain"} {
+		lied("a success as a failure", state("failed"), "run", command, fine)
+		lied("a success as cancelled", state("cancelled"), "run", command, fine)
+		lied("a success as refused", refused, "run", command, fine)
+		lied("a success without a proof", at(runs, stripped), "run", command, fine)
+		lied("a failure as a success", state("succeeded"), "run", command, failed)
+	}
+	wants("an honest end", nil, 0, "verified", "run", "show", fine)
+	in.Script("web.tengo", "x := 1\n")
+	bound := []string{"submit", "web.tengo", "--deployment", "web@7"}
+	wants("a signed refusal", nil, writ.ExitConflict, "CONFLICT", bound...)
+	lied("a refusal without a proof", at(runs, stripped), bound...)
+	lied("a refusal of another text", at(runs, func(o map[string]any) any {
+		each(o, func(o map[string]any) {
+			if o["code"] != nil {
+				o["proof"] = earlier
+			}
+		})
+		return o
+	}), bound...)
+	lied("an expiry that nobody has signed", at(runs, func(o map[string]any) any {
+		if o["state"] != nil {
+			o["state"], o["failure"] = "expired", map[string]any{"code": "EXPIRED", "message": "it could be accepted until now"}
+			delete(o, "accepted")
+		}
+		return o
+	}), "run", "show", fine)
+
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var adopted map[string]any
+	take := at(adoptions, func(o map[string]any) any { adopted = o; return o })
+	replay := at(adoptions, func(map[string]any) any { return adopted })
+	withheld := at(adoptions, func(map[string]any) any { return map[string]any{"items": []any{}} })
+	soon := func(args ...string) []string { return append(args, "--adopt-timeout", "2s") }
+	wants("an honest adoption", take, 0, "in force in east", "user", "add", "bob", "--key", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), "--role", "viewer")
+	lied("an adoption from before", replay, soon("project", "add", "p1")...)
+	lied("an adoption without a proof", at(adoptions, stripped), soon("roster", "renew")...)
+	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "NOT_ADOPTED", soon("user", "remove", "bob")...)
+	wants("nobody waits", withheld, 0, "bob", "user", "remove", "bob", "--no-wait")
+	lied("a revocation that did not arrive", replay, soon("user", "remove", "bob", "--revoke")...)
+	wants("an older supervisor", at(adoptions, func(o map[string]any) any {
+		each(o, func(o map[string]any) {
+			if delete(o, "proof"); o["name"] != nil {
+				o["error"] = map[string]any{"code": "VERB_UNSUPPORTED", "message": "x"}
+			}
+		})
+		return o
+	}), writ.ExitTimeout, "upgrade it", soon("project", "add", "p2")...)
+	lied("an adoption from before", replay, "roster", "show")
+	wants("an honest adoption", nil, 0, "east: version", "roster", "show")
+}

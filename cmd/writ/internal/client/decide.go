@@ -1,0 +1,148 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// Decide signs a statement and hands it in; see Person.SignStatement for what must be set. What it returns, done or refused, is what the
+// supervisor of the datacenter has signed about this statement.
+func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
+	answer, _, err := c.DecideAt(ctx, by, s)
+	return answer, err
+}
+
+// DecideAt is Decide, and returns besides when the supervisor did it.
+func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, time.Time, error) {
+	signed, err := by.SignStatement(s)
+	if err != nil {
+		return api.StatementAnswer{}, time.Time{}, err
+	}
+	to, err := newAnswerTo(by.Roster, identity.StatementNamespace, signed)
+	if err != nil {
+		return api.StatementAnswer{}, time.Time{}, err
+	}
+	said, err := api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+	if err != nil {
+		return api.StatementAnswer{}, time.Time{}, to.refused(writ.AsError(err))
+	}
+	done, answer, err := to.done(said)
+	return done, time.UnixMilli(answer.Time), err
+}
+
+// CreateToken makes a token that admits one node to a datacenter, and has the datacenter told of it.
+func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID,
+	validity time.Duration) (identity.Token, time.Time, error) {
+	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
+	if err != nil {
+		return identity.Token{}, time.Time{}, err
+	}
+	expires := time.Now().Add(validity).UTC().Truncate(time.Second)
+	statement := identity.Statement{Datacenter: datacenter}
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
+	_, err = c.Decide(ctx, by, statement)
+	return token, expires, err
+}
+
+// NodeName is what a person says of the node that is to be decided on. Only what the person says is believed: the coordinator finds the id for
+// it, and the supervisor compares both.
+type NodeName struct {
+	Datacenter  string // name or id; "" if the roster has one only
+	Node        string // name or id
+	Fingerprint string // of its key, "SHA256:…"; "" if the person does not say it
+}
+
+// FindNode asks the coordinator for the node that a person names. Its name, or its id if the person said that, is exactly what the person said,
+// and its datacenter is the one that the roster has under the name that the person said.
+func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
+	dc, err := theDatacenter(roster, name.Datacenter)
+	if err != nil {
+		return writ.Node{}, err
+	}
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(dc.ID)})
+	if err != nil {
+		return writ.Node{}, err
+	}
+	var found []writ.Node
+	for _, n := range nodes {
+		if n.Datacenter == dc.ID && (n.Name == name.Node || string(n.ID) == name.Node) && (name.Fingerprint == "" || n.Key == name.Fingerprint) {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes of %s are called %q", len(found), dc.Name, name.Node).
+			WithHint("say --fingerprint, or use the id; `writ node list -o wide` shows both")
+	case name.Fingerprint != "":
+		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node, name.Fingerprint).
+			WithHint("compare the fingerprint with what the machine itself shows; `writ node list -o wide` shows who asks to be admitted")
+	}
+	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).WithHint("`writ node list` shows them")
+}
+
+// theDatacenter returns the datacenter of a name or id, or the only one of the roster. No coordinator is asked.
+func theDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
+	switch {
+	case nameOrID != "":
+		return Datacenter(roster, nameOrID)
+	case len(roster.Datacenters) == 1:
+		return &roster.Datacenters[0], nil
+	case len(roster.Datacenters) == 0:
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
+			WithHint("a root operator adds one with `writ dc add`")
+	}
+	return nil, writ.Errorf(writ.CodeUsage, "there are %d datacenters, and each may have a node of this name", len(roster.Datacenters)).
+		WithHint("say which with --dc")
+}
+
+// AboutNode begins a statement about a node.
+func AboutNode(n writ.Node) identity.Statement {
+	return identity.Statement{Datacenter: n.Datacenter, Subject: "node/" + string(n.ID), Seen: identity.SeenNode(n)}
+}
+
+// AboutRun begins a statement about a run. That it ended is part of it only for a resume.
+func AboutRun(run api.Run, decision string) identity.Statement {
+	var ended time.Time
+	if decision == "resume" {
+		ended = run.Ended
+	}
+	return identity.Statement{
+		Datacenter: run.Datacenter, Subject: "run/" + string(run.ID), Decision: decision,
+		Seen: identity.SeenRun(run.Script, run.Project, run.ProjectName, ended),
+	}
+}
+
+// nodeNewsWithin bounds how long AwaitNodeNews waits.
+const nodeNewsWithin = 5 * time.Second
+
+// AwaitNodeNews waits until the coordinator has heard of a decision about a node that was at this revision before it: the answer to a statement
+// comes faster than the event, and the next statement must name the next revision. It gives up silently after a few seconds.
+func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node) {
+	ctx, stop := context.WithTimeout(ctx, nodeNewsWithin)
+	defer stop()
+	tick := time.NewTicker(newsEvery)
+	defer tick.Stop()
+	for {
+		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(before.Datacenter)})
+		if err != nil {
+			return
+		}
+		for _, n := range nodes {
+			if n.ID == before.ID && n.Revision > before.Revision {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

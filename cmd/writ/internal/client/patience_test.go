@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type answering func(r *http.Request) *http.Response
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
+
+func TestWhoIsToldToComeAgainDoesSo(t *testing.T) {
+	for _, tt := range []struct {
+		name, after string
+		busy        int           // answers of 429 before another one
+		within      time.Duration // that the request has
+		fewest      int           // tries
+		most        int
+		status      int
+	}{
+		{"at once", "1", 0, time.Hour, 1, 1, 200},
+		{"twice", "1", 2, time.Hour, 3, 3, 200},
+		{"for ever", "1", 1000, time.Hour, 10, 10, 429},
+		{"until its time is over", "2", 1000, 7 * time.Second, 2, 3, 429},
+		{"nobody says when", "", 1, time.Hour, 1, 1, 429},
+		{"in an hour", "3600", 1, time.Hour, 1, 1, 429},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				p := patience{answering(func(r *http.Request) *http.Response {
+					if body, err := io.ReadAll(r.Body); err != nil || string(body) != "signed" {
+						t.Errorf("it sent %q, %v", body, err)
+					}
+					status := http.StatusOK
+					if tries++; tries <= tt.busy {
+						status = http.StatusTooManyRequests
+					}
+					return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {tt.after}}, Body: http.NoBody}
+				})}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://coordinator.test/", strings.NewReader("signed"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := p.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if response.StatusCode != tt.status || tries < tt.fewest || tries > tt.most {
+					t.Errorf("status %d after %d tries; want %d after %d to %d", response.StatusCode, tries, tt.status, tt.fewest, tt.most)
+				}
+			})
+		})
+	}
+}

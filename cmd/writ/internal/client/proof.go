@@ -1,0 +1,321 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/internal/sleep"
+)
+
+// unverified is the error for what a coordinator says and no supervisor has signed.
+func unverified(d *identity.Datacenter, format string, args ...any) *writ.Error {
+	e := writ.Errorf(writ.CodeUnverified, format, args...)
+	if d == nil {
+		return e.WithHint("ask another coordinator with --server")
+	}
+	return e.WithHint("ask another coordinator with --server, or look at the log of the supervisor of %s; one of an earlier version signs no "+
+		"answers: upgrade it", d.Name)
+}
+
+// openSealed opens the one record that a supervisor sealed.
+func openSealed[T any](d *identity.Datacenter, kind seal.Kind, proof []byte) (T, error) {
+	var none T
+	if len(proof) == 0 {
+		return none, errors.New("it shows no proof")
+	}
+	records, _, err := seal.Open[T](kind, proof, seal.Only(d.SupervisorKey))
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("its proof is not one of the supervisor of %s: %w", d.Name, err)
+	case len(records) != 1:
+		return none, fmt.Errorf("its proof holds %d records", len(records))
+	}
+	return records[0], nil
+}
+
+// openAnswer opens a supervisor's answer to a text.
+func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Digest, proof []byte) (writ.Answer, error) {
+	a, err := openSealed[writ.Answer](d, seal.Answer, proof)
+	switch {
+	case err != nil:
+		return writ.Answer{}, err
+	case a.Cluster != roster.Cluster || a.Datacenter != d.ID:
+		return writ.Answer{}, errors.New("its proof is one of another datacenter")
+	case a.Text != text:
+		return writ.Answer{}, errors.New("its proof is about another text")
+	case (a.Refused == nil) == (a.Done == ""):
+		return writ.Answer{}, errors.New("its proof does not say whether it was done")
+	}
+	return a, nil
+}
+
+// answerTo is a coordinator's answer to a signed text.
+type answerTo struct {
+	roster     *identity.Roster
+	namespace  identity.Namespace
+	signed     []byte
+	text       writ.Digest
+	datacenter *identity.Datacenter // that the text names
+	seen       writ.ProjectID       // in which its signer saw the run that a statement is about
+}
+
+func newAnswerTo(roster *identity.Roster, namespace identity.Namespace, signed []byte) (*answerTo, error) {
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return nil, err
+	}
+	a := &answerTo{roster: roster, namespace: namespace, signed: signed, text: writ.DigestOf(text)}
+	if namespace == identity.ScriptNamespace {
+		p, err := identity.ParsePayload(text)
+		if err != nil {
+			return nil, err
+		}
+		a.datacenter = roster.Datacenter(p.Datacenter)
+		return a, nil
+	}
+	s, err := identity.ParseStatement(text)
+	if err != nil {
+		return nil, err
+	}
+	a.datacenter, a.seen = roster.Datacenter(s.Datacenter), s.Seen.Project
+	return a, nil
+}
+
+// done returns what the supervisor signed that a statement did. Anything else that the coordinator says was done is UNVERIFIED.
+func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Answer, error) {
+	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
+	switch {
+	case err != nil:
+		return api.StatementAnswer{}, answer, unverified(a.datacenter, "the coordinator says %q: %v", said.Done, err)
+	case answer.Refused != nil:
+		return api.StatementAnswer{}, answer, unverified(a.datacenter,
+			"the coordinator says %q, and the supervisor has signed that it refused: %s", said.Done, answer.Refused.Message)
+	}
+	return api.StatementAnswer{Subject: answer.Subject, Done: answer.Done, Proof: said.Proof}, answer, nil
+}
+
+// refused returns why a text was refused: as the supervisor signed it, or as this client finds itself by the newest roster, which is how a
+// coordinator finds it out before it asks anybody. Any other refusal is UNVERIFIED. That nothing could be decided needs no proof: a coordinator
+// can withhold what it is given anyway.
+func (a *answerTo) refused(said *writ.Error) error {
+	if !isRefusal(said) {
+		return said
+	}
+	if len(said.Proof) == 0 {
+		if own := a.verify(); own != nil && writ.CodeOf(own) == said.Code {
+			return own
+		}
+	}
+	if a.datacenter == nil {
+		return unverified(nil, "the coordinator says that it is refused (%s: %s), and the roster does not have its datacenter", said.Code,
+			said.Message)
+	}
+	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
+	switch {
+	case err != nil:
+		return unverified(a.datacenter, "the coordinator says that it is refused (%s: %s): %v", said.Code, said.Message, err)
+	case answer.Refused == nil:
+		return unverified(a.datacenter, "the coordinator says that it is refused (%s: %s), and the supervisor has signed what it did: %s",
+			said.Code, said.Message, answer.Done)
+	}
+	return proven(answer, said.Proof)
+}
+
+// proven is the error that a supervisor signed.
+func proven(answer writ.Answer, proof []byte) *writ.Error {
+	e := *answer.Refused
+	e.Proof = proof
+	return &e
+}
+
+// isRefusal tells the refusal of a signed text from what is wrong with the request or keeps it from being decided.
+func isRefusal(e *writ.Error) bool {
+	switch e.Code {
+	case writ.CodeBadRequest, writ.CodeMethodNotAllowed, writ.CodeHostUnknown, writ.CodeOriginForeign:
+		return false
+	}
+	return e.Decided()
+}
+
+// verify judges the text by the newest roster.
+func (a *answerTo) verify() error {
+	v := identity.Verifier{Roster: a.roster, ProjectOf: func(writ.RunID) (writ.ProjectID, error) { return a.seen, nil }}
+	var err error
+	if a.namespace == identity.ScriptNamespace {
+		_, err = v.Submission(a.signed)
+	} else {
+		_, err = v.Statement(a.signed)
+	}
+	return err
+}
+
+// Refusal returns why a datacenter refused a submission, which its supervisor must have signed. All else that a coordinator says of a run that no
+// datacenter has is UNVERIFIED.
+func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
+	d := roster.Datacenter(run.Datacenter)
+	if d == nil {
+		return nil, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID, run.State, run.Datacenter)
+	}
+	said := new(writ.Error)
+	if run.Failure != nil {
+		said = &run.Failure.Error
+	}
+	answer, err := openAnswer(roster, d, run.Payload, said.Proof)
+	switch {
+	case err != nil:
+		return nil, unverified(d, "the coordinator says that run %s is %s (%s): %v", run.ID, run.State, said.Message, err)
+	case writ.RunIDOf(answer.Text) != run.ID || answer.Refused == nil:
+		return nil, unverified(d, "the coordinator says that run %s is %s, and its proof is about something else", run.ID, run.State)
+	}
+	return proven(answer, said.Proof), nil
+}
+
+// Outcome returns what the run's datacenter has sealed about its end. Only that proves how a run ended: the seal must be by the
+// supervisor's key in the roster, and the summary about exactly this run. A run that its datacenter has lost has the signed refusal instead.
+func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
+	d := roster.Datacenter(run.Datacenter)
+	if d == nil {
+		return writ.Summary{}, unverified(nil, "the coordinator says that run %s is %s, and the roster has no datacenter %s", run.ID, run.State,
+			run.Datacenter)
+	}
+	if len(run.Summary) == 0 && run.Failure != nil && run.Failure.Code == writ.CodeRunLost {
+		why, err := Refusal(roster, run)
+		if err != nil {
+			return writ.Summary{}, err
+		}
+		lost := writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
+			WithHint("%s", run.Failure.Hint)
+		return writ.Summary{Run: run.ID, Datacenter: d.ID, Payload: run.Payload, State: writ.RunFailed, Failure: &writ.Failure{Error: *lost}}, nil
+	}
+	s, err := openSealed[writ.Summary](d, seal.Summary, run.Summary)
+	switch {
+	case err != nil:
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s: %v", run.ID, run.State, err)
+	case s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID:
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, and its proof is about run %s", run.ID, run.State, s.Run)
+	case string(s.State) != string(run.State):
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has sealed %s", run.ID, run.State, s.State)
+	}
+	return s, nil
+}
+
+// Adopted is what a datacenter says of the roster that is in force there.
+type Adopted struct {
+	Datacenter writ.DatacenterID
+	Name       string
+	Version    int   // that its supervisor signed, 0 if it did not
+	Err        error // why that is not known
+}
+
+// Adopted asks every datacenter of a roster which version is in force there. What the coordinator does not prove is an error of that datacenter.
+func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
+	nonce := make([]byte, writ.AdoptionNonce)
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx, &api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
+	if err != nil {
+		return nil, err
+	}
+	var all []Adopted
+	for _, d := range roster.Datacenters {
+		a := Adopted{Datacenter: d.ID, Name: d.Name}
+		a.Version, a.Err = adoptedBy(roster, &d, nonce, list)
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// adoptedBy finds the answer of one datacenter, and verifies it.
+func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, list api.AdoptionList) (int, error) {
+	i := slices.IndexFunc(list.Items, func(a api.DatacenterAdoption) bool { return a.Datacenter == d.ID })
+	if i < 0 {
+		return 0, writ.Errorf(writ.CodeDatacenterAway, "the coordinator has not asked it")
+	}
+	if e := list.Items[i].Error; e != nil {
+		if e.Code == writ.CodeVerbUnsupported {
+			return 0, writ.Errorf(e.Code, "its supervisor is of an earlier version, which signs no adoption: upgrade it")
+		}
+		return 0, e
+	}
+	a, err := openSealed[writ.Adoption](d, seal.Adoption, list.Items[i].Proof)
+	switch {
+	case err != nil:
+		return 0, unverified(d, "the coordinator says that %s has answered: %v", d.Name, err)
+	case a.Cluster != roster.Cluster || a.Datacenter != d.ID:
+		return 0, unverified(d, "the coordinator shows the adoption of another datacenter for %s", d.Name)
+	case !bytes.Equal(a.Nonce, nonce):
+		return 0, unverified(d, "the coordinator shows an earlier adoption of %s", d.Name)
+	}
+	if a.Roster == roster.Version {
+		digest, err := roster.Digest()
+		if err == nil && digest != a.Digest {
+			err = writ.Errorf(writ.CodeRosterFork, "%s has adopted another version %d of the roster, with the digest %s", d.Name, a.Roster, a.Digest)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return a.Roster, nil
+}
+
+// adoptionEvery is the pause between two questions of AwaitAdoption.
+const adoptionEvery = 200 * time.Millisecond
+
+// AwaitAdoption waits until the datacenters with these ids have signed that a roster, or a later one, is in force there. If some have not within
+// a time it is NOT_ADOPTED and names them; it is UNVERIFIED if the coordinator shows a proof that is none.
+func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration) error {
+	asking, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	missing := []string{"nobody was asked"}
+	var lie error
+	for {
+		all, err := c.Adopted(asking, roster)
+		switch {
+		case err == nil:
+			missing, lie = lacking(all, ids, roster.Version)
+		case asking.Err() == nil:
+			missing, lie = []string{"no datacenter could be asked: " + writ.AsError(err).Message}, nil
+		}
+		if len(missing) == 0 || lie != nil {
+			return lie
+		}
+		if sleep.For(asking, adoptionEvery) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return writ.Errorf(writ.CodeNotAdopted, "version %d of the roster is in force, and after %s it is not known to be so in: %s",
+			roster.Version, within, strings.Join(missing, "; ")).
+			WithHint("`writ roster show` asks again; until a datacenter has it, it goes by the roster before")
+	}
+}
+
+// lacking names the datacenters that have not signed a version, with what is known of each, and returns the first false proof.
+func lacking(all []Adopted, ids []writ.DatacenterID, version int) (missing []string, lie error) {
+	for _, a := range all {
+		switch {
+		case !slices.Contains(ids, a.Datacenter) || a.Err == nil && a.Version >= version:
+		case a.Err == nil:
+			missing = append(missing, fmt.Sprintf("%s (has version %d)", a.Name, a.Version))
+		default:
+			missing = append(missing, fmt.Sprintf("%s (%s)", a.Name, writ.AsError(a.Err).Message))
+			if code := writ.CodeOf(a.Err); lie == nil && (code == writ.CodeUnverified || code == writ.CodeRosterFork) {
+				lie = a.Err
+			}
+		}
+	}
+	return missing, lie
+}

@@ -1,0 +1,78 @@
+package daemon
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"writ"
+)
+
+// checkImages refuses what would open more to scripts than images, and what cannot be read. The data are those of the node.
+func (h HostConfig) checkImages(data string) error {
+	for _, dir := range h.imageDirs() {
+		if !filepath.IsAbs(dir) {
+			return writ.Errorf(writ.CodeUsage, "--image-dir %s does not begin with /", dir).
+				WithHint("name the directory from the root on, as /srv/images")
+		}
+		if within(withoutLinks(data), withoutLinks(dir)) {
+			return writ.Errorf(writ.CodeUsage, "--image-dir %s would open the node's own files in %s to scripts", dir, data).
+				WithHint("name a directory that has images in it and nothing else, as /srv/images")
+		}
+	}
+	_, err := parseRanges("image-allow", h.ImageAllow)
+	return err
+}
+
+// imageDirs are the directories, as they are compared with paths.
+func (h HostConfig) imageDirs() (all []string) {
+	for _, dir := range h.ImageDirs {
+		all = append(all, filepath.Clean(dir))
+	}
+	return all
+}
+
+// imageRanges are the ranges. checkImages has seen those that are none.
+func (h HostConfig) imageRanges() []netip.Prefix {
+	all, _ := parseRanges("image-allow", h.ImageAllow)
+	return all
+}
+
+// parseRanges reads what a flag says of ranges of addresses.
+func parseRanges(flag string, texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := parseRange(text)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "--%s %s is no range of addresses", flag, text).
+				WithHint("it looks like 10.1.0.0/16 or fd00:1::/64; one address is a range too")
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func parseRange(text string) (netip.Prefix, error) {
+	if !strings.Contains(text, "/") {
+		a, err := netip.ParseAddr(text)
+		return netip.PrefixFrom(a, a.BitLen()), err
+	}
+	p, err := netip.ParsePrefix(text)
+	return p.Masked(), err
+}
+
+// withoutLinks is a path without links in it, as far as it is there.
+func withoutLinks(path string) string {
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(withoutLinks(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// within reports whether a path is a directory or something below it.
+func within(path, dir string) bool {
+	name, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(name)
+}

@@ -1,0 +1,369 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// attackerVar says that this process is the attacker.
+const attackerVar = "WRIT_TEST_ATTACKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(attackerVar) != "" {
+		if err := beHostile(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "attacker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if err := testsite.RemoveBinaries(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// powers are what the attacker has got hold of.
+type powers struct {
+	Rate    float64 // of what it does in a second, at most
+	Most    int64   // submissions and previews of one attack, 0 for as many as it can
+	Cluster writ.ClusterID
+	Rosters string // directory
+	Key     string // file of a deployer of the project
+	Project string
+	API     string // URL of the honest coordinator
+	From    string // its own address
+	Door    string // URL of the node API
+	Redis   string // URL without a login
+	Listen  string // address at which a supervisor expects a coordinator
+}
+
+// attack is one thing that an attacker does until its context ends.
+type attack struct {
+	role, name string
+	does       string // for people
+	do         func(ctx context.Context, a *attacker) error
+}
+
+func (a attack) String() string { return a.role + "/" + a.name }
+
+func attacks() []attack { return slices.Concat(nodeAttacks, projectAttacks, coordinatorAttacks) }
+
+// attacker is the process that attacks.
+type attacker struct {
+	powers
+	node       string // see order
+	roster     *identity.Roster
+	person     *client.Person
+	datacenter writ.DatacenterID
+	project    identity.Project
+	api        *api.Client
+	http       *http.Client
+	pace       *rate.Limiter
+	hub        *hub
+	number     atomic.Int64
+
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+// count notes what came of something.
+func (a *attacker) count(what string, n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts[what] += n
+}
+
+// outcome notes how something was answered.
+func (a *attacker) outcome(err error) {
+	switch {
+	case err == nil:
+		a.count("done", 1)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	default:
+		if code := writ.CodeOf(err); code != writ.CodeInternal {
+			a.count(string(code), 1)
+			return
+		}
+		a.count("failed", 1)
+	}
+}
+
+// flood does something again and again at the pace of the attacker, some at a time.
+func (a *attacker) flood(ctx context.Context, atOnce int, do func(ctx context.Context) error) error {
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() {
+			for a.pace.Wait(ctx) == nil {
+				a.outcome(do(ctx))
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// floodSome is flood for what goes on long after it was asked for: in the gate it has an end.
+func (a *attacker) floodSome(ctx context.Context, atOnce int, do func(ctx context.Context) error) error {
+	var begun atomic.Int64
+	return a.flood(ctx, atOnce, func(ctx context.Context) error {
+		if a.Most > 0 && begun.Add(1) > a.Most {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return do(ctx)
+	})
+}
+
+// Orders for the attacker and its answers, lines of JSON.
+type (
+	order struct {
+		Attack string `json:"attack"` // "" to stop
+		Node   string `json:"node"`   // data directory of the node that it has taken over
+	}
+	report struct {
+		Counts map[string]int64 `json:"counts"`
+		Error  string           `json:"error,omitempty"`
+	}
+)
+
+// beHostile attacks as it is told until in ends.
+func beHostile(in io.Reader, out io.Writer) error {
+	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
+	a := &attacker{counts: map[string]int64{}}
+	if err := orders.Decode(&a.powers); err != nil {
+		return err
+	}
+	if err := a.arm(); err != nil {
+		return err
+	}
+	var stop func() error
+	for {
+		if err := answers.Encode(a.say(nil)); err != nil {
+			return err
+		}
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			return nil // nobody tells it any more
+		}
+		if stop != nil {
+			if err := stop(); err != nil {
+				a.count("gave up: "+err.Error(), 1)
+			}
+			stop = nil
+		}
+		if a.node = o.Node; o.Attack != "" {
+			a.forget()
+			stop = a.begin(o.Attack)
+			a.underway()
+		}
+	}
+}
+
+// underway waits until something has come of an attack, which is soon, unless the node may do nothing for a while.
+func (a *attacker) underway() {
+	for late := time.Now().Add(time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		a.mu.Lock()
+		begun := len(a.counts) > 0
+		a.mu.Unlock()
+		if begun {
+			return
+		}
+	}
+}
+
+// forget begins to count anew.
+func (a *attacker) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.counts)
+}
+
+// say returns what came of the attack.
+func (a *attacker) say(err error) report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := report{Counts: maps.Clone(a.counts)}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// begin starts an attack and returns what ends it.
+func (a *attacker) begin(name string) (stop func() error) {
+	all := attacks()
+	at := slices.IndexFunc(all, func(one attack) bool { return one.String() == name })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- all[at].do(ctx, a) }()
+	return func() error {
+		cancel()
+		err := <-done
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}
+}
+
+// arm readies what the attacks need.
+func (a *attacker) arm() (err error) {
+	a.pace = rate.NewLimiter(rate.Limit(a.Rate), int(a.Rate/20)+1)
+	if a.roster, err = config.RostersIn(a.Rosters, a.Cluster).Latest(); err != nil {
+		return err
+	}
+	key, err := client.Keys{Spec: a.Key}.Open(nil)
+	if err != nil {
+		return err
+	}
+	a.person = &client.Person{Key: key, Name: client.PrincipalOf(a.roster, key.PublicKey()), Roster: a.roster}
+	a.datacenter = a.roster.Datacenters[0].ID
+	if a.project, err = client.Project(a.roster, a.Project); err != nil {
+		return err
+	}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.From)}}
+	a.http = &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256}, Timeout: time.Minute}
+	if a.api, err = api.NewClient(a.API, api.WithHTTPClient(a.http)); err != nil {
+		return err
+	}
+	a.hub, err = listen(a)
+	return err
+}
+
+// remote is the attacker as the test sees it.
+type remote struct {
+	cmd *exec.Cmd
+	in  *json.Encoder
+	out *json.Decoder
+	t   *testing.T
+}
+
+// lowest is the lowest priority that a process can have.
+const lowest = 19
+
+// startAttacker starts the attacker, with one processor at most and the lowest priority.
+func startAttacker(t *testing.T, p powers) *remote {
+	t.Helper()
+	r := &remote{cmd: exec.Command(os.Args[0]), t: t}
+	r.cmd.Env = append(os.Environ(), attackerVar+"=1", "GOMAXPROCS=1")
+	r.cmd.Stderr = os.Stderr
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, r.cmd.Process.Pid, lowest); err != nil {
+		t.Fatal(err)
+	}
+	r.in, r.out = json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
+	if err := r.in.Encode(p); err != nil {
+		t.Fatal(err)
+	}
+	r.hear()
+	return r
+}
+
+// tell gives an order and returns what came of the attack before.
+func (r *remote) tell(attack, node string) report {
+	r.t.Helper()
+	if err := r.in.Encode(order{attack, node}); err != nil {
+		r.t.Fatalf("tell the attacker: %v", err)
+	}
+	return r.hear()
+}
+
+func (r *remote) hear() (said report) {
+	r.t.Helper()
+	if err := r.out.Decode(&said); err != nil {
+		r.t.Fatalf("the attacker is gone: %v", err)
+	}
+	return said
+}
+
+// cpuOf returns the time that a process has used.
+func cpuOf(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	const user, system, ticks = 11, 12, 100 // behind the name, and in a second
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	used, _ := strconv.Atoi(fields[user])
+	more, _ := strconv.Atoi(fields[system])
+	return time.Duration(used+more) * time.Second / ticks
+}
+
+// sign makes a submission of a script of the attacker.
+func (a *attacker) sign(script client.Script, deadline time.Duration, params map[string]any) ([]byte, error) {
+	o := client.Order{
+		Script: script, Params: params, Datacenter: a.datacenter, Project: a.project, Expires: identity.DefaultValidity, Deadline: deadline,
+		MaxCalls: identity.MaxCalls,
+	}
+	text, err := o.Payload(a.roster, a.person.Name, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return a.person.SignPayload(text)
+}
+
+// nodeKey is the key of the node that the attacker has taken over.
+func (a *attacker) nodeKey() (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(filepath.Join(a.node, "node.key"))
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("the key of the node is no PEM")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return key.(ed25519.PrivateKey), nil
+}

@@ -1,0 +1,386 @@
+//go:build linux
+
+package hostile
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+var (
+	only   = flag.String("only", "", "a pattern of the attacks to measure, like node/ or project/lists")
+	rounds = flag.Int("rounds", 3, "how often each attack is measured")
+	each   = flag.Duration("each", 10*time.Second, "how long each quiet time and each attack is measured")
+	pace   = flag.Float64("pace", 2000, "how much the attacker does in a second, at most")
+	share  = flag.Float64("share", 0.5, "the honest load, as a part of what the machine bears")
+	asJSON = flag.String("json", "", "file for the figures")
+)
+
+// most is how many times as long as in quiet times honest runs may take beside an attacker.
+const most = 2
+
+// TestHonestWorkGoesOnBesideAttackers counts: every honest run succeeds beside every attack, and what an attacker does wrong is not logged each time.
+func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
+	t.Parallel()
+	*pace = min(*pace, 500) // what it begins goes on for a while
+	s := newSite(t, 1, 100)
+	const runs = 6
+	for _, one := range chosen(t) {
+		lines, began := s.logged(), time.Now()
+		s.attack(one)
+		beside := s.honest.finish(runs)
+		did := s.attacker.tell("", "")
+		s.checkBound(one, did.Counts, time.Since(began))
+		t.Logf("%-24s %d honest runs; the attacker: %s", one, beside.runs(), countsText(did.Counts))
+		for _, err := range beside.failed {
+			t.Errorf("%s: an honest run: %v", one, err)
+		}
+		if beside.runs()+len(beside.failed) != runs {
+			t.Errorf("%s: %d honest runs, want %d", one, beside.runs(), runs)
+		}
+		s.checkLog(one, lines)
+	}
+}
+
+// TestHonestTimesBesideAttackers measures how much longer honest runs take beside each attack, in turns with quiet times.
+func TestHonestTimesBesideAttackers(t *testing.T) {
+	if !testenv.IsLong() {
+		t.Skip("it measures for half an hour: task hostile")
+	}
+	s := newSite(t, len(nodeAttacks), 0)
+	s.honest.work(5*time.Second, 0) // warms up
+	full := s.honest.work(*each, 0)
+	bears := float64(full.runs()) / each.Seconds()
+	rate := bears * *share
+	t.Logf("the machine bears %.0f runs/s; from now on %.0f", bears, rate)
+	all := make([]result, len(chosen(t)))
+	for round := range *rounds {
+		before := s.honest.work(*each, rate)
+		for i, one := range chosen(t) {
+			took := s.measure(one, rate, before)
+			all[i].attack = one.String()
+			all[i].turns = append(all[i].turns, took.turn)
+			before = took.after
+			t.Logf("round %d, %-24s p99 %s quiet, %s beside it: %.2f and %.2f times; %s; %s", round+1, one, text(took.Quiet[0].P99), text(took.Beside[0].P99),
+				took.ratio(0), took.ratio(1), countsText(took.Did), cpuText(took.turn))
+		}
+	}
+	show(t, bears, rate, all)
+}
+
+// chosen are the attacks that were asked for.
+func chosen(t *testing.T) []attack {
+	t.Helper()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(attacks(), func(one attack) bool { return !pattern.MatchString(one.String()) })
+}
+
+// site is a datacenter with an honest project and node, and those of the attacker.
+type site struct {
+	*testsite.Site
+	t        *testing.T
+	honest   *honest
+	attacker *remote
+	evil     string // project
+	nodes    int    // of the attacker: n2, n3, …
+}
+
+// newSite starts everything: the node n1 is honest, n2 is the attacker's, and the supervisor dials two coordinators, of which one is the attacker's.
+//
+// The attacker hands in no more than most submissions in one attack, if that is not 0. Of more than one node of the attacker each is for
+// another attack: those may cost them their accounts.
+func newSite(t *testing.T, hostile int, most int64) *site {
+	s := &site{Site: testsite.Empty(t), t: t, evil: "evil", nodes: hostile}
+	s.Rate = fmt.Sprint(coord.DefaultSubmissionsPerSecond)
+	s.Found()
+	second := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	redis := testenv.Redis(t)
+	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	key := filepath.Join(s.Dir, "mallory")
+	public := newKey(t, key)
+	for _, name := range append(honestProjects(), s.evil) {
+		s.Writ("project", "add", name)
+	}
+	s.Writ("user", "add", "mallory", "--key", public, "--role", "deployer", "--project", s.evil)
+	s.Add(testsite.Datacenter{
+		Name: "dc1", Redis: redis.URL, Nodes: 1 + hostile, Speed: "0", Listen: door, Coordinators: []string{"http://" + second}, Node: []string{"--slots", "64"},
+	})
+	for i := range hostile {
+		s.Kill(nodeName(i))
+	}
+	roster, err := s.Client.Roster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.honest = newHonest(s.Site)
+	s.attacker = startAttacker(t, powers{
+		Rate: *pace, Most: most, Cluster: roster.Cluster, Rosters: filepath.Join(s.Dir, "cluster"), Key: key, Project: s.evil, API: s.URL, From: "127.0.0.66",
+		Door: "http://" + door, Redis: redis.URL, Listen: second,
+	})
+	return s
+}
+
+// nodeName is the name of a node of the attacker.
+func nodeName(i int) string { return fmt.Sprintf("dc1-n%d", i+2) }
+
+// attack begins an attack.
+func (s *site) attack(one attack) {
+	i := slices.IndexFunc(nodeAttacks, func(other attack) bool { return other.String() == one.String() })
+	s.attacker.tell(one.String(), filepath.Join(s.Dir, nodeName(max(i, 0)%s.nodes)))
+}
+
+// newKey writes a key for somebody who signs, and returns its public half.
+func newKey(t *testing.T, path string) (public string) {
+	t.Helper()
+	key, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return client.AuthorizedKey(identity.SSHKey(key))
+}
+
+// figures are those of one script in one time.
+type figures struct {
+	Runs int           `json:"runs"`
+	P50  time.Duration `json:"p50_ns"`
+	P99  time.Duration `json:"p99_ns"`
+}
+
+func figuresOf(s *sample) (all [2]figures) {
+	for i, took := range s.took {
+		all[i] = figures{len(took), percentile(took, 50), percentile(took, 99)}
+	}
+	return all
+}
+
+// turn is an attack between two quiet times.
+type turn struct {
+	Quiet  [2]figures         `json:"quiet"`  // runs of one call, and of ten
+	Beside [2]figures         `json:"beside"` // the same, beside the attack
+	Failed int                `json:"failed"`
+	Did    map[string]int64   `json:"did"` // what came of what the attacker did
+	CPU    map[string]float64 `json:"cpu"` // cores that each process used beside the attack, and the attacker itself
+	Before map[string]float64 `json:"cpu_quiet"`
+	Lines  map[string]int     `json:"log_lines"` // by process
+}
+
+func (t turn) ratio(script int) float64 {
+	return float64(t.Beside[script].P99) / float64(max(t.Quiet[script].P99, 1))
+}
+
+// took is a turn with the quiet time after it, before which the next one is.
+type took struct {
+	turn
+	after *sample
+}
+
+// settle is how long an attack goes on before it is measured.
+const settle = time.Second
+
+func (s *site) measure(one attack, rate float64, before *sample) took {
+	s.attack(one)
+	s.honest.work(settle, rate)
+	lines, used, began := s.logged(), s.cpu(), time.Now()
+	beside := s.honest.work(*each, rate)
+	cores, wrote := coresSince(used, s.cpu(), time.Since(began)), s.logged()
+	did := s.attacker.tell("", "")
+	s.rest(rate)
+	used, began = s.cpu(), time.Now()
+	after := s.honest.work(*each, rate)
+	calm := coresSince(used, s.cpu(), time.Since(began))
+	for _, err := range beside.failed[:min(len(beside.failed), 3)] {
+		s.t.Errorf("%s: an honest run: %v", one, err)
+	}
+	t := turn{
+		Quiet: figuresOf(joined(before, after)), Beside: figuresOf(beside), Failed: len(beside.failed), Did: did.Counts, CPU: cores, Before: calm,
+		Lines: map[string]int{},
+	}
+	for name := range wrote {
+		t.Lines[name] = wrote[name] - lines[name]
+	}
+	return took{t, after}
+}
+
+// restWithin ends the wait for that: a thousand runs of two thousand calls take a while.
+const restWithin = 15 * time.Minute
+
+// rest waits, under the honest load, until nothing of the attack is left.
+func (s *site) rest(rate float64) {
+	for late := time.Now().Add(restWithin); ; {
+		s.honest.work(settle, rate)
+		open, err := api.Answer[api.RunPage](s.Client.API.ListRuns(s.t.Context(), &api.ListRunsParams{
+			Project: s.evil, Limit: 1, State: []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning},
+		}))
+		if err == nil && len(open.Items) == 0 {
+			return
+		}
+		if time.Now().After(late) {
+			s.t.Fatalf("what an attack began does not end: %v, %v", open.Items, err)
+		}
+	}
+}
+
+// cpu returns what each process has used.
+func (s *site) cpu() map[string]time.Duration {
+	used := map[string]time.Duration{"attacker": cpuOf(s.attacker.cmd.Process.Pid), "honest": cpuOf(os.Getpid())}
+	for name, p := range s.Procs {
+		if !p.Ended() && !strings.HasPrefix(name, "add ") {
+			used[name] = cpuOf(p.Cmd.Process.Pid)
+		}
+	}
+	return used
+}
+
+func coresSince(before, now map[string]time.Duration, passed time.Duration) map[string]float64 {
+	cores := map[string]float64{}
+	for name := range now {
+		cores[name] = (now[name] - before[name]).Seconds() / passed.Seconds()
+	}
+	return cores
+}
+
+// logged counts the lines that each process has logged.
+func (s *site) logged() map[string]int {
+	lines := map[string]int{}
+	for _, name := range []string{"coord", "dc1"} { // a node tells what becomes of its jobs
+		text, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || strings.Contains(line, "refused") {
+				lines[name]++
+			}
+		}
+	}
+	return lines
+}
+
+// linesMost is how much of an attack may be in the log of a process: a line for each kind of what it does.
+const linesMost = 25
+
+func (s *site) checkLog(one attack, before map[string]int) {
+	for name, n := range s.logged() {
+		if n -= before[name]; n > linesMost {
+			s.t.Errorf("%s: %s has logged %d lines", one, name, n)
+		}
+	}
+}
+
+// checkBound fails the test if the attacker was answered more often than one address may be.
+func (s *site) checkBound(one attack, did map[string]int64, within time.Duration) {
+	for _, bound := range []struct {
+		attack, answer string
+		most           float64
+	}{
+		{"node/joins", "SIGNATURE_INVALID", 50 + 25*within.Seconds()}, // a hello and a claim each
+		{"node/fetches", "done", 2000 + 1000*within.Seconds()},
+		{"project/watchers", "opened", 192}, // three quarters of all
+		{"project/lists", "done", 200 + 100*within.Seconds()},
+		{"project/runs", "done", 2*coord.DefaultSubmissionsPerSecond + coord.DefaultSubmissionsPerSecond*within.Seconds()},
+	} {
+		if n := did[bound.answer]; bound.attack == one.String() && float64(n) > bound.most+1 {
+			s.t.Errorf("%s: %d times %s in %s, want at most %.0f", one, n, bound.answer, within, bound.most)
+		}
+	}
+}
+
+// result is what was measured of an attack.
+type result struct {
+	attack string
+	turns  []turn
+}
+
+// show prints all, and keeps it if that was asked for.
+func show(t *testing.T, bears, rate float64, all []result) {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "ATTACK\tP50\tP99\tBESIDE P50\tP99\tRATIO P99\tTEN CALLS P99\tBESIDE\tRATIO P99\tATTACKER\tDID")
+	for _, r := range all {
+		m := r.median()
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%s\t%.2f\t%.2f cores\t%s\n", r.attack, text(m.Quiet[0].P50), text(m.Quiet[0].P99), text(m.Beside[0].P50),
+			text(m.Beside[0].P99), m.ratio(0), text(m.Quiet[1].P99), text(m.Beside[1].P99), m.ratio(1), m.CPU["attacker"], countsText(m.Did))
+		if worst := max(m.ratio(0), m.ratio(1)); worst > most {
+			t.Errorf("%s: honest runs take %.2f times as long, want at most %d", r.attack, worst, most)
+		}
+	}
+	table.Flush()
+	t.Logf("%.0f of %.0f runs/s; the median of %d rounds by its ratio\n%s", rate, bears, *rounds, &b)
+	if *asJSON == "" {
+		return
+	}
+	file := struct {
+		Bears   float64           `json:"runs_per_second_at_most"`
+		Rate    float64           `json:"runs_per_second"`
+		Attacks map[string][]turn `json:"attacks"`
+	}{bears, rate, map[string][]turn{}}
+	for _, r := range all {
+		file.Attacks[r.attack] = r.turns
+	}
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err == nil {
+		err = os.WriteFile(*asJSON, text, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// median is the turn in the middle, by its worse ratio.
+func (r result) median() turn {
+	sorted := slices.SortedFunc(slices.Values(r.turns), func(a, b turn) int {
+		return cmp.Compare(max(a.ratio(0), a.ratio(1)), max(b.ratio(0), b.ratio(1)))
+	})
+	return sorted[len(sorted)/2]
+}
+
+func text(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
+
+func countsText(counts map[string]int64) string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[what], what))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func cpuText(t turn) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(t.CPU)) {
+		parts = append(parts, fmt.Sprintf("%s %.2f (%.2f)", name, t.CPU[name], t.Before[name]))
+	}
+	return "cores: " + strings.Join(parts, ", ")
+}

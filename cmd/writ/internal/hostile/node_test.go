@@ -1,0 +1,318 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/identity/secret"
+	"writ/supervisor/nodes"
+)
+
+// nodeAttacks are what somebody can do who has the machine of a node: its key, its account at Redis, and its way to the node API. Those that
+// may cost the node its account for a while come last.
+var nodeAttacks = []attack{
+	{"node", "joins", "hellos and claims at the node API", joins},
+	{"node", "fetches", "payloads, rosters, accounts and standings asked for", fetches},
+	{"node", "connections", "connections held open at the node API and at Redis", connections},
+	{"node", "wrong-type", "keys of its queue that are of another type", wrongType},
+	{"node", "results", "sealed results of runs that do not exist", results},
+	{"node", "beats", "sealed beats without a pause", beats},
+	{"node", "garbage", "messages that cannot be opened", garbage(1 << 10)},
+	{"node", "oversize", "messages of 6 MiB", garbage(6 << 20)},
+	{"node", "fill", "its queue at Redis filled, and looked through again and again", fill},
+}
+
+// member is what a node keeps of its membership.
+type member struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Node       writ.NodeID       `json:"node"`
+}
+
+func (a *attacker) member() (m member, err error) {
+	text, err := os.ReadFile(filepath.Join(a.node, "member.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	return m, err
+}
+
+// account asks for the node's account at Redis, as its runner does.
+func (a *attacker) account(ctx context.Context) (m member, user, password string, err error) {
+	if m, err = a.member(); err != nil {
+		return m, "", "", err
+	}
+	key, err := a.nodeKey()
+	if err != nil {
+		return m, "", "", err
+	}
+	text, err := os.ReadFile(filepath.Join(a.node, "age.key"))
+	if err != nil {
+		return m, "", "", err
+	}
+	reader, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
+	if err != nil {
+		return m, "", "", err
+	}
+	asked, err := seal.Seal(seal.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
+	if err != nil {
+		return m, "", "", err
+	}
+	sealed, err := (&nodes.Client{URL: a.Door, HTTP: a.http}).Account(ctx, m.Node, asked)
+	if err != nil {
+		return m, "", "", err
+	}
+	found, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(a.roster.Datacenters[0].SupervisorKey))
+	if err != nil {
+		return m, "", "", err
+	}
+	password, err = secret.Open(found[0].Secret, secret.AccountLabel(m.Cluster, m.Datacenter, m.Node), reader)
+	return m, found[0].User, password, err
+}
+
+// redis opens Redis with the node's account, and does something there until the context ends. An account that was taken away is asked for again.
+func (a *attacker) redis(ctx context.Context, do func(c *redis.Client, m member) func(ctx context.Context) error) error {
+	for ctx.Err() == nil {
+		m, user, password, err := a.account(ctx)
+		if err != nil {
+			a.outcome(err)
+			sleep(ctx, time.Second)
+			continue
+		}
+		to, err := url.Parse(a.Redis)
+		if err != nil {
+			return err
+		}
+		c := redis.NewClient(&redis.Options{Addr: to.Host, Username: user, Password: password, MaxRetries: -1})
+		step := do(c, m)
+		for bad := 0; bad < 20 && ctx.Err() == nil; {
+			if a.pace.Wait(ctx) != nil {
+				break
+			}
+			if err := step(ctx); err != nil && ctx.Err() == nil {
+				a.count("refused by Redis", 1)
+				bad++
+				continue
+			}
+			bad = 0
+			a.count("done", 1)
+		}
+		_ = c.Close()
+		sleep(ctx, 100*time.Millisecond)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func out(m member) string { return "writ:{" + string(m.Node) + "}:out" }
+
+// garbage sends messages of a size that nobody can open.
+func garbage(size int) func(ctx context.Context, a *attacker) error {
+	return func(ctx context.Context, a *attacker) error {
+		body := make([]byte, size)
+		_, _ = rand.Read(body)
+		return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+					for range max(1, min(50, (1<<20)/size)) {
+						p.XAdd(ctx, &redis.XAddArgs{Stream: out(m), Values: []any{"b", body}})
+					}
+					return nil
+				})
+				return err
+			}
+		})
+	}
+}
+
+// sealed sends what make makes, sealed by the node.
+func (a *attacker) sealed(ctx context.Context, kind seal.Kind, records func(m member, number int64) []any) error {
+	key, err := a.nodeKey()
+	if err != nil {
+		return err
+	}
+	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			body, err := seal.Seal(kind, key, records(m, a.number.Add(1))...)
+			if err != nil {
+				return err
+			}
+			return c.XAdd(ctx, &redis.XAddArgs{Stream: out(m), Values: []any{"b", body}}).Err()
+		}
+	})
+}
+
+func beats(ctx context.Context, a *attacker) error {
+	return a.sealed(ctx, seal.Beat, func(m member, number int64) []any {
+		b := writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1 << 40, Sequence: number, Clock: time.Now().UnixMilli(), Epoch: 1 << 62, Slots: 16}
+		for seq := range 60 {
+			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Try: 1})
+		}
+		return []any{b}
+	})
+}
+
+func results(ctx context.Context, a *attacker) error {
+	return a.sealed(ctx, seal.Result, func(m member, number int64) (all []any) {
+		for i := range int64(seal.MaxRecords) {
+			all = append(all, writ.Result{JobKey: writ.JobKey{Run: noRun(number<<8 | i), Seq: 1, Try: 1}, Node: m.Node, Boot: "hostile", Incarnation: 1})
+		}
+		return all
+	})
+}
+
+// noRun is the id of a run that nobody has.
+func noRun(number int64) writ.RunID {
+	return writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%d", number)))
+}
+
+// wrongType makes the keys of the node's queue into something else, again and again.
+func wrongType(ctx context.Context, a *attacker) error {
+	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
+		queue := "asynq:{" + string(m.Node) + "}:"
+		return func(ctx context.Context) error {
+			_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.Del(ctx, queue+"pending", queue+"active")
+				p.HSet(ctx, queue+"pending", "a", "b")
+				p.RPush(ctx, queue+"lease", "a")
+				p.HSet(ctx, queue+"active", "a", "b")
+				return nil
+			})
+			return err
+		}
+	})
+}
+
+// fill keeps a list in its queue as long as it may be, and reads all of it again and again.
+func fill(ctx context.Context, a *attacker) error {
+	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
+		key := "asynq:{" + string(m.Node) + "}:hostile"
+		some := make([]any, 2000)
+		for i := range some {
+			some[i] = "0123456789abcdef"
+		}
+		return func(ctx context.Context) error {
+			if n := a.number.Add(1); n%50 != 0 {
+				return c.RPush(ctx, key, some...).Err()
+			}
+			return c.LRem(ctx, key, 0, "nobody").Err() // looks at each of them, and answers in a few bytes
+		}
+	})
+}
+
+func joins(ctx context.Context, a *attacker) error {
+	door := &nodes.Client{URL: a.Door, HTTP: a.http}
+	key, err := a.nodeKey()
+	if err != nil {
+		return err
+	}
+	return a.flood(ctx, 16, func(ctx context.Context) error {
+		nonce := make([]byte, identity.NonceSize)
+		_, _ = rand.Read(nonce)
+		hello := nodes.Hello{Name: fmt.Sprintf("n%d", a.number.Add(1)), Key: key.Public().(ed25519.PublicKey), Nonce: nonce}
+		proof, err := door.Greet(ctx, hello)
+		if err != nil {
+			return err
+		}
+		_, err = door.Admit(ctx, nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: make([]byte, 64)})
+		return err
+	})
+}
+
+func fetches(ctx context.Context, a *attacker) error {
+	door := &nodes.Client{URL: a.Door, HTTP: a.http}
+	m, err := a.member()
+	if err != nil {
+		return err
+	}
+	key, err := a.nodeKey()
+	if err != nil {
+		return err
+	}
+	asked, err := seal.Seal(seal.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
+	if err != nil {
+		return err
+	}
+	return a.flood(ctx, 32, func(ctx context.Context) (err error) {
+		switch n := a.number.Add(1); n % 4 {
+		case 0:
+			_, err = door.Payload(ctx, writ.DigestOf(fmt.Appendf(nil, "%d", n)))
+		case 1:
+			_, err = door.Rosters(ctx, 0)
+		case 2:
+			_, err = door.Account(ctx, m.Node, asked)
+		case 3:
+			_, err = door.Standing(ctx, m.Node, make([]byte, identity.NonceSize))
+		}
+		return err
+	})
+}
+
+// held is how many connections are held open at each door.
+const held = 400
+
+// connections opens connections and says a byte now and then: at the node API before the end of a request's head, at Redis before that of a login.
+func connections(ctx context.Context, a *attacker) error {
+	door, err := url.Parse(a.Door)
+	if err != nil {
+		return err
+	}
+	server, err := url.Parse(a.Redis)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for i := range 2 * held {
+		to, begin := door.Host, "POST /v1/join/hello HTTP/1.1\r\nHost: "+door.Host+"\r\nX-Slow: "
+		if i%2 == 1 {
+			to, begin = server.Host, "*1000\r\n$3\r\nSET\r\n$100000\r\n"
+		}
+		all.Go(func() { a.dribble(ctx, to, begin) })
+	}
+	all.Wait()
+	return nil
+}
+
+// dribble keeps a connection open for as long as the other end does, and opens another one then.
+func (a *attacker) dribble(ctx context.Context, to, begin string) {
+	for a.pace.Wait(ctx) == nil {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.From)}}).DialContext(ctx, "tcp", to)
+		if err != nil {
+			a.count("refused", 1)
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		a.count("opened", 1)
+		_, err = io.WriteString(c, begin)
+		for err == nil && ctx.Err() == nil {
+			sleep(ctx, 200*time.Millisecond)
+			_, err = io.WriteString(c, "x")
+		}
+		_ = c.Close()
+	}
+}

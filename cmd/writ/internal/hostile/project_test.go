@@ -1,0 +1,232 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// projectAttacks are what somebody can do who may deploy to a project of the datacenter.
+var projectAttacks = []attack{
+	{"project", "runs", "runs of one call, as fast as they are taken", submitting(always(oneCall))},
+	{"project", "slow", "scripts that compute for as long as a pass may", submitting(always(slow))},
+	{"project", "big", "scripts of 200 KiB, each another one", submitting(big)},
+	{"project", "fan-out", "runs of 2,000 calls at once", submitting(always(fanOut))},
+	{"project", "waits", "runs that wait, with every slot of the node taken", submitting(waits)},
+	{"project", "logs", "runs that write as much as they may", submitting(always(logs))},
+	{"project", "refused", "submissions that the datacenter refuses", submitting(wrong)},
+	{"project", "cancels", "runs that are cancelled at once", cancels},
+	{"project", "previews", "previews of plans with 2,000 calls", previews},
+	{"project", "watchers", "as many event streams as there may be, which read a byte now and then", watchers},
+	{"project", "lists", "lists of runs, resources, nodes and queues asked for", lists},
+}
+
+// The scripts. What an attack begins ends by itself soon after it.
+const (
+	runsEnd = 10 * time.Second
+
+	oneCall = `
+node := import("node")
+run := import("run")
+node.ping({}, {node: "dc1-n1"})
+`
+	slow = `
+n := 0
+for i := 0; i < 1000000000; i++ { n += i }
+`
+	fanOut = `
+node := import("node")
+for i := 0; i < 2000; i++ { node.ping({}, {node: "dc1-n1"}) }
+`
+	waiting = `
+herodb := import("herodb")
+run := import("run")
+params := {name: {type: "string"}}
+db := herodb.create("slow-9999-" + run.params.name, {memory_mib: 16}, {node: "dc1-n1", timeout: "1h"})
+run.output({address: db.address})
+`
+	logs = `
+run := import("run")
+node := import("node")
+line := ""
+for i := 0; i < 2000; i++ { line += "x" }
+for n := 0; n < 20; n++ {
+	for i := 0; i < 40; i++ { run.log(line) }
+	node.ping({}, {node: "dc1-n1"}).err
+}
+`
+)
+
+func always(text string) func(int64) (client.Script, map[string]any) {
+	script := sync.OnceValue(func() client.Script { return client.NewScript("hostile.tengo", []byte(text)) })
+	return func(int64) (client.Script, map[string]any) { return script(), nil }
+}
+
+// big makes a script that nobody has checked before, of as much as there may be.
+func big(number int64) (client.Script, map[string]any) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node := import(\"node\")\nn := %d\n", number)
+	for i := 0; b.Len() < 200<<10; i++ {
+		fmt.Fprintf(&b, "v%d := func(a) { if a > %d { return [a, {b: a}] }; return n }\n", i%900, i)
+		if i%900 == 899 {
+			break
+		}
+	}
+	fmt.Fprintf(&b, "/* %s */\nnode.ping({}, {node: \"dc1-n1\"})\n", strings.Repeat("x", max(0, 200<<10-b.Len())))
+	script := client.NewScript("hostile.tengo", []byte(oneCall)) // an attacker does not check
+	script.Bundle.Main.Text = []byte(b.String())
+	return script, nil
+}
+
+var waitingScript = sync.OnceValue(func() client.Script { return client.NewScript("hostile.tengo", []byte(waiting)) })
+
+func waits(number int64) (client.Script, map[string]any) {
+	return waitingScript(), map[string]any{"name": fmt.Sprint(number)}
+}
+
+// wrong makes a script that calls what is not there, so that the coordinator takes it and the datacenter does not.
+func wrong(number int64) (client.Script, map[string]any) {
+	script := client.NewScript("hostile.tengo", []byte(oneCall))
+	script.Bundle.Main.Text = fmt.Appendf(nil, "node := import(\"node\")\nnode.nothing(%d)\n", number)
+	return script, nil
+}
+
+// submitting hands in submissions. The attacker signs them before it begins, and comes back with them when all are used up.
+func submitting(next func(number int64) (client.Script, map[string]any)) func(ctx context.Context, a *attacker) error {
+	return func(ctx context.Context, a *attacker) error {
+		return a.floodSome(ctx, 16, func(ctx context.Context) error {
+			script, params := next(a.number.Add(1))
+			signed, err := a.sign(script, runsEnd, params)
+			if err != nil {
+				return err
+			}
+			_, err = a.submit(ctx, signed)
+			return err
+		})
+	}
+}
+
+func (a *attacker) submit(ctx context.Context, signed []byte) (writ.Submission, error) {
+	return api.Answer[writ.Submission](a.api.SubmitWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
+}
+
+// cancels begins runs, and cancels each of them at once.
+func cancels(ctx context.Context, a *attacker) error {
+	return a.floodSome(ctx, 16, func(ctx context.Context) error {
+		signed, err := a.sign(waitingScript(), runsEnd, map[string]any{"name": fmt.Sprint(a.number.Add(1))})
+		if err != nil {
+			return err
+		}
+		s, err := a.submit(ctx, signed)
+		if err != nil {
+			return err
+		}
+		seen := identity.SeenRun("hostile.tengo", a.project.ID, a.project.Name, time.Time{})
+		statement, err := a.person.SignStatement(identity.Statement{
+			Datacenter: a.datacenter, Subject: "run/" + string(s.Run), Decision: "cancel", Seen: seen,
+		})
+		if err != nil {
+			return err
+		}
+		_, err = api.Answer[api.StatementAnswer](a.api.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(statement)))
+		return err
+	})
+}
+
+// proposal is a plan of as many calls as there may be.
+func (a *attacker) proposal(project writ.ProjectID) ([]byte, error) {
+	p := writ.Proposal{Project: project}
+	for i := range identity.MaxCalls {
+		p.Calls = append(p.Calls, writ.ProposedCall{
+			Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": 16}, Options: map[string]any{"node": "dc1-n1"},
+		})
+	}
+	return json.Marshal(p)
+}
+
+func previews(ctx context.Context, a *attacker) error {
+	body, err := a.proposal(a.project.ID)
+	if err != nil {
+		return err
+	}
+	return a.floodSome(ctx, 16, func(ctx context.Context) error {
+		answer, err := a.api.PreviewPlanWithBody(ctx, string(a.datacenter), "application/json", bytes.NewReader(body))
+		return a.passOver(answer, err)
+	})
+}
+
+// passOver reads an answer for nothing.
+func (a *attacker) passOver(answer *http.Response, err error) error {
+	if err := api.ErrorOf(answer, err); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
+	return err
+}
+
+// streams is how many event streams are opened.
+const streams = 300
+
+func watchers(ctx context.Context, a *attacker) error {
+	var all sync.WaitGroup
+	slowly := &http.Client{Transport: a.http.Transport} // without an end
+	watched, err := api.NewClient(a.API, api.WithHTTPClient(slowly))
+	if err != nil {
+		return err
+	}
+	for range streams {
+		all.Go(func() {
+			for a.pace.Wait(ctx) == nil {
+				answer, err := watched.Watch(ctx, &api.WatchParams{})
+				if err := api.ErrorOf(answer, err); err != nil {
+					a.outcome(err)
+					sleep(ctx, time.Second)
+					continue
+				}
+				a.count("opened", 1)
+				for b := make([]byte, 1); err == nil && ctx.Err() == nil; sleep(ctx, 50*time.Millisecond) {
+					_, err = answer.Body.Read(b)
+				}
+				_ = answer.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func lists(ctx context.Context, a *attacker) error {
+	return a.flood(ctx, 32, func(ctx context.Context) error {
+		var answer *http.Response
+		var err error
+		switch n := a.number.Add(1); n % 6 {
+		case 0:
+			answer, err = a.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize})
+		case 1:
+			answer, err = a.api.ListResources(ctx, &api.ListResourcesParams{})
+		case 2:
+			answer, err = a.api.ListNodes(ctx, &api.ListNodesParams{})
+		case 3:
+			answer, err = a.api.ListQueues(ctx, &api.ListQueuesParams{})
+		case 4:
+			answer, err = a.api.ListUsage(ctx, &api.ListUsageParams{})
+		case 5:
+			answer, err = a.api.ListSecrets(ctx, &api.ListSecretsParams{})
+		}
+		return a.passOver(answer, err)
+	})
+}

@@ -1,0 +1,76 @@
+package testsite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ/coord/api"
+	"writ/internal/testenv"
+	"writ/runner/queue/redisqueue"
+)
+
+// Datacenter is a datacenter to add to a site.
+type Datacenter struct {
+	Name      string
+	Redis     string     // URL
+	NodeRedis string     // URL by which nodes find it; the same if ""
+	Listen    string     // address of the supervisor's door; a free port if ""
+	Door      string     // URL by which nodes find it; where it listens if ""
+	Nodes     int        // named NAME-n1, NAME-n2, ...
+	Speed     string     // of the simulated drivers: 1 takes the time of the real thing, 0 none
+	Node      []string   // what each node is told besides
+	Own       [][]string // what the first node is told alone, the second, and so on
+	// Coordinators are more of them that the supervisor dials.
+	Coordinators []string
+}
+
+// Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
+func (s *Site) Add(d Datacenter) {
+	s.T.Helper()
+	listen := d.Listen
+	if listen == "" {
+		listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
+	}
+	door := d.Door
+	if door == "" {
+		door = "http://" + listen
+	}
+	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
+	coordinators := strings.Join(append([]string{cmp.Or(s.Public, s.URL)}, d.Coordinators...), ",")
+	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", coordinators, "--redis", d.Redis,
+		"--listen", listen,
+		"--join", "@"+d.Name+".token")
+	if err := add.Wait(); err != nil {
+		s.T.Fatalf("dc add %s: %v\n%s", d.Name, err, add.Said())
+	}
+	s.Until("the datacenter is connected", func(ctx context.Context) bool {
+		list, err := api.Answer[api.DatacenterList](s.Client.API.ListDatacenters(ctx))
+		for _, one := range list.Items {
+			if one.Name == d.Name && one.Placeable {
+				return err == nil
+			}
+		}
+		return false
+	})
+	// Nodes have no login but the accounts that their supervisor makes.
+	ours := redisqueue.Server{URL: cmp.Or(d.NodeRedis, d.Redis)}.WithoutLogin().URL
+	for i := range d.Nodes {
+		node := fmt.Sprintf("%s-n%d", d.Name, i+1)
+		token := s.Writ("token", "create", "--dc", d.Name)
+		if err := os.WriteFile(filepath.Join(s.Dir, node+".token"), []byte(token), 0o600); err != nil {
+			s.T.Fatal(err)
+		}
+		more := d.Node
+		if i < len(d.Own) {
+			more = slices.Concat(more, d.Own[i])
+		}
+		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", door, "--redis", ours,
+			"--join", "@" + node + ".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32",
+			"--disk-gib", "1000"}, more...)...)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+func (a *app) rosterCommand() *cobra.Command {
+	return family("roster", "Look at the roster, and renew it", a.rosterShowCommand(), a.rosterRenewCommand())
+}
+
+// rosterView is what a roster says of itself.
+type rosterView struct {
+	Cluster   string    `json:"cluster"`
+	Version   int       `json:"version"`
+	Digest    string    `json:"digest"`
+	Created   time.Time `json:"created"`
+	RenewFrom time.Time `json:"renew_from"`
+	Expires   time.Time `json:"expires"`
+	Operators []string  `json:"root_operators"`
+	Threshold int       `json:"threshold"`
+	Adopted   []adopter `json:"adopted"`
+}
+
+// adopter is a datacenter with the version of the roster that is in force there, as its supervisor signed it just now.
+type adopter struct {
+	Datacenter string      `json:"datacenter"`
+	Version    int         `json:"version,omitempty"` // 0 if that is not known
+	Error      *writ.Error `json:"error,omitempty"`   // why not
+}
+
+func (a *app) rosterShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Show which roster is in force, when it expires, and which datacenters have it",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, roster, err := a.cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.showRoster(cmd.Context(), c, roster)
+		},
+	}
+}
+
+func (a *app) rosterRenewCommand() *cobra.Command {
+	var adopt adoptFlags
+	renew := &cobra.Command{
+		Use:   "renew",
+		Short: "Sign the next version of the roster, which says the same and expires later",
+		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is valid for another
+90 days. An expired roster stops new work in all datacenters; what runs goes on. Renew it from half of its life on: every command warns then, the
+dashboard shows it, and the metric writ_roster_renew_seconds tells when.`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := c.Renew(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.Done("version %d of the roster is in force until %s", roster.Version, roster.Expires.Format(time.DateOnly))
+			waited := a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			if err := a.showRoster(cmd.Context(), c, roster); err != nil {
+				return err
+			}
+			return waited
+		},
+	}
+	adopt.add(renew)
+	return renew
+}
+
+// showRoster shows a roster, and which version is in force in each datacenter. A datacenter for which the coordinator shows a proof that is none
+// is an error.
+func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Roster) error {
+	digest, err := r.Digest()
+	if err != nil {
+		return err
+	}
+	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, []adopter{}}
+	adopted, err := c.Adopted(ctx, r)
+	if err != nil {
+		a.Warn("which datacenters have it is not known: %v", err)
+	}
+	var lie error
+	var lines []string
+	for _, d := range adopted {
+		v.Adopted = append(v.Adopted, adopter{d.Name, d.Version, writ.AsError(d.Err)})
+		line := fmt.Sprintf("%s: version %d", d.Name, d.Version)
+		if d.Err != nil {
+			line = fmt.Sprintf("%s: %s", d.Name, writ.AsError(d.Err).Message)
+			if code := writ.CodeOf(d.Err); code == writ.CodeUnverified || code == writ.CodeRosterFork {
+				line, lie = fmt.Sprintf("%s: %s: %s", d.Name, code, writ.AsError(d.Err).Message), d.Err
+			}
+		}
+		lines = append(lines, line)
+	}
+	err = a.Print(terminal.Record(v, strconv.Itoa(v.Version),
+		terminal.Field{Title: "cluster", Value: v.Cluster},
+		terminal.Field{Title: "version", Value: strconv.Itoa(v.Version)},
+		terminal.Field{Title: "digest", Value: v.Digest},
+		terminal.Field{Title: "created", Value: v.Created.Format(time.RFC3339)},
+		terminal.Field{Title: "renew from", Value: v.RenewFrom.Format(time.RFC3339)},
+		terminal.Field{Title: "expires", Value: v.Expires.Format(time.RFC3339)},
+		terminal.Field{Title: "root operators", Value: strings.Join(v.Operators, ", ")},
+		terminal.Field{Title: "threshold", Value: strconv.Itoa(v.Threshold)},
+		terminal.Field{Title: "in force in", Value: strings.Join(lines, "; ")}))
+	if err != nil {
+		return err
+	}
+	return lie
+}

@@ -1,0 +1,76 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// nodesWithin is how long a list of nodes waits for what datacenters know of theirs now.
+const nodesWithin = 2 * time.Second
+
+// Nodes lists nodes as their datacenters know them at this moment, which events do not tell: when each beat last, and which ones wait to be
+// admitted. Those come with the first page, beyond its limit. Of a datacenter that does not answer it lists what was told last.
+func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+	list, err := c.Ledger.Nodes(ctx, filter, page)
+	if err != nil {
+		return list, err
+	}
+	asking, cancel := context.WithTimeout(ctx, nodesWithin)
+	defer cancel()
+	answers, err := askAll[link.NodeNow](asking, c, filter.Datacenter, link.VerbNodes, link.Nodes{})
+	if err != nil {
+		return list, err
+	}
+	type key struct {
+		datacenter writ.DatacenterID // each speaks for its own nodes only
+		node       writ.NodeID
+	}
+	told := make(map[key]link.NodeNow)
+	var waiting []writ.Node
+	for _, a := range answers {
+		for _, n := range a.answer {
+			switch {
+			case n.Waiting == nil:
+				told[key{a.ID, n.ID}] = n
+			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending:
+				n.Waiting.Datacenter = a.ID
+				waiting = append(waiting, *n.Waiting)
+			}
+		}
+	}
+	for i, n := range list.Items {
+		now, ok := told[key{n.Datacenter, n.ID}]
+		if !ok {
+			list.Items[i] = c.nodeView(n)
+			continue
+		}
+		n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
+		if now.Slots > 0 { // what a node has is told by an event, too, which comes after its first beat
+			n.Slots, n.Capacity = now.Slots, now.Capacity
+		}
+		list.Items[i] = n
+	}
+	if page.Cursor == "" && (filter.Admission == "" || filter.Admission == writ.AdmissionPending) {
+		list.Items = append(list.Items, waiting...)
+		slices.SortStableFunc(list.Items, func(a, b writ.Node) int {
+			return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return list, nil
+}
+
+// nodesNow is a ledger whose nodes are as their datacenters know them now.
+type nodesNow struct {
+	ledger.Ledger
+	c *Coordinator
+}
+
+func (l nodesNow) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+	return l.c.Nodes(ctx, filter, page)
+}

@@ -1,0 +1,58 @@
+package coord
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/supervisor/link"
+)
+
+// Events tell of a node when something changes: its last beat, and that strangers ask to be admitted, are no events.
+func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
+	p := start(t, nil)
+	old, now := time.Now().Add(-time.Hour).UTC(), time.Now().UTC().Truncate(time.Millisecond)
+	waits := writ.Node{ID: "n9", Datacenter: "elsewhere", Name: "web1", Key: "SHA256:x", Admission: writ.AdmissionPending, Liveness: writ.LivenessSilent}
+	s := connect(p, vienna, func(s *supervisor) {
+		s.nodes = []link.NodeNow{
+			{ID: "n1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, LastBeat: now, Slots: 2, Capacity: writ.Capacity{CPUs: 4}},
+			{ID: "n7", Admission: writ.AdmissionRemoved, Liveness: writ.LivenessLost, Fault: "said by another datacenter"},
+			{ID: "n9", Waiting: &waits},
+			{ID: "n8", Waiting: &writ.Node{ID: "n1", Name: "forged", Admission: writ.AdmissionApproved}},
+		}
+	})
+	s.tell(writ.Event{Node: &writ.Node{
+		ID: "n1", Datacenter: vienna, Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+		Liveness: writ.LivenessSilent, LastBeat: old, // from before its first beat, when nobody knew what it has
+	}})
+	list := func() []writ.Node {
+		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Items
+	}
+	p.await("both are listed", func() bool { return len(list()) == 2 })
+	got := list()
+	if n := got[0]; n.ID != "n1" || n.Liveness != writ.LivenessReady || !n.LastBeat.Equal(now) || n.Slots != 2 || n.Capacity.CPUs != 4 {
+		t.Errorf("the node that beats is %+v", n)
+	}
+	if n := got[1]; n.ID != "n9" || n.Datacenter != vienna || n.Admission != writ.AdmissionPending {
+		t.Errorf("the node that waits is %+v", n)
+	}
+	s.leave()
+	if got := list(); len(got) != 1 || got[0].Liveness != writ.LivenessSilent || !got[0].LastBeat.Equal(old) {
+		t.Errorf("while the datacenter is away: %+v", got)
+	}
+	other := connect(p, graz, func(s *supervisor) {
+		s.nodes = []link.NodeNow{{ID: "n7", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, LastBeat: now}}
+	})
+	other.tell(writ.Event{Node: &writ.Node{ID: "n7", Datacenter: graz, Name: "node-7", Admission: writ.AdmissionApproved}})
+	s = connect(p, vienna, func(again *supervisor) { again.nodes = s.nodes })
+	p.await("that of the other datacenter is listed", func() bool { return len(list()) == 3 })
+	if n := list()[slices.IndexFunc(list(), func(n writ.Node) bool { return n.ID == "n7" })]; n.Liveness != writ.LivenessReady || n.Fault != "" {
+		t.Errorf("another datacenter speaks for the node %+v", n)
+	}
+}

@@ -1,0 +1,93 @@
+package coord
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/ledger"
+)
+
+// What may wait for datacenters: of one signer, and of all together. A supervisor may have as many open runs of a project as all may wait.
+var (
+	signerWaits = ledger.Waits{Submissions: 50_000, Bytes: 512 << 20}
+	allWait     = ledger.Waits{Submissions: 200_000, Bytes: 2 << 30}
+)
+
+// recountEvery is how long what waits is counted here before the ledger is asked again: deliveries are not counted, and others may share it.
+const recountEvery = 5 * time.Second
+
+// quota bounds what waits, by what it knew last and what came since.
+type quota struct {
+	signer, all ledger.Waits // the most
+
+	mu       sync.Mutex
+	counted  time.Time
+	counting bool                    // somebody asks the ledger; others go by the last count
+	waits    map[string]ledger.Waits // by signer; all together under ""
+}
+
+// take counts a submission that is about to be recorded, unless too much waits. Who finds later that it came before gives that back.
+func (q *quota) take(ctx context.Context, c *Coordinator, signer string, bytes int) error {
+	if q.mustCount(time.Now()) {
+		if err := q.count(ctx, c.Ledger); err != nil {
+			return err
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := ledger.Waits{Submissions: 1, Bytes: int64(bytes)}
+	for _, bound := range []struct {
+		who, key string
+		most     ledger.Waits
+	}{{signer, signer, q.signer}, {"all signers together", "", q.all}} {
+		have := q.waits[bound.key]
+		if then := have.Plus(one); then.Submissions > bound.most.Submissions || then.Bytes > bound.most.Bytes {
+			return writ.Errorf(writ.CodeRateLimited, "%d submissions (%d MiB) of %s wait for datacenters, of %d (%d MiB) that may",
+				have.Submissions, have.Bytes>>20, bound.who, bound.most.Submissions, bound.most.Bytes>>20).
+				WithHint("wait until datacenters have taken some (`writ run list --state waiting`), then submit again; it is counted anew every %s", recountEvery)
+		}
+	}
+	q.add(signer, one)
+	return nil
+}
+
+// giveBack takes out of the count what was not recorded.
+func (q *quota) giveBack(signer string, bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(signer, ledger.Waits{Submissions: -1, Bytes: -int64(bytes)})
+}
+
+// add changes the count. The caller holds the lock.
+func (q *quota) add(signer string, w ledger.Waits) {
+	q.waits[signer], q.waits[""] = q.waits[signer].Plus(w), q.waits[""].Plus(w)
+}
+
+// mustCount reports whether the caller is to ask the ledger.
+func (q *quota) mustCount(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	must := q.waits == nil || !q.counting && now.Sub(q.counted) >= recountEvery
+	q.counting = q.counting || must
+	return must
+}
+
+// count asks the ledger what waits. The lock is not held meanwhile: whoever submits goes by the last count.
+func (q *quota) count(ctx context.Context, records ledger.Ledger) error {
+	waits, err := records.WaitingBySigner(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.counting = false
+	if err != nil {
+		return err
+	}
+	var all ledger.Waits
+	for _, w := range waits {
+		all = all.Plus(w)
+	}
+	waits[""] = all
+	q.waits, q.counted = waits, time.Now()
+	return nil
+}

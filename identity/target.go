@@ -1,0 +1,71 @@
+package identity
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+const (
+	// AnyTarget is the target that stands for everything in the project. Only who may destroy in all projects can sign it.
+	AnyTarget = "*"
+	// MaxTargets is how many targets a payload may name.
+	MaxTargets = 200
+	// MinTargetPrefix is how long a prefix must be at least, in characters.
+	MinTargetPrefix = 3
+)
+
+// targetPattern is a kind and a name, "volume/web-0", or a kind and how names begin, "volume/web-*".
+var targetPattern = regexp.MustCompile(`^(?:\*|[a-z]{1,32}/(?:[a-z0-9][a-z0-9-]{0,62}|[a-z0-9][a-z0-9-]{2,61}\*))$`)
+
+// ValidTarget reports whether a text says what a script may destroy: "volume/web-0", "volume/web-*", or AnyTarget.
+func ValidTarget(text string) bool { return targetPattern.MatchString(text) }
+
+// TargetOf returns the target that is one resource.
+func TargetOf(kind writ.ResourceKind, name string) string { return string(kind) + "/" + name }
+
+// Covered reports whether one of the targets stands for a resource.
+func Covered(targets []string, kind writ.ResourceKind, name string) bool {
+	return slices.ContainsFunc(targets, func(target string) bool {
+		if target == AnyTarget {
+			return true
+		}
+		prefix, isPrefix := strings.CutSuffix(target, "*")
+		one := TargetOf(kind, name)
+		return target == one || isPrefix && strings.HasPrefix(one, prefix)
+	})
+}
+
+// MayDestroy reports whether the signer meant that the script may destroy a resource of the project. A payload of FormatV1 says so of all or
+// of none.
+func (p *Payload) MayDestroy(kind writ.ResourceKind, name string) bool {
+	if p.Format == FormatV1 {
+		return p.Destructive
+	}
+	return Covered(p.Targets, kind, name)
+}
+
+// Destroys reports whether the script may destroy anything at all.
+func (p *Payload) Destroys() bool { return p.Destructive || len(p.Targets) > 0 }
+
+// Header returns a copy of the payload without texts and parameters, which shares no memory with it: for whoever keeps many.
+func (p *Payload) Header() *Payload {
+	h := *p
+	h.Params, h.Modules, h.Script = nil, nil, File{}
+	h.Cluster, h.Datacenter, h.Project = clone(p.Cluster), clone(p.Datacenter), clone(p.Project)
+	h.ProjectName, h.Signer, h.Engine, h.Deployment.Name = clone(p.ProjectName), clone(p.Signer), clone(p.Engine), clone(p.Deployment.Name)
+	h.Allow, h.Targets, h.Secrets = clones(p.Allow), clones(p.Targets), clones(p.Secrets)
+	return &h
+}
+
+func clone[T ~string](s T) T { return T(strings.Clone(string(s))) }
+
+func clones(list []string) []string {
+	copied := slices.Clone(list)
+	for i := range copied {
+		copied[i] = strings.Clone(copied[i])
+	}
+	return copied
+}

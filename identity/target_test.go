@@ -1,0 +1,46 @@
+package identity
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+func TestTargetsCoverWhatTheyNameAndNothingElse(t *testing.T) {
+	for _, tt := range []struct {
+		target string
+		covers []string
+		not    []string
+	}{
+		{"volume/web-0", []string{"volume web-0"}, []string{"volume web-01", "volume web", "container web-0", "machine web-0"}},
+		{"volume/web-*", []string{"volume web-0", "volume web-", "volume web-data-1"}, []string{"volume web", "volume wea-0", "image web-0"}},
+		{"herodb/web*", []string{"herodb web", "herodb webs"}, []string{"herodb we", "volume web"}},
+		{"*", []string{"volume x", "herodb store"}, nil},
+	} {
+		if !ValidTarget(tt.target) {
+			t.Errorf("%q is no target", tt.target)
+		}
+		p := &Payload{Format: FormatV2, Targets: []string{"image/other", tt.target}}
+		for _, all := range [][]string{tt.covers, tt.not} {
+			for _, one := range all {
+				kind, name, _ := strings.Cut(one, " ")
+				if got, want := p.MayDestroy(writ.ResourceKind(kind), name), slices.Contains(tt.covers, one); got != want {
+					t.Errorf("%q covers the %s: %v", tt.target, one, got)
+				}
+			}
+		}
+	}
+	for _, bad := range []string{"", "volume", "volume/", "volume/*", "volume/w*", "volume/we*", "*/web-0", "**", "volume/web-0 ", "volume/-web", "volume/web*x", "volume/" + strings.Repeat("a", 64)} {
+		if ValidTarget(bad) {
+			t.Errorf("%q is a target", bad)
+		}
+	}
+	if (&Payload{Format: FormatV2, Destructive: true}).MayDestroy("volume", "web-0") {
+		t.Error("a yes counts in the format v2")
+	}
+	if old := (&Payload{Format: FormatV1, Destructive: true}); !old.MayDestroy("volume", "web-0") || !old.Destroys() {
+		t.Error("a yes does not count in the format v1")
+	}
+}

@@ -1,0 +1,83 @@
+// Package hidden knows the characters that make a text read other than it is: those that nobody sees, those that turn its direction, and
+// letters that look like Latin ones. It must not know what the text is about.
+package hidden
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// fillers are characters without a glyph that Unicode does not count as format characters.
+var fillers = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x034f, 0x034f, 1}, {0x115f, 0x1160, 1}, {0x17b4, 0x17b5, 1}, {0x180b, 0x180f, 1}, {0x2028, 0x2029, 1}, {0x2060, 0x206f, 1},
+		{0x2800, 0x2800, 1}, {0x3164, 0x3164, 1}, {0xfe00, 0xfe0e, 1}, {0xffa0, 0xffa0, 1}, {0xfff0, 0xfff8, 1},
+	},
+	R32: []unicode.Range32{{0x1bca0, 0x1bca3, 1}, {0x1d173, 0x1d17a, 1}, {0xe0000, 0xe0fff, 1}},
+}
+
+// Is reports whether a character is not seen, or changes in which direction the text around it is shown. Control characters are none of
+// these. What only joins emoji is none either.
+func Is(r rune) bool {
+	return r >= 0x80 && (unicode.Is(unicode.Cf, r) || unicode.Is(fillers, r))
+}
+
+// Turns reports whether a character changes in which direction text is shown.
+func Turns(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
+}
+
+// Escape returns s with every such character written out as an escape, `\u202e`.
+func Escape(s string) string {
+	if strings.IndexFunc(s, Is) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case !Is(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// likeLatin are letters of other scripts that look like a Latin one in most fonts.
+const likeLatin = "аеорсухіјѕһԁԛԝѵӏАВЕКМНОРСТУХІЈЅӀҮԚԜԌ" + // Cyrillic
+	"ονακρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳ" + // Greek
+	"օոսհցզՕՍ" + // Armenian
+	"ᎠᎡᎢᎪᎬᎳᎷᎻᏀᏃᏆᏚᏟᏢᏦᏮ" + // Cherokee
+	"ɑɡꓐꓑꓒꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓤꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ" // IPA, Lisu
+
+// Lookalike reports whether a letter or digit looks like one of ASCII and is none.
+func Lookalike(r rune) bool {
+	switch {
+	case r < 0x80:
+		return false
+	case r >= 0xff10 && r <= 0xff5a, r >= 0x1d400 && r <= 0x1d7ff: // wide ones, and those of mathematics
+		return true
+	}
+	return strings.ContainsRune(likeLatin, r)
+}
+
+// Disguised reports whether a word looks like another one: it mixes Latin letters with others that look like Latin ones, or, if it is the name
+// of something, consists of such letters alone.
+func Disguised(word string, isName bool) bool {
+	latin, alike, others := 0, 0, 0
+	for _, r := range word {
+		switch {
+		case Lookalike(r):
+			alike++
+		case unicode.Is(unicode.Latin, r):
+			latin++
+		case unicode.IsLetter(r):
+			others++
+		}
+	}
+	return alike > 0 && (latin > 0 || isName && others == 0)
+}

@@ -1,0 +1,171 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAllowancesKeepAddressesApartAndAreBounded(t *testing.T) {
+	l := Addresses{PerSecond: 1}
+	now := time.Now()
+	for range 3 {
+		l.Take("192.0.2.1:1", 1, now)
+	}
+	if l.Take("192.0.2.1:2", 1, now) == 0 || l.Take("192.0.2.2:1", 1, now) != 0 {
+		t.Error("ports share an allowance, addresses do not")
+	}
+	for range 3 {
+		l.Take("[2001:db8::1]:1", 1, now)
+	}
+	if l.Take("[2001:db8::ffff]:1", 1, now) == 0 || l.Take("[2001:db8:0:1::1]:1", 1, now) != 0 {
+		t.Error("a host of IPv6 has all addresses of its network")
+	}
+	if l.Take("192.0.2.1:1", 1, now.Add(2*time.Second)) != 0 {
+		t.Error("time gives the allowance back")
+	}
+	for i := range 3 * maxSeen {
+		l.Take(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), 1, now)
+	}
+	if len(l.rates.all) > maxSeen {
+		t.Errorf("%d visitors are remembered", len(l.rates.all))
+	}
+}
+
+func TestThereIsAPlaceForOtherNetworks(t *testing.T) {
+	s := &Shares{Size: 256}
+	var leaves []func()
+	for range 300 {
+		if leave, ok := s.Enter("192.0.2.1:1"); ok {
+			leaves = append(leaves, leave)
+		}
+	}
+	if len(leaves) != 192 || s.Taken() != 192 {
+		t.Fatalf("one network has %d places of 256, want three quarters", len(leaves))
+	}
+	other, ok := s.Enter("192.0.2.2:1")
+	if !ok {
+		t.Fatal("there is no place for anybody else")
+	}
+	other()
+	for _, leave := range leaves {
+		leave()
+		leave()
+	}
+	if s.Taken() != 0 || len(s.has) != 0 {
+		t.Errorf("%d places are taken after all have left", s.Taken())
+	}
+}
+
+func TestWhatGoesOnIsSaidOnceInAWhile(t *testing.T) {
+	var l Lines
+	now, said, counted := time.Now(), 0, 0
+	for range 1000 {
+		for _, kind := range []string{"a", "b"} {
+			if times, say := l.Say(kind, now); say {
+				said++
+				counted += times
+			}
+		}
+		now = now.Add(25 * time.Millisecond)
+	}
+	if said != 6 || counted < 1500 {
+		t.Errorf("two kinds for 25 s were said %d times, of %d in all; want three times each", said, counted)
+	}
+}
+
+func TestWhoeverDoesMoreThanItsRateWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Names{PerSecond: 100}
+		wait := func(name string) time.Duration {
+			t.Helper()
+			began := time.Now()
+			if again, err := l.Wait(t.Context(), name, 1, 5*time.Second); err != nil || again != 0 {
+				t.Fatalf("%s is to come again in %s, %v", name, again, err)
+			}
+			return time.Since(began)
+		}
+		began := time.Now()
+		for range 201 { // twice as much at once
+			if wait("busy") != 0 {
+				t.Fatal("it waits before its rate is used up")
+			}
+		}
+		for range 300 {
+			wait("busy")
+		}
+		if took := time.Since(began); took < 2990*time.Millisecond || took > 3010*time.Millisecond {
+			t.Errorf("300 more took %s, want 3 s", took)
+		}
+		if took := wait("other"); took != 0 {
+			t.Errorf("another one waits %s", took)
+		}
+		var all sync.WaitGroup
+		var refused atomic.Int32
+		for range 600 { // 500 of them have their turn within 5 s
+			all.Go(func() {
+				if again, err := l.Wait(t.Context(), "busy", 1, 5*time.Second); err != nil || again > 5*time.Second {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := refused.Load(); n < 99 || n > 101 {
+			t.Errorf("%d of 600 were refused, want 100", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := l.Wait(ctx, "busy", 1, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("somebody who left: %v", err)
+		}
+	})
+}
+
+// What many ask for at once, and does not fit, uses nothing up.
+func TestWhoIsSentAwayUsesNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Names{PerSecond: 20}
+		var all sync.WaitGroup
+		for range 4000 {
+			all.Go(func() { _, _ = l.Wait(t.Context(), "busy", 30, 2*time.Second) })
+		}
+		synctest.Wait()
+		if again, err := l.Wait(t.Context(), "busy", 1, 3*time.Second); err != nil || again > 0 {
+			t.Errorf("after those that had their turns it is to wait %s, %v", again, err)
+		}
+		all.Wait()
+	})
+}
+
+// Two that ask for many places at once do not share them out in turns: the first has all of its own.
+func TestPlacesReservedTogetherFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Names{PerSecond: 100, AtOnce: 1}
+		costs := make([]int, 300)
+		for i := range costs {
+			costs[i] = 1
+		}
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var counted []int
+		for range 4 {
+			all.Go(func() {
+				n, _ := l.ReserveEach("busy", costs, 6*time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				counted = append(counted, n)
+			})
+		}
+		all.Wait()
+		slices.Sort(counted)
+		if counted[0] != 0 || counted[3] != 300 || counted[2] < 290 {
+			t.Errorf("of 300 places each, these were counted: %v; want all for two and none for the others", counted)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package myceliumstub
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is where daemons say on each wire that they are there: magic, the port and the key of whoever says it.
+var group = net.ParseIP("ff02::cafe")
+
+const (
+	magic      = "mycelium"
+	beaconSize = len(magic) + 2 + 32
+	beaconEach = 200 * time.Millisecond // the daemon's is a minute
+)
+
+// discover finds others on the wires of this host, and lets them find this one.
+func (d *daemon) discover(ctx context.Context) {
+	conn, err := net.ListenUDP("udp6", &net.UDPAddr{Port: d.discovery})
+	if err != nil {
+		d.log.Error("discovery disabled", "err", err) // and it goes on, as the daemon does
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer conn.Close()
+	go d.beacons(ctx, conn)
+	b := make([]byte, beaconSize+1)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(b)
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		if n != beaconSize || !bytes.HasPrefix(b, []byte(magic)) || bytes.Equal(b[len(magic)+2:n], d.public) {
+			continue
+		}
+		at := netip.AddrPortFrom(from.Addr(), binary.BigEndian.Uint16(b[len(magic):]))
+		d.mu.Lock()
+		if d.peers[at] == nil {
+			d.peers[at] = &peer{kind: "linkLocalDiscovery", proto: "tcp"}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// beacons says on every wire that this daemon is there, until ctx ends.
+func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
+	beacon := append(binary.BigEndian.AppendUint16([]byte(magic), uint16(d.port)), d.public...)
+	joined := map[int]bool{}
+	for tick := time.NewTicker(beaconEach); ; {
+		links, _ := net.Interfaces() // what cannot be seen is looked for again
+		for _, l := range links {
+			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast || l.Name == d.options.tun || hardware(l.Name) {
+				continue
+			}
+			if !joined[l.Index] {
+				joined[l.Index] = join(conn, l.Index) == nil
+			}
+			_, _ = conn.WriteToUDP(beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name}) // it may be gone
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// hardware reports whether a wire leads out of this host: there the stub says nothing, as it believes everybody.
+func hardware(link string) bool {
+	_, err := os.Stat(filepath.Join("/sys/class/net", link, "device"))
+	return err == nil
+}
+
+// join lets a socket hear the group on an interface.
+func join(conn *net.UDPConn, link int) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	request := &unix.IPv6Mreq{Multiaddr: [16]byte(group), Interface: uint32(link)}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, request)
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,96 @@
+package sqldb
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"writ"
+)
+
+// localHosts reports whether a host of a PostgreSQL address is this machine: then nobody sits between it and this process.
+type localHosts func(host string) bool
+
+// onThisMachine is the rule for localHosts: sockets of this machine, and its loopback addresses.
+func onThisMachine(host string) bool {
+	network, _ := pgconn.NetworkAddress(host, 0)
+	ip, err := netip.ParseAddr(host)
+	return network == "unix" || host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// checkTransport refuses an address by which somebody on the way could be taken for the database, or read and change what goes there. It
+// looks at what was made of the address, the environment (PGHOST, PGSSLMODE, …) and service files, not at their text: at every host that a
+// connection may be made to, and at every way to fall back from TLS.
+func checkTransport(config *pgx.ConnConfig, local localHosts) error {
+	if address := config.RuntimeParams["hostaddr"]; address != "" {
+		return writ.Errorf(writ.CodeUsage, "the address of the store has hostaddr=%s, which writ does not know", address).
+			WithHint("name the machine with host only, by the name that its certificate has")
+	}
+	ways := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	for _, way := range ways {
+		if local(way.Host) || verifiesName(way.TLSConfig, way.Host) {
+			continue
+		}
+		what := "without TLS"
+		if way.TLSConfig != nil {
+			what = "with TLS that does not verify who answers"
+		}
+		return writ.Errorf(writ.CodeUsage, "the PostgreSQL at %s is not on this machine, and would be reached %s: "+
+			"whoever sits in between could change what is in the store", way.Host, what).
+			WithHint("write sslmode=verify-full into its address, and sslrootcert=/path/to/ca.pem if no authority of this system signed " +
+				"its certificate (docs/manual/postgresql.md); PGSSLMODE and service files count as the address does")
+	}
+	config.LookupFunc = lookUpHere(config.LookupFunc)
+	return nil
+}
+
+// verifiesName reports whether TLS as configured reaches nobody but the holder of a certificate for the host.
+func verifiesName(config *tls.Config, host string) bool {
+	return config != nil && !config.InsecureSkipVerify && config.ServerName == host
+}
+
+// lookUpHere looks names up with next, and believes it of the name of this machine only that it is this machine.
+func lookUpHere(next pgconn.LookupFunc) pgconn.LookupFunc {
+	return func(ctx context.Context, host string) ([]string, error) {
+		found, err := next(ctx, host)
+		if host != "localhost" || err != nil {
+			return found, err
+		}
+		var here []string
+		for _, address := range found {
+			if ip, err := netip.ParseAddr(address); err == nil && ip.Unmap().IsLoopback() {
+				here = append(here, address)
+			}
+		}
+		if len(here) == 0 {
+			return nil, &net.DNSError{Err: "it is not an address of this machine", Name: host, IsNotFound: true}
+		}
+		return here, nil
+	}
+}
+
+// distrust says why the server at the other end is not taken for the database, and what to do; "" if that is not what went wrong.
+func distrust(err error) (what, hint string) {
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, name := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	switch {
+	case unknown:
+		return "its certificate is signed by an authority that is not trusted here",
+			"name the CA that signed it with sslrootcert=/path/to/ca.pem in the address"
+	case name:
+		return "its certificate is for another name", "use the name that the certificate has in the address"
+	case invalid:
+		return "its certificate has expired, or is not valid yet, or not for a server", "renew it, and check the clocks of both machines"
+	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"):
+		return "it does not speak TLS", "set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
+	}
+	return "", ""
+}

@@ -1,0 +1,81 @@
+package userns_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"writ/internal/testenv"
+	"writ/internal/userns"
+)
+
+const first = 2_145_300_000
+
+// owner is whose a file is.
+func owner(t *testing.T, path string) (user, group uint32) {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := info.Sys().(*syscall.Stat_t)
+	return s.Uid, s.Gid
+}
+
+func TestATreeIsShownAsItsUsersHaveIt(t *testing.T) {
+	testenv.NeedRoot(t)
+	from, to := t.TempDir(), t.TempDir()
+	file := filepath.Join(from, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 33, 44); err != nil {
+		t.Fatal(err)
+	}
+	user, err := userns.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if err := userns.Show(user, from, to); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(to, unix.MNT_DETACH)
+	shown := filepath.Join(to, "file")
+	if u, g := owner(t, shown); u != first+33 || g != first+44 {
+		t.Errorf("it is shown as that of %d, %d", u, g)
+	}
+	if err := os.Chown(shown, first+1000, first); err != nil {
+		t.Fatal(err)
+	}
+	if u, g := owner(t, file); u != 1000 || g != 0 {
+		t.Errorf("on the disk it is that of %d, %d", u, g)
+	}
+	if err := os.Chown(shown, 0, 0); err == nil {
+		t.Error("a user of the host got a file among users that have none of the host's")
+	}
+}
+
+func TestANetworkBelongsToItsUsers(t *testing.T) {
+	testenv.NeedRoot(t)
+	path := filepath.Join(t.TempDir(), "network")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := userns.KeepNetwork(first, path); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(path, unix.MNT_DETACH)
+	user, err := userns.OfNetwork(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if _, err := userns.OfNetwork("/proc/self/ns/net"); err == nil || !strings.Contains(err.Error(), "users of the host") {
+		t.Errorf("that of the host: %v", err)
+	}
+}

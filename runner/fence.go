@@ -1,0 +1,284 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/internal/sleep"
+	"writ/runner/journal"
+	"writ/sal"
+	"writ/supervisor/nodes"
+)
+
+// A node that a person has signed to be lost is removed, and what it had may be made anew on other nodes. When it learns that, it stops what
+// it runs before it ends, says so, and goes on until nothing of it runs. It works on nothing else any more, however often it is started. What
+// holds data stays.
+
+const (
+	// fenceEvery is how often what could not be stopped is tried again, and what could not be told is told.
+	fenceEvery = 10 * time.Second
+	// fenceFor is how long a driver may take for one resource.
+	fenceFor = 2 * time.Minute
+	// fenceAtOnce is how many resources are stopped at a time.
+	fenceAtOnce = 16
+	// longestRemedy bounds a command in an answer: there may be many.
+	longestRemedy = 300
+)
+
+// fence is what a node does that is gone.
+type fence struct {
+	member  *Member
+	door    nodes.Backend
+	journal *journal.Journal
+	drivers []sal.Driver
+	now     func() time.Time
+	log     *slog.Logger
+	// acting says what of this process may still act, in sentences: drivers that ignore that their time is over.
+	acting func() []string
+
+	asking keeper // remembers what drivers have not answered
+}
+
+// retire does what is left to do for a node that its datacenter has no more, as far as ctx lets it: it finds out whether somebody signed that
+// the node is lost, and stops everything then. insist says that the datacenter was there just now, so that it is asked until it answers.
+func (f *fence) retire(ctx context.Context, insist bool) {
+	for ctx.Err() == nil && !f.member.state().FenceOrdered {
+		err := f.member.learnFence(ctx, f.door)
+		if writ.CodeOf(err) == writ.CodeNotFound || err != nil && !insist {
+			return
+		}
+		if err != nil && sleep.For(ctx, askEvery) != nil {
+			return
+		}
+	}
+	if ctx.Err() != nil || f.member.state().Fenced {
+		return
+	}
+	f.log.WarnContext(ctx, "somebody has signed that this node is lost: it stops all machines, containers and databases; what holds data stays")
+	for ctx.Err() == nil {
+		if f.round(ctx) {
+			f.log.InfoContext(ctx, "nothing runs here any more, and the datacenter knows")
+			return
+		}
+		_ = sleep.For(ctx, fenceEvery)
+	}
+}
+
+// learnFence asks the supervisor whether the node is to stop what it has, and keeps it if so. Only the supervisor's signature over this question
+// counts.
+func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
+	nonce := make([]byte, identity.NonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	signed, err := door.Fence(ctx, m.Node(), nonce)
+	if err != nil {
+		return fmt.Errorf("ask whether the node is to stop what it has: %w", err)
+	}
+	opened, _, err := seal.Open[nodes.Membership](seal.Fence, signed, m.supervisorKey)
+	if err != nil {
+		return fmt.Errorf("verify that the node is to stop what it has: %w", err)
+	}
+	order, err := m.answers(opened, nonce)
+	if err != nil {
+		return fmt.Errorf("verify that the node is to stop what it has: %w", err)
+	}
+	if order.Node != m.Node() || order.Datacenter != m.Datacenter() || !left(order.Admission) {
+		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", order.Node, order.Datacenter)
+	}
+	return m.change(func(r *record) { r.FenceOrdered = true })
+}
+
+// change writes a change of the record and makes it count.
+func (m *Member) change(change func(r *record)) error {
+	m.adopting.Lock()
+	defer m.adopting.Unlock()
+	next := m.state()
+	change(&next)
+	return m.store(next, m.Roster())
+}
+
+// round stops what it can, tells the supervisor, and reports whether there is nothing left to do.
+func (f *fence) round(ctx context.Context) (done bool) {
+	answer := f.stop(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	if len(answer.Open) > 0 {
+		f.log.WarnContext(ctx, "not everything is stopped yet", "open", answer.Open)
+	}
+	err := f.tell(ctx, answer)
+	if err == nil && len(answer.Open) == 0 {
+		err = f.member.change(func(r *record) { r.Fenced = true })
+		done = err == nil
+	}
+	if err != nil && ctx.Err() == nil {
+		f.log.WarnContext(ctx, "what was stopped cannot be told yet", "err", err)
+	}
+	return done
+}
+
+// tell seals what the node did and gives it to the supervisor.
+func (f *fence) tell(ctx context.Context, answer *nodes.FenceAnswer) error {
+	if err := f.member.change(func(r *record) { r.FenceRound++ }); err != nil {
+		return err
+	}
+	answer.Node, answer.Datacenter = f.member.Node(), f.member.Datacenter()
+	answer.Round, answer.Clock = f.member.state().FenceRound, f.now().UnixMilli()
+	sealed, err := seal.Seal(seal.Fenced, f.member.key, answer)
+	if err != nil {
+		return fmt.Errorf("seal what was stopped: %w", err)
+	}
+	return f.door.Fenced(ctx, answer.Node, sealed)
+}
+
+// stop has all drivers stop what they have, and describes what is left.
+func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
+	answer := &nodes.FenceAnswer{Open: f.acting()}
+	var mu sync.Mutex // guards answer
+	var all sync.WaitGroup
+	places := make(chan struct{}, fenceAtOnce)
+	for _, d := range f.drivers {
+		module := d.Describe().Module
+		resources, err := asked(ctx, &f.asking, "list "+module, readFor, d.List)
+		if err != nil {
+			mu.Lock()
+			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot say what there is: %v", module, err))
+			mu.Unlock()
+			continue
+		}
+		for _, resource := range resources {
+			places <- struct{}{}
+			all.Go(func() {
+				defer func() { <-places }()
+				stopped, open, kept := f.stopOne(ctx, d, resource)
+				mu.Lock()
+				defer mu.Unlock()
+				answer.Stopped, answer.Kept = append(answer.Stopped, stopped...), append(answer.Kept, kept...)
+				if open != "" {
+					answer.Open = append(answer.Open, open)
+				}
+			})
+		}
+	}
+	all.Wait()
+	f.nobodys(ctx, answer)
+	f.untaken(ctx, answer)
+	slices.SortFunc(answer.Stopped, func(a, b nodes.FencedResource) int { return a.Compare(b.ResourceID) })
+	slices.SortFunc(answer.Kept, byRank)
+	slices.Sort(answer.Open)
+	answer.Stopped, answer.Kept = answer.Stopped[:min(len(answer.Stopped), nodes.MaxFenced)], answer.Kept[:min(len(answer.Kept), nodes.MaxFenced)]
+	answer.Open = answer.Open[:min(len(answer.Open), nodes.MaxFenced)]
+	for i := range answer.Open {
+		answer.Open[i] = clip(answer.Open[i], maxSentence)
+	}
+	return answer
+}
+
+// stopOne stops one resource, if its driver has something that runs, and says what is left of it.
+func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.ResourceID) (stopped []nodes.FencedResource, open string,
+	kept []writ.Orphan) {
+	if fencing, ok := d.(sal.Fencing); ok {
+		_, err := asked(ctx, &f.asking, "fence "+resource.HostName(), fenceFor, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, fencing.Fence(ctx, resource)
+		})
+		if err != nil {
+			return nil, fmt.Sprintf("the %s cannot be stopped: %v", resource, err), nil
+		}
+	}
+	seen, err := asked(ctx, &f.asking, "see "+resource.HostName(), readFor,
+		func(ctx context.Context) (sal.Observation, error) { return d.Observe(ctx, resource) })
+	if _, ok := d.(sal.Fencing); ok {
+		stopped = []nodes.FencedResource{{ResourceID: resource, UID: seen.UID}}
+	}
+	if err != nil || seen.Exists {
+		kept = []writ.Orphan{superseded(d.Describe().Module, resource, seen)}
+	}
+	return stopped, "", kept
+}
+
+// superseded describes what is left of a resource that another node may have by now.
+func superseded(module string, resource writ.ResourceID, seen sal.Observation) writ.Orphan {
+	o := writ.Orphan{Module: module, Kind: writ.OrphanSuperseded + " " + string(resource.Kind), Name: resource.Name, Of: resource.HostName()}
+	if path, _ := seen.Values["path"].(string); path != "" {
+		o.Name = clip(path, maxSentence)
+		if remedy := sal.Command("rm", "-r", path); isCommand(remedy) && len(remedy) <= longestRemedy {
+			o.Remedy = remedy
+		}
+	}
+	return o
+}
+
+// nobodys adds what is on the host under the names of the drivers and has no record. A process among it runs something.
+func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
+	for _, d := range f.drivers {
+		keeping, ok := d.(sal.Keeper)
+		if !ok {
+			continue
+		}
+		module := d.Describe().Module
+		found, err := asked(ctx, &f.asking, "orphans "+module, readFor, keeping.Orphans)
+		if err != nil {
+			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot look for what has no record: %v", module, err))
+		}
+		for _, o := range found {
+			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
+			if isCommand(o.Remedy) && len(o.Remedy) <= longestRemedy {
+				orphan.Remedy = o.Remedy
+			}
+			answer.Kept = append(answer.Kept, orphan)
+			if o.Kind == kindProcess {
+				answer.Open = append(answer.Open, fmt.Sprintf("the process %s has no record; end it: %s", o.Name, o.Remedy))
+			}
+		}
+	}
+}
+
+// untaken adds the jobs of which the node has results that its supervisor did not take: they are evidence and nothing else.
+func (f *fence) untaken(ctx context.Context, answer *nodes.FenceAnswer) {
+	results, err := f.journal.Unacknowledged(ctx)
+	if err != nil {
+		f.log.WarnContext(ctx, "the results that were not taken cannot be read", "err", err)
+		return
+	}
+	for _, u := range results[:min(len(results), nodes.MaxFenced)] {
+		answer.Results = append(answer.Results, u.Result.JobKey)
+	}
+}
+
+// fence returns what a node does that is gone; n is what served it in this process, nil if nothing did.
+func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.Logger) *fence {
+	f := &fence{
+		member: r.Member, door: r.Door, journal: r.Journal, now: time.Now, log: log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
+		acting: func() []string { return nil },
+	}
+	if r.Now != nil {
+		f.now = r.Now
+	}
+	for _, module := range slices.Sorted(maps.Keys(drivers)) {
+		f.drivers = append(f.drivers, drivers[module])
+	}
+	if n != nil {
+		f.acting = n.acting
+	}
+	return f
+}
+
+// acting says which drivers still act though everything was told to end.
+func (n *incarnation) acting() (all []string) {
+	for _, w := range n.desk.wedged() {
+		all = append(all, fmt.Sprintf("the driver of the job %s ignores that its time is over", w.JobKey))
+	}
+	n.keeper.asking.Range(func(what, _ any) bool {
+		all = append(all, fmt.Sprintf("a driver does not end to %s", what))
+		return true
+	})
+	return all
+}

@@ -1,0 +1,210 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/runner"
+	"writ/sal"
+	"writ/supervisor/nodes"
+)
+
+// fenceable is a driver whose things run until they are fenced.
+type fenceable struct {
+	*watchful
+	stubborn int // so often fencing fails
+	fenced   []string
+	kept     []string // looked after, in order
+}
+
+func newFenceable(n *runner.Runner, h *host) *fenceable {
+	f := new(fenceable)
+	f.watchful = &watchful{driver: &driver{host: h, module: "machine"}, look: func(_ context.Context, r writ.ResourceID) ([]sal.Drift, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.kept = append(f.kept, r.Name)
+		return nil, nil
+	}}
+	n.Drivers = append(slices.DeleteFunc(n.Drivers, func(d sal.Driver) bool { return d.Describe().Module == "machine" }), f)
+	return f
+}
+
+func (f *fenceable) Fence(_ context.Context, r writ.ResourceID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stubborn > 0 {
+		f.stubborn--
+		return errors.New("it does not end")
+	}
+	f.fenced = append(f.fenced, r.Name)
+	return nil
+}
+
+func (s *site) answers() []nodes.FenceAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.fenced)
+}
+
+func (s *site) setLost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost, s.admission = true, writ.AdmissionRemoved
+}
+
+// rejected waits until the runner has ended as one does that was removed.
+func (n *node) rejected() {
+	n.Helper()
+	err := <-n.ended
+	n.ended <- nil
+	if writ.CodeOf(err) != writ.CodeNodeRejected {
+		n.Errorf("the runner ended with %v", err)
+	}
+}
+
+var web = writ.ResourceID{Project: shopProject, Kind: writ.KindMachine, Name: "web"}
+
+// A node that works on through a partition stops what it has once it hears that it is gone, tries again what does not end, says so and ends.
+func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		var f *fenceable
+		dir, h := t.TempDir(), newHost()
+		h.things[web] = "uid-of-web"
+		s.join(dir)
+		n := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
+		quiet(5 * time.Second)
+		f.stubborn = 2
+		s.setLost()
+		n.rejected()
+		all := s.answers()
+		if len(all) != 3 || len(all[0].Open) != 1 || len(all[2].Open) != 0 || len(all[2].Stopped) != 1 || all[2].Stopped[0].UID != "uid-of-web" {
+			t.Fatalf("it said %+v", all)
+		}
+		if all[0].Round >= all[1].Round || all[1].Round >= all[2].Round {
+			t.Errorf("its answers are numbered %d, %d and %d", all[0].Round, all[1].Round, all[2].Round)
+		}
+		if kept := all[2].Kept; len(kept) != 1 || kept[0].Kind != "superseded machine" {
+			t.Errorf("it says that it keeps %+v", kept)
+		}
+		n.stop()
+		again := s.start(n.dir, n.host, func(r *runner.Runner) { newFenceable(r, h) })
+		again.rejected()
+		if len(s.answers()) != 3 {
+			t.Error("it has said everything, and says it again")
+		}
+	})
+}
+
+// A host that was started anew runs nothing of what it had before it has heard that it is gone.
+func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		dir, h := t.TempDir(), newHost()
+		h.things[web] = "uid-of-web"
+		s.join(dir)
+		s.setLost()
+		s.closeDoor(1) // it answers at the second time
+		var f *fenceable
+		n := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
+		n.rejected()
+		if len(f.kept) != 0 || len(f.fenced) != 1 {
+			t.Errorf("it looked after %v and fenced %v", f.kept, f.fenced)
+		}
+	})
+}
+
+// A supervisor that is away does not keep a host from running what it had.
+func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		dir, h := t.TempDir(), newHost()
+		h.things[web] = "uid-of-web"
+		s.join(dir)
+		s.closeDoor(1 << 30)
+		var f *fenceable
+		s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
+		quiet(15 * time.Second)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.kept) == 0 {
+			t.Error("nothing is looked after")
+		}
+	})
+}
+
+// Who was killed while it stopped things goes on with that, whether the supervisor is there or not.
+func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		dir, h := t.TempDir(), newHost()
+		h.things[web] = "uid-of-web"
+		s.join(dir)
+		n := s.start(dir, h, func(r *runner.Runner) { newFenceable(r, h).stubborn = 1 << 30 })
+		quiet(5 * time.Second)
+		s.setLost()
+		for len(s.answers()) == 0 {
+			quiet(time.Second)
+		}
+		n.cancel()
+		n.rejected()
+		n.stop()
+		s.closeDoor(3)
+		var f *fenceable
+		again := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
+		again.rejected()
+		if last := s.answers(); len(last[len(last)-1].Open) != 0 || !slices.Contains(f.fenced, "web") {
+			t.Errorf("it fenced %v and said %+v", f.fenced, last)
+		}
+	})
+}
+
+// A node that was removed, and is not lost, leaves what runs as it is; one about which that is not signed properly, too.
+func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
+	for name, lie := range map[string]func(s *site){
+		"it was removed":  func(s *site) { s.setAdmission(writ.AdmissionRemoved) },
+		"another purpose": func(s *site) { s.setLost(); s.mu.Lock(); s.standing = seal.Standing; s.mu.Unlock() },
+		"another question": func(s *site) {
+			s.setLost()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			asked := 0
+			s.spoil = func(m *nodes.Membership) {
+				if asked++; asked > 1 { // that it was removed is signed well
+					m.Nonce = make([]byte, identity.NonceSize)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				dir, h := t.TempDir(), newHost()
+				h.things[web] = "uid-of-web"
+				s.join(dir)
+				var f *fenceable
+				n := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
+				quiet(5 * time.Second)
+				lie(s)
+				quiet(5 * time.Minute)
+				f.mu.Lock()
+				if len(f.fenced) > 0 {
+					t.Errorf("it fenced %v", f.fenced)
+				}
+				f.mu.Unlock()
+				n.cancel()
+				if err := <-n.ended; err != nil && writ.CodeOf(err) != writ.CodeNodeRejected {
+					t.Errorf("the runner ended with %v", err)
+				}
+				n.ended <- nil
+			})
+		})
+	}
+}

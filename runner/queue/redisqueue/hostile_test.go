@@ -1,0 +1,421 @@
+package redisqueue
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/runner/queue"
+)
+
+// two is a datacenter with a node that somebody took over and one that nobody did: each has its own account and nothing else.
+type two struct {
+	t               *testing.T
+	admin           *redis.Client
+	supervisor      *Queue
+	accounts        *Accounts
+	hostile, honest *redis.Client
+	bad, good       queue.Stream
+	passwords       map[writ.NodeID]queue.Account
+	goodIn, badIn   queue.Stream
+	sent            int
+}
+
+func newTwo(t *testing.T) *two {
+	t.Helper()
+	server := testenv.Redis(t)
+	d := &two{
+		t: t, admin: client(t, server.URL), supervisor: open(t, server.URL),
+		bad: queue.Stream{Node: testNode, Direction: queue.Out}, good: queue.Stream{Node: otherNode, Direction: queue.Out},
+		badIn: queue.Stream{Node: testNode, Direction: queue.In}, goodIn: queue.Stream{Node: otherNode, Direction: queue.In},
+		passwords: withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}),
+	}
+	d.accounts = settleFor(t, d.supervisor, d.passwords)
+	d.hostile = client(t, as(server.URL, d.accounts.User(testNode), "mine"))
+	d.honest = client(t, as(server.URL, d.accounts.User(otherNode), "theirs"))
+	if got, err := d.supervisor.Receive(t.Context(), time.Millisecond, d.bad, d.good); err != nil || len(got) > 0 {
+		t.Fatalf("Receive = %v, %v", got, err)
+	}
+	return d
+}
+
+// honestWord has the honest node say something, and fails the test unless it is heard. It returns what else was heard on the way.
+func (d *two) honestWord() (others []queue.Message) {
+	d.t.Helper()
+	d.sent++
+	word := fmt.Sprint("word ", d.sent)
+	if err := d.honest.XAdd(d.t.Context(), &redis.XAddArgs{Stream: streamKey(d.good), Values: []any{field, word}}).Err(); err != nil {
+		d.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(guard); ; {
+		got, err := d.supervisor.Receive(d.t.Context(), 100*time.Millisecond, d.bad, d.good)
+		if err != nil {
+			d.t.Fatalf("Receive = %v: one node keeps the supervisor from hearing another", err)
+		}
+		if err := d.supervisor.Acknowledge(d.t.Context(), got...); err != nil {
+			d.t.Fatal(err)
+		}
+		for _, m := range got {
+			if m.Stream == d.good && string(m.Body) == word {
+				return others
+			}
+			others = append(others, m)
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatal("the honest node is not heard")
+		}
+	}
+}
+
+// findings are the offences that were found.
+func (d *two) findings() map[queue.Offence]queue.Finding {
+	d.t.Helper()
+	all := map[queue.Offence]queue.Finding{}
+	found, err := d.accounts.Survey(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Node != testNode {
+			d.t.Errorf("found of an honest node: %+v", f)
+		}
+		all[f.Offence] = f
+	}
+	return all
+}
+
+func TestOversizeMessagesAreDroppedBeforeTheyAreInMemory(t *testing.T) {
+	d := newTwo(t) // not in parallel: it measures the heap
+	const n, size = 50, 16 << 20
+	func() {
+		body := strings.Repeat("x", size)
+		for range n {
+			if err := d.hostile.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.bad), Values: []any{field, body}}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}()
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if others := d.honestWord(); len(others) > 0 {
+		t.Errorf("%d messages of the other node were taken", len(others))
+	}
+	for left := int64(1); left > 0; left = d.admin.XLen(t.Context(), streamKey(d.bad)).Val() {
+		d.honestWord()
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.TotalAlloc) - int64(before.TotalAlloc); grown > 128<<20 { // all of it, not only what is left
+		t.Errorf("%d MiB were taken from the heap to throw %d MiB away", grown>>20, n*size>>20)
+	}
+	if got := d.findings()[queue.Oversize]; got.Count != n || got.Bytes != n*size {
+		t.Errorf("found %+v, want %d messages of %d bytes", got, n, n*size)
+	}
+	if pending := d.admin.XPending(t.Context(), streamKey(d.bad), group).Val(); pending.Count != 0 {
+		t.Errorf("%d dropped messages would come again", pending.Count)
+	}
+}
+
+func TestAMessageOfManyFieldsIsDropped(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	values := []any{field, "x"}
+	for i := range 50_000 {
+		values = append(values, fmt.Sprint(i), "x")
+	}
+	if err := d.hostile.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.bad), Values: values}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	d.honestWord()
+	if got := d.findings()[queue.Oversize]; got.Count != 1 {
+		t.Errorf("found %+v", got)
+	}
+}
+
+func TestLargeMessagesComeInOrderAndWithoutDelayForOthers(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	const n = 8
+	for i := range n {
+		body := fmt.Sprint(i) + strings.Repeat("x", 4<<20)
+		if err := d.hostile.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.bad), Values: []any{field, body}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for len(got) < n {
+		for _, m := range d.honestWord() {
+			got = append(got, string(m.Body[:1]))
+		}
+	}
+	if !slices.IsSorted(got) || len(got) != n {
+		t.Errorf("they came as %q", got)
+	}
+}
+
+func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	d.supervisor.meters[d.bad] = &meter{perSecond: 0.001, messages: 1, bytes: readBytes} // its share is over with the first read
+	for range 20 {
+		_, err := d.hostile.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range 100 {
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.bad), Values: []any{field, "x"}})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := 0
+	for range 20 {
+		taken += len(d.honestWord())
+	}
+	if taken > maxReceived {
+		t.Errorf("%d messages were taken at once", taken)
+	}
+	if _, ok := d.findings()[queue.TooFast]; !ok {
+		t.Error("nobody is told")
+	}
+}
+
+// Every name that a node may write, and everything that can be put there with its account; and by others, who can do more.
+func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	kinds := map[string]func(c *redis.Client, key string) error{
+		"hash":   func(c *redis.Client, key string) error { return c.HSet(t.Context(), key, "x", "y").Err() },
+		"zset":   func(c *redis.Client, key string) error { return c.ZAdd(t.Context(), key, redis.Z{Member: "x"}).Err() },
+		"list":   func(c *redis.Client, key string) error { return c.RPush(t.Context(), key, "x").Err() },
+		"string": func(c *redis.Client, key string) error { return c.Set(t.Context(), key, "x", 0).Err() },
+		"stream": func(c *redis.Client, key string) error {
+			return c.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []any{"x", "y"}}).Err()
+		},
+	}
+	names := belongs(testNode)
+	names[key(testNode, "paused")] = "string"
+	names[key(testNode, taskKey+"next")] = "hash"
+	n := 0
+	for name, belongs := range names {
+		for kind, put := range kinds {
+			if kind == belongs {
+				continue
+			}
+			by := d.hostile
+			if kind == "string" || kind == "stream" || belongs == "stream" { // it may not: somebody else spoils it
+				by = d.admin
+			}
+			if err := d.admin.Del(t.Context(), name).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := put(by, name); err != nil {
+				t.Fatalf("%s as %s: %v", name, kind, err)
+			}
+			d.honestWord()
+			n++
+			for _, node := range []writ.NodeID{testNode, otherNode} {
+				id := fmt.Sprint("job-", n)
+				if strings.HasSuffix(name, "next") && node == testNode {
+					id = "next"
+				}
+				tasks := []queue.Task{{ID: id, EndBy: time.Now().Add(time.Minute)}, {ID: id + "b", EndBy: time.Now().Add(time.Minute)}}
+				if err := d.supervisor.Push(t.Context(), node, tasks...); err != nil {
+					t.Errorf("%s as %s: Push to %s = %v", name, kind, node, err)
+				}
+				if missing, err := d.supervisor.Missing(t.Context(), node, id, id+"b"); err != nil || len(missing) > 0 && id != "next" {
+					t.Errorf("%s as %s: Missing of %s = %v, %v", name, kind, node, missing, err)
+				}
+				if _, err := d.supervisor.Withdraw(t.Context(), node, id, id+"b"); err != nil {
+					t.Errorf("%s as %s: Withdraw of %s = %v", name, kind, node, err)
+				}
+				if err := d.supervisor.Send(t.Context(), queue.Stream{Node: node, Direction: queue.In}, []byte("x")); err != nil {
+					t.Errorf("%s as %s: Send to %s = %v", name, kind, node, err)
+				}
+			}
+		}
+	}
+	if got := d.findings()[queue.WrongType]; got.Count == 0 {
+		t.Error("nobody is told")
+	}
+	if err := d.honest.Ping(t.Context()).Err(); err != nil && !strings.Contains(err.Error(), "NOPERM") {
+		t.Error(err)
+	}
+}
+
+func TestAStreamThatIsSpoiltAgainAndAgainDelaysNobody(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	for range 20 {
+		if err := d.admin.Set(t.Context(), streamKey(d.bad), "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		d.honestWord()
+	}
+}
+
+func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	for _, spoil := range []func() error{
+		func() error { return d.admin.XGroupDestroy(t.Context(), streamKey(d.bad), group).Err() },
+		func() error { return d.admin.Del(t.Context(), streamKey(d.bad)).Err() },
+	} {
+		received := make(chan error, 1)
+		go func() { // it waits when that comes
+			_, err := d.supervisor.Receive(t.Context(), 50*time.Millisecond, d.bad, d.good)
+			received <- err
+		}()
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-received; err != nil {
+			t.Errorf("Receive = %v", err)
+		}
+		d.honestWord()
+	}
+}
+
+func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
+	t.Parallel()
+	for name, fill := range map[string]func(d *two) error{
+		"its stream": func(d *two) error {
+			body := strings.Repeat("x", 4<<20)
+			for range queue.BudgetBytes/len(body) + 1 {
+				if err := d.hostile.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.bad), Values: []any{field, body}}).Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"keys that nobody knows": func(d *two) error {
+			_, err := d.hostile.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+				body := strings.Repeat("x", 1<<20)
+				for i := range queue.BudgetBytes/len(body) + 1 {
+					p.HSet(t.Context(), key(testNode, fmt.Sprint("mine:", i)), "small", "x", "large", body)
+				}
+				return nil
+			})
+			return err
+		},
+		"a long list": func(d *two) error {
+			values := make([]any, 10_000)
+			for i := range values {
+				values[i] = "x"
+			}
+			for range queue.BudgetEntries/len(values) + 1 {
+				if err := d.hostile.RPush(t.Context(), key(testNode, "pending"), values...).Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newTwo(t)
+			if err := d.supervisor.Push(t.Context(), otherNode, queue.Task{ID: "job", EndBy: time.Now().Add(time.Minute)}); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.findings(); len(got) > 0 {
+				t.Errorf("found before: %+v", got)
+			}
+			if err := fill(d); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.findings()[queue.OverBudget]; got.Bytes <= queue.BudgetBytes && got.Count <= queue.BudgetEntries {
+				t.Errorf("found %+v", got)
+			}
+			off := map[writ.NodeID]queue.Account{otherNode: d.passwords[otherNode]}
+			if err := d.accounts.Settle(t.Context(), off); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.accounts.Clear(t.Context(), testNode); err != nil {
+				t.Fatal(err)
+			}
+			if keys := d.admin.Keys(t.Context(), "*{"+string(testNode)+"}*").Val(); len(keys) > 0 {
+				t.Errorf("it still has %q", keys)
+			}
+			if missing, err := d.supervisor.Missing(t.Context(), otherNode, "job"); err != nil || len(missing) > 0 {
+				t.Errorf("the job of the other node: missing %q, %v", missing, err)
+			}
+			if err := d.hostile.Exists(t.Context(), key(testNode, "pending")).Err(); err == nil {
+				t.Error("it goes on")
+			}
+			d.honestWord()
+			if got := d.findings(); len(got) > 0 {
+				t.Errorf("found after: %+v", got)
+			}
+		})
+	}
+}
+
+// used is how much memory Redis has in use, in MiB.
+func (d *two) used() int64 {
+	d.t.Helper()
+	return number(infoOf(d.admin.Info(d.t.Context(), "memory").Val())["used_memory"]) >> 20
+}
+
+// The names of groups, and those that a node is refused, take memory that belongs to no key.
+func TestWhatNoKeyShowsIsNotKept(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	const n, size = 40, 1 << 20
+	before := d.used()
+	for i := range n {
+		name := fmt.Sprint(i) + strings.Repeat("x", size)
+		if err := d.hostile.XGroupCreate(t.Context(), streamKey(d.badIn), name, "$").Err(); err == nil {
+			t.Fatal("a node makes groups of its own, whose names nothing counts")
+		}
+		if err := d.hostile.HGet(t.Context(), name, "x").Err(); err == nil {
+			t.Fatal("a node reads what is not its own")
+		}
+	}
+	if kept := d.used() - before; kept < n/2 {
+		t.Errorf("Redis keeps %d MiB of what it refused: this test says nothing", kept)
+	}
+	if got := d.findings()[queue.OverBudget]; got.Bytes < n*size || got.What == "" {
+		t.Errorf("found %+v", got)
+	}
+	if left := len(d.admin.ACLLog(t.Context(), 1000).Val()); left > 1 {
+		t.Errorf("Redis still keeps %d entries", left)
+	}
+	if _, err := d.honest.HGet(t.Context(), "small", "x").Result(); err == nil {
+		t.Fatal("a node reads what is not its own")
+	}
+	if got := d.findings(); len(got) > 0 || len(d.admin.ACLLog(t.Context(), 10).Val()) == 0 {
+		t.Errorf("found %+v, and what an operator may want to see is gone", got)
+	}
+}
+
+// The entries of a set are copied from one to the next, as often as a node likes, by a script of asynq that nothing here needs.
+func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	const entries, chain = 1000, 30
+	name := key(testNode, "g") + strings.Repeat(":1", chain)
+	members, stale := make([]redis.Z, entries), make([]redis.Z, chain)
+	for i := range members {
+		members[i].Member = fmt.Sprint(i)
+	}
+	for i := range stale {
+		stale[i] = redis.Z{Member: strings.TrimSuffix(name, strings.Repeat(":1", i)), Score: float64(i)}
+	}
+	for _, s := range append(nodeScripts(), olderScripts["reclaim groups"]) {
+		for at, z := range map[string][]redis.Z{name: members, key(testNode, "stale"): stale} {
+			if err := d.hostile.ZAdd(t.Context(), at, z...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = d.hostile.EvalSha(t.Context(), s.Hash(), []string{key(testNode, "stale")}, "1000000", key(testNode, "g"), "1000000").Err()
+		if n := d.admin.ZCard(t.Context(), key(testNode, "g")).Val(); n > 0 {
+			t.Errorf("%d entries came there by a chain of %d: %s", n, chain, s.text)
+		}
+	}
+}

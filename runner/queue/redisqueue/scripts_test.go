@@ -1,0 +1,201 @@
+package redisqueue
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/runner/queue"
+)
+
+// evals notes the scripts that are brought to Redis because it does not know them.
+type evals struct {
+	mu    sync.Mutex
+	texts map[string]bool
+}
+
+func (e *evals) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e *evals) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "eval" {
+			e.mu.Lock()
+			e.texts[cmd.Args()[1].(string)] = true
+			e.mu.Unlock()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What a node uses is found out by letting it do all that it does at a Redis that knows no script, with the right to bring its own.
+func TestTheScriptsThatAreLoadedAreThoseThatNodesUse(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, supervisor := client(t, server.URL), open(t, server.URL)
+	used := &evals{texts: map[string]bool{}}
+	traffic(t, testNode, supervisor, admin, server.URL, allOfAsynq, func() bool { return false }, used)
+	loaded := map[string]bool{}
+	for _, s := range nodeScripts() {
+		loaded[s.text] = true
+	}
+	for text := range used.texts {
+		if !loaded[text] {
+			t.Errorf("a node uses, and nobody loads: %s", text)
+		}
+	}
+	if len(used.texts) < len(loaded)/2 {
+		t.Errorf("the node used %d of %d scripts", len(used.texts), len(loaded))
+	}
+}
+
+// Some of asynq's scripts are for what happens once a day or in a moment that no test can choose: these are compared with its source.
+func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
+	file, _ := runtime.FuncForPC(reflect.ValueOf(asynq.NewServer).Pointer()).FileLine(0)
+	source, err := os.ReadFile(filepath.Join(filepath.Dir(file), "internal", "rdb", "rdb.go"))
+	if err != nil {
+		t.Skipf("the source of asynq is not there (built with -trimpath?): %v", err)
+	}
+	for name, s := range asynqScripts {
+		if !strings.Contains(string(source), "`"+s.text+"`") {
+			t.Errorf("asynq has no such script: %s", name)
+		}
+	}
+}
+
+// settleFor gives nodes their accounts.
+func settleFor(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
+	t.Helper()
+	a := q.Accounts(testDatacenter)
+	if err := a.Settle(t.Context(), accounts); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, supervisor := client(t, server.URL), open(t, server.URL)
+	all := withPasswords(map[writ.NodeID]string{testNode: "mine"})
+	accounts := settleFor(t, supervisor, all)
+	w := startWorker(t, as(server.URL, accounts.User(testNode), "mine"), released())
+	push := func(id string) {
+		t.Helper()
+		if err := supervisor.Push(t.Context(), testNode, queue.Task{ID: id, EndBy: time.Now().Add(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("a")
+	w.next("a")
+	if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	push("b")
+	if err := accounts.Settle(t.Context(), all); err != nil { // as every second
+		t.Fatal(err)
+	}
+	w.next("b")
+}
+
+// A runner of before brings the scripts of before when Redis does not know them, takes tasks with RPOPLPUSH, and asks for its account without a word.
+func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, supervisor := client(t, server.URL), open(t, server.URL)
+	a := supervisor.Accounts(testDatacenter)
+	before := append([]allowance{}, allowances...)
+	before[0].commands = append([]string{"eval", "rpoplpush"}, before[0].commands...)
+	if err := admin.ACLSetUser(t.Context(), a.User(testNode), rules(testNode, hashOf("mine"), 0, before)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	connected := client(t, as(server.URL, a.User(testNode), "mine")).Conn()
+	defer connected.Close()
+	if err := connected.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
+	if err := connected.Ping(t.Context()).Err(); err == nil {
+		t.Error("a user of another version keeps its connections, and does not ask for what it needs")
+	}
+	old := client(t, as(server.URL, a.User(testNode), "mine"))
+	take := func() error {
+		if err := supervisor.Push(t.Context(), testNode, queue.Task{ID: "a", EndBy: time.Now().Add(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		keys := []string{key(testNode, "pending"), key(testNode, "paused"), key(testNode, "active"), key(testNode, "lease")}
+		return olderScripts["take"].Run(t.Context(), old, keys, 1, key(testNode, taskKey), 1).Err()
+	}
+	for range 2 { // the second time it is connected, and its supervisor has forgotten what it is
+		settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerOlder}})
+		if err := take(); err != nil {
+			t.Errorf("an older runner takes a task: %v", err)
+		}
+		settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
+		if err := take(); err != nil {
+			t.Errorf("after a new start of the supervisor: %v", err)
+		}
+	}
+	settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerCurrent}})
+	if err := take(); err == nil {
+		t.Error("a node that was upgraded uses the scripts of before")
+	}
+	if known := admin.ScriptExists(t.Context(), olderScripts["take"].Hash(), takeScript.Hash()).Val(); known[0] || !known[1] {
+		t.Errorf("scripts of before and of now are known: %v", known)
+	}
+}
+
+// A node calls every script that is loaded with keys and arguments that nobody means.
+func TestScriptsEndWhateverNodesGiveThem(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	admin, supervisor := client(t, server.URL), open(t, server.URL)
+	accounts := settleFor(t, supervisor, withPasswords(map[writ.NodeID]string{testNode: "mine"}))
+	options, err := redis.ParseURL(as(server.URL, accounts.User(testNode), "mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.MaxRetries, options.ReadTimeout = -1, guard
+	node := redis.NewClient(options)
+	t.Cleanup(func() { _ = node.Close() })
+	many := make([]any, 5000)
+	for i := range many {
+		many[i] = strings.Repeat("x", 8)
+	}
+	list := key(testNode, "list")
+	for range 40 {
+		if err := node.RPush(t.Context(), list, many...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := key(testNode, "one")
+	for _, s := range nodeScripts() {
+		for _, k := range []string{list, one} {
+			node.Del(t.Context(), one)
+			node.RPush(t.Context(), one, "1")
+			node.HSet(t.Context(), key(testNode, taskKey+"1"), "msg", "x")
+			keys := []string{k, key(testNode, "nothing"), k, k, k, k, k, k, k}
+			args := append([]any{key(testNode, taskKey), key(testNode, taskKey), "1e18", "1e18", "1e18", "1e18", "1e18"}, many...)
+			_ = node.EvalSha(t.Context(), s.Hash(), keys, args...).Err()
+			args[0] = "1e18"
+			_ = node.EvalSha(t.Context(), s.Hash(), keys, args...).Err()
+		}
+	}
+	if err := admin.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("Redis: %v", err)
+	}
+}

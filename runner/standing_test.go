@@ -1,0 +1,126 @@
+package runner_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/runner"
+	"writ/supervisor/nodes"
+)
+
+func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		quiet(5 * time.Second)
+		s.setAdmission(writ.AdmissionRemoved)
+		err := <-n.ended
+		n.ended <- nil
+		if writ.CodeOf(err) != writ.CodeNodeRejected || writ.AsError(err).Code.Info().Exit != writ.ExitRemoved {
+			t.Fatalf("the runner ended with %v", err)
+		}
+		n.stop()
+		again := s.start(n.dir, n.host, nil)
+		s.closeDoor(1 << 30) // it knows
+		if err := <-again.ended; writ.CodeOf(err) != writ.CodeNodeRejected {
+			t.Errorf("the next runner ended with %v", err)
+		}
+		again.ended <- nil
+	})
+}
+
+// What is not signed, or was signed in answer to another question, about another node or for another purpose, ends no node.
+func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
+	for name, lie := range map[string]func(s *site){
+		"an answer without signature": func(s *site) {
+			s.account = func(writ.NodeID) ([]byte, error) {
+				return nil, writ.Errorf(writ.CodeNodeRejected, "the node was removed here")
+			}
+		},
+		"another key": func(s *site) { s.setAdmission(writ.AdmissionRemoved); s.setKey(newKey()) },
+		"another question": func(s *site) {
+			s.setAdmission(writ.AdmissionRemoved)
+			s.spoil = func(m *nodes.Membership) { m.Nonce = make([]byte, identity.NonceSize) }
+		},
+		"another node": func(s *site) {
+			s.setAdmission(writ.AdmissionRemoved)
+			s.spoil = func(m *nodes.Membership) { m.Node = writ.NodeID(writ.NewUUID()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t)
+				n := s.fresh(nil)
+				quiet(5 * time.Second)
+				lie(s)
+				_, _, _ = n.member.Login(s)(t.Context(), true)
+				quiet(5 * time.Minute)
+				select {
+				case err := <-n.ended:
+					n.ended <- nil
+					t.Errorf("the node ended: %v", err)
+				default:
+				}
+			})
+		})
+	}
+}
+
+// A node that the queue refuses asks at once, and what it is told then is what counts.
+func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(func(r *runner.Runner) {})
+		quiet(5 * time.Second)
+		s.setAdmission(writ.AdmissionRemoved)
+		s.account = func(writ.NodeID) ([]byte, error) {
+			return nil, writ.Errorf(writ.CodeNodeRejected, "the node was removed here")
+		}
+		began := time.Now()
+		_, _, _ = n.member.Login(s)(t.Context(), true)
+		err := <-n.ended
+		n.ended <- nil
+		if took := time.Since(began); writ.CodeOf(err) != writ.CodeNodeRejected || took > 5*time.Second {
+			t.Errorf("it ended after %s with %v", took, err)
+		}
+	})
+}
+
+// An answer about the account must not count as one about the membership.
+func TestAnEnvelopeOfAnotherKindSaysNothingOfAMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		s.standing = seal.Welcome
+		s.setAdmission(writ.AdmissionRemoved)
+		quiet(5 * time.Minute)
+		select {
+		case err := <-n.ended:
+			n.ended <- nil
+			t.Errorf("the node ended: %v", err)
+		default:
+		}
+	})
+}
+
+// An epoch is obeyed for ever: one that cannot be must not make a node deaf, whoever signed it.
+func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		quiet(5 * time.Second)
+		n.tell(writ.Control{Epoch: 9e18})
+		n.push(n.job(1, "volume.create", "data", nil))
+		quiet(5 * time.Second)
+		if got := n.lastBeat().Epoch; got > 1000 {
+			t.Errorf("the node obeys epoch %d", got)
+		}
+		if c := n.runner.Counts(); c.Acted != 1 {
+			t.Errorf("it acted %d times", c.Acted)
+		}
+	})
+}

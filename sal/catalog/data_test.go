@@ -1,0 +1,73 @@
+package catalog
+
+import (
+	"slices"
+	"testing"
+
+	"writ"
+)
+
+// dataOf is what each operation can do to data that exists, as it was thought through: see docs/decisions. An operation that is not here is
+// an error, so that somebody thinks of it.
+var dataOf = map[Data][]string{
+	DataReads: {
+		"image.get", "volume.get", "network.get", "machine.get", "machine.console", "container.get", "container.logs", "herodb.get",
+		"node.facts", "node.drivers", "node.ping", "run.now",
+	},
+	DataAdds: {
+		"image.fetch", "volume.create", "volume.resize", "volume.snapshot", "volume.clone", "volume.copy", "volume.send", "volume.receive",
+		"network.create", "machine.snapshot", "herodb.backup",
+	},
+	DataUses: {
+		"network.allow", "machine.create", "machine.start", "machine.stop", "machine.pause", "machine.resume", "machine.resize",
+		"machine.attach", "machine.detach", "container.create", "container.start", "container.stop", "container.exec",
+		"herodb.create", "herodb.rotate_secret",
+	},
+	DataDestroys: {
+		"image.delete", "volume.restore", "volume.delete", "network.delete", "machine.restore", "machine.delete", "container.delete",
+		"herodb.restore", "herodb.delete",
+	},
+}
+
+func TestEveryOperationSaysWhatItCanDoToData(t *testing.T) {
+	declared := 0
+	for _, o := range Operations() {
+		if !slices.Contains(dataOf[o.Data], o.Name()) {
+			t.Errorf("%s says that it %q data: is that so? Say it in dataOf, too", o.Name(), o.Data)
+		}
+		declared++
+		if losing := o.Data == DataUses || o.Data == DataDestroys; losing != (o.Risk != "") {
+			t.Errorf("%s %s data, and says of what can get lost: %q", o.Name(), o.Data, o.Risk)
+		}
+		if o.Destructive != (o.Data == DataDestroys) || o.Signed() != (o.Data != DataReads) {
+			t.Errorf("%s %s data: destructive %v, signed %v", o.Name(), o.Data, o.Destructive, o.Signed())
+		}
+	}
+	for _, names := range dataOf {
+		declared -= len(names)
+	}
+	if declared != 0 {
+		t.Errorf("the table has %d operations more than the catalogue", -declared)
+	}
+}
+
+// What can be seen of an operation's declaration bounds what it may say of data.
+func TestNoOperationSaysOfDataLessThanItsFormTells(t *testing.T) {
+	order := []Data{DataReads, DataAdds, DataUses, DataDestroys}
+	for _, o := range Operations() {
+		least := DataAdds
+		switch {
+		case o.Effect == Find, o.Effect == Look:
+			least = DataReads
+		case o.Effect == Remove:
+			least = DataDestroys
+		case o.Kind == writ.KindMachine || o.Kind == writ.KindContainer: // programs that run with volumes
+			if o.Verb != "snapshot" {
+				least = DataUses
+			}
+		}
+		if slices.Index(order, o.Data) < slices.Index(order, least) {
+			t.Errorf("%s says that it %s data; its form tells that it %s them", o.Name(), o.Data, least)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package cloudhypervisor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"writ"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// checkPayload refuses what no machine boots from, before there is one: trying again does not help.
+func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
+	f, err := os.Open(p.Kernel)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !bootable(f, runtime.GOARCH) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is no kernel that a machine boots", kernel).
+			WithHint("a vmlinux with a PVH note or a bzImage is one, unpacked, and for processors as the node's")
+	}
+	if p.Initramfs != "" {
+		info, err := os.Stat(p.Initramfs)
+		if err != nil {
+			return err
+		}
+		if info.Size() >= memory {
+			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB and the machine %d", initramfs, info.Size()>>20, memory>>20).
+				WithHint("give the machine a larger memory_mib")
+		}
+	}
+	if i := strings.IndexFunc(p.Cmdline, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the cmdline has a character that is not printable ASCII, at %d", i+1).
+			WithHint("kernels read ASCII; give other texts by cloud_init or env")
+	}
+	return nil
+}
+
+// bootable reports whether a file is a kernel as cloud-hypervisor loads it for processors of an architecture: its header says so, and nothing
+// else of it counts. What is known of other architectures is nothing, and all is taken.
+func bootable(f io.ReaderAt, architecture string) bool {
+	if architecture != "amd64" {
+		return true
+	}
+	const setup = 0x202 // where the header of a bzImage begins
+	head := make([]byte, setup+4)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	head = head[:n]
+	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) {
+		return hasPVH(f, head)
+	}
+	return len(head) == setup+4 && bytes.Equal(head[setup:], []byte("HdrS"))
+}
+
+// Bounds of what is read of a program: those of kernels are far below.
+const (
+	maxPrograms  = 256
+	maxNotes     = 64 << 10
+	programSize  = 56
+	elfHeader    = 64
+	noteKind     = 4
+	pvhEntryKind = 18
+)
+
+// hasPVH reports whether a program of ELF has the note that says where it begins in 32 bits, XEN_ELFNOTE_PHYS32_ENTRY.
+func hasPVH(f io.ReaderAt, head []byte) bool {
+	if len(head) < elfHeader {
+		return false
+	}
+	at, size, count := binary.LittleEndian.Uint64(head[32:]), binary.LittleEndian.Uint16(head[54:]), binary.LittleEndian.Uint16(head[56:])
+	if size != programSize || count > maxPrograms || at > 1<<62 {
+		return false
+	}
+	programs := make([]byte, int(count)*programSize)
+	if _, err := f.ReadAt(programs, int64(at)); err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	for ; len(programs) > 0; programs = programs[programSize:] {
+		offset, length := binary.LittleEndian.Uint64(programs[8:]), binary.LittleEndian.Uint64(programs[32:])
+		if binary.LittleEndian.Uint32(programs) != noteKind || length > maxNotes || offset > 1<<62 {
+			continue
+		}
+		notes := make([]byte, length)
+		n, err := f.ReadAt(notes, int64(offset))
+		if (err == nil || errors.Is(err, io.EOF)) && pvhAmong(notes[:n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// pvhAmong looks for the note among others. Name and value of each are padded to four bytes.
+func pvhAmong(notes []byte) bool {
+	const header = 12
+	padded := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
+	for len(notes) >= header {
+		name, value, kind := binary.LittleEndian.Uint32(notes), binary.LittleEndian.Uint32(notes[4:]), binary.LittleEndian.Uint32(notes[8:])
+		if kind == pvhEntryKind && bytes.HasPrefix(notes[header:], []byte("Xen\x00")) {
+			return true
+		}
+		next := header + padded(name) + padded(value)
+		if next > uint64(len(notes)) {
+			return false
+		}
+		notes = notes[next:]
+	}
+	return false
+}

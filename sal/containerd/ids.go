@@ -1,0 +1,186 @@
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
+	"writ/internal/confine"
+	"writ/internal/userns"
+	"writ/sal/needs"
+)
+
+// A container has a user namespace: its users and groups from 0 to userns.Many-1 are numbers of this host that nobody else has, so that root
+// in there is nobody out here, and nobody in another container. The numbers are in the container's record from before anything belongs to
+// them until all of it is gone. On the disk files have the numbers that they have in the container: its layer and its volumes are mounted
+// for it as its users have them. A container from before this was so keeps the users of the host until it is deleted.
+
+// note records that the container of a record is being made, with users that nobody else has.
+func (j *job) note(ctx context.Context, r *record) error {
+	j.choosing.Lock() // until the choice is recorded
+	defer j.choosing.Unlock()
+	var err error
+	if r.Own.IDs, err = j.chooseIDs(ctx); err != nil {
+		return err
+	}
+	return j.put(r, making)
+}
+
+// chooseIDs returns the first of the users for a new container, 0 if this host can give it none and nobody asked for that.
+func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
+	if !j.IDs.Used() {
+		return 0, nil
+	}
+	if lack, err := j.mapping(ctx, j.daemon); err != nil || lack != nil {
+		if err == nil && j.IDsAsked {
+			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot have users of its own: %w", j.Resource, lack).WithHint("%s", idsFix)
+		}
+		return 0, err
+	}
+	used, err := j.usedIDs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	places := &confine.Accounts{Last: (j.IDs.Last-j.IDs.Door+1)/userns.Many - 1}
+	first := func(place uint32) uint32 { return j.IDs.Door + place*userns.Many }
+	place, err := places.Choose(j.Resource.HostName(), func(place uint32) bool {
+		return slices.ContainsFunc(used, func(other uint32) bool { // which may be of another range that the node had before
+			return first(place) < other+userns.Many && other < first(place)+userns.Many
+		})
+	})
+	if err != nil {
+		return 0, writ.Errorf(writ.CodeDriverFailed, "no users are left for %s: other containers have all of %s", j.Resource, j.IDs.Numbers()).
+			WithHint("delete containers, or start the node with more numbers: writ runner --container-ids")
+	}
+	return first(place), nil
+}
+
+// usedIDs are the first users of all containers, also of those whose records are damaged.
+func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
+	records, damaged, err := j.records().List()
+	if err != nil {
+		return nil, err
+	}
+	var used []uint32
+	for _, r := range records {
+		if r.Own.IDs != 0 {
+			used = append(used, r.Own.IDs)
+		}
+	}
+	if len(damaged) == 0 {
+		return used, nil
+	}
+	all, err := j.daemon.ContainerService().List(ctx)
+	if err != nil {
+		return nil, failed("list the containers", err)
+	}
+	for _, c := range all {
+		if first, err := strconv.ParseUint(c.Labels[labelIDs], 10, 32); err == nil {
+			used = append(used, uint32(first))
+		}
+	}
+	return used, nil
+}
+
+// idMap is how the runtime is told of a container's users.
+func idMap(first uint32) []specs.LinuxIDMapping {
+	return []specs.LinuxIDMapping{{HostID: first, Size: userns.Many}}
+}
+
+// idsFix is what to do where containers cannot have users of their own.
+const idsFix = "Linux 5.19 or newer with user namespaces (sysctl user.max_user_namespaces=15000), and the node's data and containerd's root " +
+	"on ext4, xfs or btrfs; " +
+	"or writ runner --container-ids none"
+
+// mapping looks whether this host can give containers users of their own; lack says why not.
+func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err error) {
+	d.mu.Lock()
+	known := d.maps
+	d.mu.Unlock()
+	if known {
+		return nil, nil
+	}
+	keeps, root, err := layers(ctx, daemon)
+	if err != nil {
+		return nil, err
+	}
+	if keeps == "overlayfs" {
+		lack = overlayMaps()
+	}
+	for _, dir := range []string{existing(d.Dir), cmp.Or(root, existing(d.Dir))} {
+		if lack == nil {
+			lack = userns.Try(d.IDs.Door, dir)
+		}
+	}
+	d.mu.Lock()
+	d.maps = lack == nil
+	d.mu.Unlock()
+	return lack, nil
+}
+
+// existing is the innermost directory of a path that is there.
+func existing(path string) string {
+	for ; ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+	}
+}
+
+// layers are the snapshotter that the driver uses and where that keeps what it has, "" if the daemon does not say.
+func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err error) {
+	if keeps, err = snapshotter(ctx, daemon); err != nil {
+		return "", "", err
+	}
+	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")
+	if err != nil {
+		return "", "", failed("ask containerd for its snapshotters", err)
+	}
+	for _, p := range plugins.Plugins {
+		if p.ID == keeps {
+			root = p.Exports["root"]
+		}
+	}
+	return keeps, root, nil
+}
+
+// lookIDs looks whether containers get users of their own.
+func (d *Driver) lookIDs(ctx context.Context) (string, error) {
+	if d.IDs == nil {
+		return "", errors.New("they have those of the host")
+	}
+	if d.IDs.Off != nil {
+		return "", d.IDs.Off
+	}
+	if err := d.listens(ctx); err != nil {
+		return "", err
+	}
+	daemon, err := d.connection()
+	if err != nil {
+		return "", err
+	}
+	lack, err := d.mapping(d.in(ctx), daemon)
+	if err != nil {
+		return "", errors.New(writ.AsError(err).Message)
+	}
+	if lack != nil {
+		return "", lack
+	}
+	return fmt.Sprintf("%d for each, from %s", userns.Many, d.IDs.Numbers()), nil
+}
+
+// needIDs is the need of that.
+func (d *Driver) needIDs() needs.Need {
+	return needs.Need{
+		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix, Look: d.lookIDs,
+	}
+}

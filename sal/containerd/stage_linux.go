@@ -1,0 +1,222 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	mounting "github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
+
+	"writ/internal/userns"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/needs"
+)
+
+// onStage does something while the stage of a container is filled; root is what its process has as root besides what the daemon mounts. A
+// container without users of its own has no stage.
+func (j *job) onStage(ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error) (err error) {
+	if r.Own.IDs == 0 {
+		return do(nil)
+	}
+	if err := j.clearStage(id); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.clearStage(id)) }()
+	if err := j.fillStage(ctx, r, id, volumes); err != nil {
+		return sal.HostError("show "+r.Resource.String()+" its files as its users have them", err)
+	}
+	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(j.stage(id), "root"), Options: []string{"rbind", "rw"}}})
+}
+
+func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
+	j.step("make the stage")
+	if err := os.MkdirAll(j.stage(id), 0o700); err != nil {
+		return err
+	}
+	user, err := userOf(r)
+	if err != nil {
+		return err
+	}
+	defer user.Close()
+	file := j.stagedUser(id)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", user.Fd()), file, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("keep the user namespace in %s: %w", file, err)
+	}
+	for i, m := range volumes {
+		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
+		if err != nil {
+			return err
+		}
+		j.step("show a volume")
+		if err := show(user, volume.Dir, j.staged(id, i)); err != nil {
+			return err
+		}
+	}
+	layer, err := j.layer(ctx, id)
+	if err != nil {
+		return err
+	}
+	return (&scene{dir: j.stage(id), user: user, ids: r.Own.IDs}).root(layer)
+}
+
+// userOf is the user namespace of a container: that of its network namespace, or a new one. Who has a network namespace of others could not
+// do there what its own root may: listen at port 80.
+func userOf(r *record) (*os.File, error) {
+	if r.Own.Namespace != "" {
+		return userns.OfNetwork(r.Own.Namespace)
+	}
+	return userns.Open(r.Own.IDs)
+}
+
+// show shows a directory at a path that is not there yet.
+func show(user *os.File, from, to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	return userns.Show(user, from, to)
+}
+
+// layer is how the daemon would mount what a container is made of, and writes.
+func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
+	for _, name := range snapshotters {
+		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
+		if gone(err) || err != nil && lacking(err) {
+			continue
+		}
+		return mounts, whenFailed("find the container's layer", err)
+	}
+	return nil, fmt.Errorf("containerd has no layer %s", id)
+}
+
+// scene is a stage while it is filled.
+type scene struct {
+	dir  string
+	user *os.File
+	ids  uint32
+}
+
+// root shows a layer, as the daemon would mount it, as the container's root.
+func (s *scene) root(layer []mounting.Mount) error {
+	root, plain := filepath.Join(s.dir, "root"), filepath.Join(s.dir, "plain")
+	switch {
+	case len(layer) == 1 && layer[0].Type == "overlay":
+		if err := os.Mkdir(root, 0o700); err != nil {
+			return err
+		}
+		return s.overlay(layer[0].Options)
+	case len(layer) == 1 && layer[0].Type == "bind":
+		return show(s.user, layer[0].Source, root)
+	}
+	if err := os.Mkdir(plain, 0o700); err != nil {
+		return err
+	}
+	if err := mounting.All(layer, plain); err != nil {
+		return err
+	}
+	return show(s.user, plain, root)
+}
+
+// overlay shows layers that lie above each other. What an image brings keeps its numbers on the disk and is shown with others; what is
+// written above it lies there with the numbers of the container's users, as the kernel maps no layer that is written to.
+func (s *scene) overlay(options []string) error {
+	options = append([]string(nil), options...)
+	for i, option := range options {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "upperdir":
+			if err := s.give(value); err != nil {
+				return err
+			}
+		case "lowerdir":
+			var below []string
+			for n, dir := range strings.Split(value, ":") {
+				at := fmt.Sprintf("l%d", n)
+				if err := show(s.user, dir, filepath.Join(s.dir, at)); err != nil {
+					return err
+				}
+				below = append(below, at)
+			}
+			options[i] = "lowerdir=" + strings.Join(below, ":")
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		// A thread of its own, which ends with this goroutine: it goes to the stage, as the kernel takes no more than a page of paths.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = unix.Chdir(s.dir)
+		}
+		if err == nil {
+			err = unix.Mount("overlay", "root", "overlay", 0, strings.Join(options, ","))
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("mount the layers above each other: %w", err)
+	}
+	return nil
+}
+
+// give gives the root of what a container writes to the container's user of the same number.
+func (s *scene) give(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if has, ok := info.Sys().(*syscall.Stat_t); ok && has.Uid < userns.Many {
+		return os.Lchown(dir, int(s.ids+has.Uid), int(s.ids+has.Gid%userns.Many))
+	}
+	return nil
+}
+
+// clearStage takes away the stage of a container, whatever of it there is. Nothing below a mount is touched.
+func (j *job) clearStage(id string) error {
+	dir := j.stage(id)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return sal.HostError("look at the stage of a container", err)
+	}
+	j.step("clear the stage")
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.EINVAL) { // nothing is mounted there
+			return sal.HostError("unmount "+path, err)
+		}
+		if err := os.Remove(path); err != nil { // an empty one only
+			return sal.HostError("clear the stage of a container", err)
+		}
+	}
+	if err := os.Remove(dir); err != nil {
+		return sal.HostError("clear the stage of a container", err)
+	}
+	return nil
+}
+
+// overlayMaps returns why layers that are shown as others have them cannot lie above each other here, nil if they can.
+func overlayMaps() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err
+	}
+	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
+	if !needs.AtLeast(version, "5.19") {
+		return fmt.Errorf("this is Linux %s, whose overlayfs takes no mapped layers; 5.19 or newer does", version)
+	}
+	return nil
+}

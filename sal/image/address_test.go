@@ -1,0 +1,193 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/reach"
+)
+
+func TestAddressesOutsideTheInternetAreNotPublic(t *testing.T) {
+	for _, text := range []string{
+		"127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.100.100.200", "169.254.169.254", "168.63.129.16",
+		"192.0.0.1", "192.0.0.192", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1",
+		"255.255.255.255", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1", "400::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "::10.0.0.1",
+		"64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8", "2002:0a00:0001::1", "2002:0808:0808::1", "2001::1", "2001:0:5ef5:79fd::1", "2001:db8::1",
+		"3fff::1", "100::1", "5f00::1",
+	} {
+		if a := netip.MustParseAddr(text); reach.Public(a) {
+			t.Errorf("%s counts as public", text)
+		}
+	}
+	for _, text := range []string{"8.8.8.8", "93.184.215.14", "172.15.0.1", "172.32.0.1", "100.128.0.1", "2606:2800:220:1::1", "2a00:1450::1", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"} {
+		if a := netip.MustParseAddr(text); !reach.Public(a) {
+			t.Errorf("%s does not count as public", text)
+		}
+	}
+	if reach.Public(netip.Addr{}) {
+		t.Error("no address counts as public")
+	}
+}
+
+// TestTheKernelIsAskedForNothingThatIsRefused: with the real dialer, a real server on this host, and the check that sees the socket.
+func TestTheKernelIsAskedForNothingThatIsRefused(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
+	defer s.Close()
+	to := netip.MustParseAddrPort(s.Listener.Addr().String())
+	d := &Driver{}
+	for _, network := range []string{"tcp", "tcp4"} {
+		if conn, err := d.connect(t.Context(), network, to); !errors.Is(err, errRefused) {
+			t.Errorf("%s: %v, %v", network, conn, err)
+		}
+	}
+	d.Allow = prefixes("127.0.0.0/8", "::1/128")
+	conn, err := d.connect(t.Context(), "tcp", to)
+	if err != nil {
+		t.Fatalf("the operator allows it: %v", err)
+	}
+	_ = conn.Close()
+	d.Allow = nil
+	own, _ := net.InterfaceAddrs()
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			if ok, _ := d.allowed(p.Addr()); ok {
+				t.Errorf("the host's own address %s is allowed", p)
+			}
+		}
+	}
+}
+
+// TestNoNameAndNoRedirectLeadsInside, and what a name leads to is not told.
+func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
+	inside := newSite(t, map[string][]byte{"/a": []byte("inside")})
+	s := newSite(t, nil)
+	private := netip.MustParseAddr("10.0.0.7")
+	n := &network{
+		names: map[string][]netip.Addr{
+			siteName: {siteAddress}, "private.example.com": {private}, "meta.example.com": {netip.MustParseAddr("169.254.169.254")},
+			"mapped.example.com": {netip.MustParseAddr("::ffff:10.0.0.7")}, "loop.example.com": {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
+			"nobody.example.com": {},
+		},
+		servers: map[netip.Addr]*site{siteAddress: s, private: inside, netip.MustParseAddr("127.0.0.1"): inside, netip.MustParseAddr("169.254.169.254"): inside},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://"+r.URL.Query().Get("host")+"/a", http.StatusFound)
+	})
+	s.Config.Handler = mux
+	rebound := 0
+	b := newBench(t, s)
+	n.on(b.Driver)
+	b.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+		if host == "rebinding.example.com" {
+			if rebound++; rebound == 1 {
+				return []netip.Addr{siteAddress}, nil
+			}
+			return []netip.Addr{private}, nil
+		}
+		return n.lookup(ctx, host)
+	}
+	var named []try
+	for _, host := range []string{"private.example.com", "meta.example.com", "mapped.example.com", "loop.example.com", "nobody.example.com", "unknown.example.com"} {
+		for _, url := range []string{"https://" + host + "/a", s.URL + "/to?host=" + host} {
+			_, heard := b.fetchAs(t.Context(), stranger, "a", url, sum([]byte("inside")))
+			if heard.code != writ.CodeUnreachable {
+				t.Errorf("%s: %v", url, heard)
+			}
+			named = append(named, heard)
+		}
+	}
+	for _, host := range []string{"10.0.0.7", "127.0.0.1", "169.254.169.254", "[::1]", "[::ffff:10.0.0.7]", "[::ffff:a00:7]", "[fd00:ec2::254]", "0.0.0.0"} {
+		for _, url := range []string{"https://" + host + "/a", s.URL + "/to?host=" + host} {
+			_, heard := b.fetchAs(t.Context(), stranger, "a", url, sum([]byte("inside")))
+			if heard.code != writ.CodeArgumentsInvalid {
+				t.Errorf("%s: %v", url, heard)
+			}
+		}
+	}
+	if _, heard := b.fetchAs(t.Context(), stranger, "a", "https://rebinding.example.com/a", sum([]byte("inside"))); heard.code == "" {
+		t.Error("a name that changed its address led inside")
+	}
+	for _, heard := range named {
+		if heard.String() != named[0].String() {
+			t.Errorf("what a name leads to is told: %v\nand %v", heard, named[0])
+		}
+	}
+	for _, to := range n.dialled {
+		if to.Addr() != siteAddress {
+			t.Errorf("%s was dialled", to)
+		}
+	}
+	if n := inside.asks.Load(); n > 0 {
+		t.Errorf("the server inside was asked %d times", n)
+	}
+}
+
+// TestNoProxyOfTheEnvironmentIsAsked: it would reach what this node may not.
+func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
+	transport, ok := (&part{Driver: &Driver{}}).client().Transport.(*http.Transport)
+	if !ok || transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
+		t.Errorf("servers are asked by way of %+v", transport)
+	}
+}
+
+// TestWhatTheOperatorOpensTellsNoMoreThanItsContent: in a private range that is allowed, whatever is in the way sounds the same.
+func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
+	text := []byte("the mirror's disk")
+	mirror, untrusted := newSite(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newSite(t, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/", mirror)
+	for path, status := range map[string]int{"/forbidden": 403, "/broken": 500, "/gone": 410, "/redirect": 302} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://127.0.0.1/")
+			w.WriteHeader(status)
+		})
+	}
+	mirror.Config.Handler = mux
+	n := &network{names: map[string][]netip.Addr{}, servers: map[netip.Addr]*site{}}
+	b := newBench(t, newSite(t, nil))
+	b.MaxBytes, b.Allow = 1<<20, prefixes("10.0.0.0/8")
+	for name, at := range map[string]string{siteName: "10.0.0.7", "closed.example.com": "10.0.0.8", "other.test": "10.0.0.9"} {
+		n.names[name] = []netip.Addr{netip.MustParseAddr(at)}
+	}
+	n.servers[netip.MustParseAddr("10.0.0.7")], n.servers[netip.MustParseAddr("10.0.0.9")] = mirror, untrusted
+	n.on(b.Driver)
+	if _, heard := b.fetchAs(t.Context(), stranger, "good", "https://"+siteName+"/a", sum(text)); heard.code != "" || len(heard.said) > 0 {
+		t.Fatalf("the operator allows it: %v", heard)
+	}
+	var all []try
+	for _, url := range []string{
+		"closed.example.com/a", siteName + ":444/a", siteName + "/none", siteName + "/forbidden", siteName + "/broken", siteName + "/gone", siteName + "/redirect",
+		siteName + "/a", siteName + "/big", "other.test/a", // another digest, too big, and another certificate
+	} {
+		_, heard := b.fetchAs(t.Context(), stranger, "a", "https://"+url, strings.Repeat("0a", 32))
+		if heard.code != writ.CodeUnreachable {
+			t.Errorf("%s: %v", url, heard)
+		}
+		all = append(all, heard)
+	}
+	for i, heard := range all {
+		if heard.String() != all[0].String() {
+			t.Errorf("%d can be told from others: %v\nand %v", i, heard, all[0])
+		}
+		if strings.Contains(fmt.Sprint(heard), sum(text)) {
+			t.Errorf("a digest is told: %v", heard)
+		}
+	}
+}
+
+func prefixes(all ...string) (list []netip.Prefix) {
+	for _, text := range all {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}

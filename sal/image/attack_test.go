@@ -1,0 +1,344 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// A script's author chooses URL, digest and format of an image, and has a server with a certificate that nodes believe. The tests here give
+// these powers to somebody who wants to learn something else.
+
+const stranger = writ.ProjectID("6c1f3c1e-7d0b-4bb5-9a7e-5a1d2f0c9b11")
+
+// try is what a project hears of one fetch.
+type try struct {
+	code writ.Code
+	text string // message and hint
+	said []string
+}
+
+// fetchAs fetches for a project, and returns what it hears with the URL and digest that it said itself left out.
+func (b *bench) fetchAs(ctx context.Context, project writ.ProjectID, name, url, digest string) (sal.Outcome, try) {
+	b.Helper()
+	o, _ := catalog.Lookup("image.fetch")
+	args, err := o.Decode(map[string]any{"url": url, "sha256": digest})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var heard try
+	resource := saltest.Resource(writ.KindImage, name)
+	resource.Project = project
+	outcome, err := b.Do(ctx, sal.Request{
+		Operation: o, Resource: resource, UID: "u-" + writ.UID(name), Args: args, Key: "k",
+		Progress: func(text string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			heard.said = append(heard.said, text)
+		},
+	})
+	if err != nil {
+		e := writ.AsError(err)
+		heard.code, heard.text = e.Code, strings.NewReplacer(url, "URL", digest, "DIGEST").Replace(e.Message+"; "+e.Hint)
+	}
+	return outcome, heard
+}
+
+func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.text, t.said) }
+
+// TestAFileThatIsNotGivenOutIsNotTold: what is not below a directory of images, is not there, is nothing that can be read or leads elsewhere
+// sounds the same, and nobody waits for it.
+func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
+	for _, path := range []string{secret, open} {
+		if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"out": secret, "far": filepath.Join("..", filepath.Base(outside), "key"), "dirout": outside, "in": "disk", "loop": "loop"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	digest := sum([]byte("secret"))
+	b := newBench(t, newSite(t, nil))
+	var all []try
+	refused := func(path string) {
+		t.Helper()
+		_, heard := b.fetchAs(t.Context(), stranger, "a", "file://"+path, digest)
+		if heard.code != writ.CodeNotFound {
+			t.Errorf("%s: %v", path, heard)
+		}
+		all = append(all, heard)
+	}
+	refused(open) // nobody has opened a directory
+	b.Dirs = []string{dir}
+	for _, path := range []string{
+		secret, outside, outside + "/none", "/dev/zero", "/proc/self/environ", dir, dir + "/none", dir + "/out", dir + "/far", dir + "/dirout/key", dir + "/loop",
+		dir + "/pipe", dir + "/disk/x", dir + "/../" + filepath.Base(outside) + "/key", dir + "/%2e%2e/" + filepath.Base(outside) + "/key", dir + "/a%00b", dir + "x/key",
+	} {
+		refused(path)
+	}
+	for _, heard := range all {
+		if heard.String() != all[0].String() {
+			t.Errorf("it can be told from others: %v\nand %v", heard, all[0])
+		}
+	}
+	for i, path := range []string{open, dir + "/in", dir + "/../" + filepath.Base(dir) + "/disk"} {
+		if _, heard := b.fetchAs(t.Context(), stranger, fmt.Sprint("open-", i), "file://"+path, digest); heard.code != "" {
+			t.Errorf("%s is open: %v", path, heard)
+		}
+	}
+	if _, heard := b.fetchAs(t.Context(), stranger, "b", "file://"+open, strings.Repeat("0a", 32)); heard.code != writ.CodeChecksumMismatch || strings.Contains(heard.text, digest) {
+		t.Errorf("another digest: %v", heard)
+	}
+}
+
+// TestNoDigestTestsAByteThatAnotherURLGives: somebody's own bytes, and then what another URL gives, never make an image together, so no digest of
+// both says whether a byte was guessed.
+func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
+	prefix, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("0123456789 and the key of the node")
+	file := filepath.Join(t.TempDir(), "key")
+	both := slices.Concat(prefix, secret)
+	if err := os.WriteFile(file, both, 0o600); err != nil { // as long as the attacker needs it to be, at the offset that he chooses
+		t.Fatal(err)
+	}
+	victim := newSite(t, map[string][]byte{"/secret": both})
+	victim.tags = false
+	for name, second := range map[string]string{"a file": "file://" + file, "another server": "https://victim.example.com/secret"} {
+		for _, open := range []bool{false, true} {
+			s := newSite(t, map[string][]byte{"/own": slices.Concat(prefix, bytes.Repeat([]byte("x"), len(secret)))})
+			s.tags = false
+			s.cut = []int{len(prefix), 0, 0, 0, 0, 0, 0, 0}
+			b := newBench(t, s)
+			n := &network{
+				names:   map[string][]netip.Addr{siteName: {siteAddress}, "victim.example.com": {netip.MustParseAddr("93.184.215.15")}},
+				servers: map[netip.Addr]*site{siteAddress: s, netip.MustParseAddr("93.184.215.15"): victim},
+			}
+			n.on(b.Driver)
+			if _, heard := b.fetchAs(t.Context(), stranger, "control", "https://victim.example.com/secret", sum(both)); heard.code != "" {
+				t.Fatalf("the other server is not reached: %v", heard)
+			}
+			if open {
+				b.Dirs = []string{filepath.Dir(file)}
+			}
+			// The digest of what comes out if the file is read from the offset on at which his own bytes end, after he changed his own.
+			forged := slices.Concat(bytes.Repeat([]byte("own "), 1<<12), secret)
+			forged[0] = 'O' // else the whole file would be the content
+			s.files["/own"][0] = 'O'
+			if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/own", sum(forged)); heard.code != writ.CodeUnreachable {
+				t.Fatalf("nothing was broken off: %v", heard)
+			}
+			if len(b.files()) < 2 {
+				t.Fatal("no part is kept")
+			}
+			for _, image := range []string{"b", "a"} { // under another name, then under the same one
+				if _, heard := b.fetchAs(t.Context(), stranger, image, second, sum(forged)); heard.code == "" {
+					t.Errorf("%s, open %t: the guess is confirmed", name, open)
+				}
+			}
+		}
+	}
+}
+
+// TestNoRedirectContinuesWhatAnotherServerBegan: the server that is named sends whoever asks to itself first, and to another one when the rest is
+// asked for.
+func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
+	own, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("what the other server has")
+	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
+		s := newSite(t, map[string][]byte{
+			"/own": slices.Concat(own, bytes.Repeat([]byte("x"), len(secret))), "/secret": slices.Concat(bytes.Repeat([]byte("y"), len(own)), secret),
+		})
+		s.tags, s.cut = tags, []int{len(own)}
+		mux, asked := http.NewServeMux(), 0
+		mux.Handle("/", s)
+		mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
+			to := "/own"
+			if asked++; asked > 1 {
+				to = "/secret"
+			}
+			http.Redirect(w, r, to, http.StatusFound)
+		})
+		s.Config.Handler = mux
+		b := newBench(t, s)
+		if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/start", sum(slices.Concat(own, secret))); heard.code == "" {
+			t.Errorf("%s: parts of two contents became an image", name)
+		}
+		if asked < 2 {
+			t.Errorf("%s: the rest was never asked for", name)
+		}
+	}
+}
+
+// TestASignatureInAQueryMayChange: stores redirect to addresses that are signed anew each time, and a download goes on all the same.
+func TestASignatureInAQueryMayChange(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	s := newSite(t, map[string][]byte{"/blob": text})
+	s.cut = []int{100_000}
+	mux, asked := http.NewServeMux(), 0
+	mux.Handle("/", s)
+	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, fmt.Sprint("/blob?signature=", asked), http.StatusFound)
+	})
+	s.Config.Handler = mux
+	b := newBench(t, s)
+	if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/start", sum(text)); heard.code != "" {
+		t.Fatal(heard)
+	}
+	if len(s.got) != 2 || !strings.HasPrefix(s.got[1], "bytes=") {
+		t.Errorf("it asked for %q", s.got)
+	}
+}
+
+// TestContentOfAnotherProjectIsNeitherGivenNorTold: a project that knows a digest fetches the content by itself, or has nothing.
+func TestContentOfAnotherProjectIsNeitherGivenNorTold(t *testing.T) {
+	text := bytes.Repeat([]byte("disk"), 1<<16)
+	owner := saltest.Resource(writ.KindImage, "a").Project
+	hear := func(there bool) (all []try, values map[string]any) {
+		s := newSite(t, map[string][]byte{"/a": text, "/mirror": text, "/other": []byte("other")})
+		b := newBench(t, s)
+		b.MaxBytes = 3 * int64(len(text))
+		first := text
+		if !there {
+			first = bytes.Repeat([]byte("else"), 1<<16)
+			s.files["/a"] = first
+		}
+		if _, heard := b.fetchAs(t.Context(), owner, "a", s.URL+"/a", sum(first)); heard.code != "" {
+			t.Fatal(heard)
+		}
+		for _, path := range []string{"/none", "/other"} {
+			_, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+path, sum(text))
+			if heard.code == "" {
+				t.Errorf("%s: the content is given by its digest", path)
+			}
+			all = append(all, heard)
+		}
+		_, heard := b.fetchAs(t.Context(), stranger, "a", "https://none.example.com/a", sum(text))
+		all = append(all, heard)
+		before := s.asks.Load()
+		outcome, heard := b.fetchAs(t.Context(), stranger, "b", s.URL+"/mirror", sum(text))
+		if heard.code != "" || s.asks.Load() != before+1 {
+			t.Errorf("it has the content, and it was not fetched for it: %v", heard)
+		}
+		all = append(all, heard)
+		// What is left of the disk is the same, whether the file is shared or not.
+		rest := bytes.Repeat([]byte("r"), len(text)+8192)
+		s.files["/rest"] = rest
+		_, heard = b.fetchAs(t.Context(), stranger, "c", s.URL+"/rest", sum(rest))
+		if heard.code != writ.CodeQuotaExceeded {
+			t.Errorf("more than there is room for: %v", heard)
+		}
+		all = append(all, heard)
+		if whole := slices.DeleteFunc(b.files(), func(name string) bool { return !strings.HasSuffix(name, ".raw") }); len(whole) != map[bool]int{true: 1, false: 2}[there] {
+			t.Errorf("there are the images %q", whole)
+		}
+		if _, err := b.do(t.Context(), "image.delete", "a", nil); err == nil {
+			t.Error("the owner has another UID")
+		}
+		delete(outcome.Values, "path") // each test has its own directory
+		return all, outcome.Values
+	}
+	with, valuesWith := hear(true)
+	without, valuesWithout := hear(false)
+	for i := range with {
+		if with[i].String() != without[i].String() {
+			t.Errorf("that another project has it is told: %v\nand otherwise %v", with[i], without[i])
+		}
+	}
+	if fmt.Sprint(valuesWith) != fmt.Sprint(valuesWithout) {
+		t.Errorf("that another project has it is seen: %v and %v", valuesWith, valuesWithout)
+	}
+}
+
+// TestWhatProjectsShareStaysForTheLast, and no project waits for what another one fetches.
+func TestWhatProjectsShareStaysForTheLast(t *testing.T) {
+	text := bytes.Repeat([]byte("disk"), 1<<16)
+	s := newSite(t, map[string][]byte{"/a": text})
+	held, release := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.Handle("/", s)
+	mux.HandleFunc("/hangs", func(w http.ResponseWriter, r *http.Request) {
+		close(held)
+		<-release
+		s.files["/hangs"] = text
+		s.ServeHTTP(w, r)
+	})
+	s.Config.Handler = mux
+	b := newBench(t, s)
+	owner := saltest.Resource(writ.KindImage, "a").Project
+	done := make(chan try)
+	go func() {
+		_, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/hangs", sum(text))
+		done <- heard
+	}()
+	<-held // a project that names somebody else's digest, and a server that does not answer
+	if _, heard := b.fetchAs(t.Context(), owner, "a", s.URL+"/a", sum(text)); heard.code != "" {
+		t.Error(heard)
+	}
+	close(release)
+	if heard := <-done; heard.code != "" {
+		t.Error(heard)
+	}
+	if got := b.files(); len(got) != 1 {
+		t.Errorf("two projects have one content, and there is %q", got)
+	}
+	o, _ := catalog.Lookup("image.delete")
+	for i, project := range []writ.ProjectID{owner, stranger} {
+		resource := saltest.Resource(writ.KindImage, "a")
+		resource.Project = project
+		if _, err := b.Image(t.Context(), project, writ.Ref{Name: "a"}); err != nil {
+			t.Errorf("after %d deletions: %v", i, err)
+		}
+		if _, err := b.Do(t.Context(), sal.Request{Operation: o, Resource: resource, UID: "u-a", Progress: func(string) {}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.files(); len(got) > 0 {
+		t.Errorf("nobody names it and there is %q", got)
+	}
+}
+
+// TestPartsOfAnEarlierVersionAreForgotten: nobody knows from which URL they are.
+func TestPartsOfAnEarlierVersionAreForgotten(t *testing.T) {
+	text := []byte("content")
+	s := newSite(t, map[string][]byte{"/a": text})
+	b := newBench(t, s)
+	dir, err := b.makeTree(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ending := range []string{".part", ".etag", ".raw.part"} {
+		if err := os.WriteFile(filepath.Join(dir, sum(text)+ending), text[:3], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/a", sum(text)); heard.code != "" {
+		t.Fatal(heard)
+	}
+	if got := b.files(); len(got) != 1 || !slices.Equal(s.got, []string{""}) {
+		t.Errorf("there is %q, and it asked for %q", got, s.got)
+	}
+	if _, err := hex.DecodeString(strings.TrimSuffix(b.files()[0], ".raw")); err != nil {
+		t.Error(err)
+	}
+}

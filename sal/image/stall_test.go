@@ -1,0 +1,56 @@
+package image
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+// A server that does not get on costs a call the time of one attempt, whether it is silent or says a byte now and then. A node fetches only so
+// much at a time, and each of these holds a place.
+func TestAServerThatDoesNotGetOnIsAskedOnce(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
+	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"it is silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"it begins and is silent": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(text[:1000])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+		"it drips": func(w http.ResponseWriter, r *http.Request) {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for i := range text {
+				select {
+				case <-tick.C:
+				case <-r.Context().Done():
+					return
+				}
+				_, _ = w.Write(text[i : i+1])
+				_ = http.NewResponseController(w).Flush()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, nil)
+			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s.asks.Add(1)
+				serve(w, r)
+			})
+			b := newBench(t, s)
+			b.stall = time.Second
+			_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
+			if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(writ.AsError(err).Hint, "the server answers") {
+				t.Errorf("%v", err)
+			}
+			if n := s.asks.Load(); n > 1 {
+				t.Errorf("it was asked %d times", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package saltest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/sal"
+)
+
+// keepsWhatItMade holds the subject against its record after every step: there is nothing to say, and nothing changes.
+func (e Exam) keepsWhatItMade(t *testing.T) {
+	h := e.newHost(t)
+	if _, ok := h.driver.(sal.Keeper); !ok {
+		t.Skip("the driver keeps nothing")
+	}
+	if drift := h.kept(); len(drift) > 0 {
+		t.Errorf("of what is not there it says %+v", drift)
+	}
+	for _, s := range append([]Step{e.Make}, e.Steps...) {
+		h.must(h.step(s))
+		h.restart(nil)
+		before := h.observe(subject)
+		if drift := h.kept(); len(drift) > 0 {
+			t.Errorf("after %s it says %+v", s.Operation, drift)
+		}
+		if diff := cmp.Diff(before, h.observe(subject)); diff != "" {
+			t.Errorf("after %s, holding it against its record changed something:\n%s", s.Operation, diff)
+		}
+	}
+	h.expect(e.remove(), writ.ChangeDeleted)
+	h.absent()
+}
+
+// staysFenced asks that what was fenced does not run, after the runner looked after it, too, and is there with what it holds.
+func (e Exam) staysFenced(t *testing.T) {
+	h := e.newHost(t)
+	if _, ok := h.driver.(sal.Fencing); !ok {
+		t.Skip("nothing of it runs")
+	}
+	fence := func(name string) {
+		t.Helper()
+		if err := h.driver.(sal.Fencing).Fence(t.Context(), Resource(e.kind(), name)); err != nil {
+			t.Fatalf("Fence: %v", err)
+		}
+	}
+	fence("nothing")
+	h.expect(e.Make, writ.ChangeCreated)
+	made := h.observe(subject)
+	runs := made.State == "running"
+	for range 2 {
+		fence(subject)
+		h.restart(nil)
+		h.kept()
+		seen := h.observe(subject)
+		if !seen.Exists || seen.UID != made.UID || seen.State == "running" || runs && seen.State != "stopped" {
+			t.Errorf("what was made as %+v is %+v once it was fenced", made, seen)
+		}
+	}
+	h.expect(e.remove(), writ.ChangeDeleted)
+	h.absent()
+}
+
+// Remedies says how what belongs to no resource is taken away by hand, for testenv.Empties. Each orphan must have a line that does it.
+func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
+	return func() (lines []string) {
+		t.Helper()
+		orphans, err := keeper.Orphans(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range orphans {
+			if o.Remedy == "" {
+				t.Fatalf("%+v cannot be taken away", o)
+			}
+			lines = append(lines, o.Remedy)
+		}
+		return lines
+	}
+}

@@ -1,0 +1,23 @@
+package simulated
+
+import (
+	"context"
+
+	"writ"
+	"writ/sal"
+)
+
+var _ sal.Fencing = (*Driver)(nil)
+
+// Fence is part of sal.Fencing. It is no effect of a job, and is not counted.
+func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
+	r, err := d.settled(resource)
+	if err != nil || r == nil || r.Own.State.Power == "" || r.Own.State.Power == stopped {
+		return err
+	}
+	r.Own.State.Power = stopped
+	if err := d.records.Put(r); err != nil {
+		return err
+	}
+	return ctx.Err()
+}

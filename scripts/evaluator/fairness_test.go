@@ -1,0 +1,119 @@
+package evaluator_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/evaluator"
+)
+
+// burn is a script that takes all the work that a pass may do, some hundred milliseconds of CPU time. No other one has its digest.
+func burn(i int) string { return fmt.Sprintf("// %d\nx := 0\nfor { x += 1 }\n", i) }
+
+// of are the inputs of a run of a project.
+func of(project string, run any) scripts.Inputs {
+	inputs := everything
+	inputs.Project, inputs.Run = project, writ.RunID(fmt.Sprint(project, run))
+	return inputs
+}
+
+func pass(ctx context.Context, t *testing.T, pool *evaluator.Pool, project string, run any, text string) {
+	t.Helper()
+	if o, err := pool.Pass(ctx, bundle(text), of(project, run), nil); ctx.Err() == nil && (err != nil || o.Status == scripts.Failed && o.Failure.Code != writ.CodeScriptLimit) {
+		t.Errorf("pass of %s: %s %v, %v", project, o.Status, o.Failure, err)
+	}
+}
+
+// TestAPassThatTakesLongMakesRoom fills the only child with a pass that takes long, before somebody else comes.
+func TestAPassThatTakesLongMakesRoom(t *testing.T) {
+	pool := newPool(t, 2)
+	pool.Size = 1
+	var order []string
+	var mu sync.Mutex
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, what)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		pass(t.Context(), t, pool, "hostile", 1, burn(1))
+		note("slow")
+	})
+	for pool.Busy() == 0 {
+		runtime.Gosched()
+	}
+	pass(t.Context(), t, pool, "works", 1, facts)
+	note("quick")
+	group.Wait()
+	if order[0] != "quick" {
+		t.Errorf("they ended in the order %v: the small pass waited for the big one", order)
+	}
+}
+
+func TestCPUTimeIsSharedByProject(t *testing.T) {
+	for name, test := range map[string]struct {
+		weights     map[string]int
+		least, most int // passes of few, by the time that many had 6
+	}{
+		"alike":    {nil, 4, 9},
+		"weighted": {map[string]int{"many": 3}, 1, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := newPool(t, 2)
+			pool.Size = 1
+			pool.Weight = func(project string) int { return test.weights[project] }
+			pass(t.Context(), t, pool, "before", 0, burn(0)) // it is known to be slow
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var many, few, until atomic.Int32
+			var group sync.WaitGroup
+			work := func(project string, n *atomic.Int32, runs int) {
+				for i := range runs {
+					group.Go(func() {
+						for j := 0; ctx.Err() == nil; j++ {
+							pass(ctx, t, pool, project, fmt.Sprint(i, " ", j), burn(0))
+							if ctx.Err() == nil && n.Add(1) == 6 && n == &many {
+								until.Store(few.Load())
+								stop()
+							}
+						}
+					})
+				}
+			}
+			work("many", &many, 20) // all others would be before it by the number of passes
+			work("few", &few, 3)
+			group.Wait()
+			if got := int(until.Load()); got < test.least || got > test.most {
+				t.Errorf("the project with 3 runs had %d passes when the one with 20 had 6, want %d to %d", got, test.least, test.most)
+			}
+		})
+	}
+}
+
+func TestClosingWaitsForAPassThatTakesLong(t *testing.T) {
+	pool := newPool(t, 2)
+	pool.Size = 1
+	pass(t.Context(), t, pool, "slow", 1, burn(1)) // it is known to take long
+	var group sync.WaitGroup
+	group.Go(func() { pass(t.Context(), t, pool, "slow", 2, burn(1)) })
+	for pool.Busy() == 0 {
+		runtime.Gosched()
+	}
+	if err := pool.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := pool.Busy(); n > 0 {
+		t.Errorf("the pool is closed, and %d children are at work", n)
+	}
+	group.Wait()
+	if idle := pool.Idle(); len(idle) > 0 {
+		t.Errorf("the pool is closed, and %d children are left", len(idle))
+	}
+}

@@ -1,0 +1,51 @@
+package evaluator
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// In virtual time: two children, forty passes of one project that take a quantum each, and three small ones of another that come after them.
+func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := &Pool{Size: 2}
+		pass := func(project string, cost time.Duration) {
+			s, err := pool.enter(t.Context(), project, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(cost)
+			s.cost = cost
+			pool.leave(s)
+		}
+		const slow, small = 40, 3
+		done := 0
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for range slow {
+			group.Go(func() {
+				pass("hostile", quantum)
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+			})
+		}
+		synctest.Wait() // all of them wait, but the first two
+		for range small {
+			began := time.Now()
+			pass("works", time.Millisecond)
+			if took := time.Since(began); took > quantum+time.Millisecond {
+				t.Errorf("a small pass took %s", took)
+			}
+		}
+		mu.Lock()
+		if done > 2*small {
+			t.Errorf("%d of %d slow passes ended before %d small ones of another project", done, slow, small)
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+}

@@ -1,0 +1,287 @@
+package scripts
+
+import (
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// splitter finds reads that split a group. Calls that handles link get one node together if the script asks for all of them before it waits. A
+// read of a result is a wait: what was asked for before it gets its node without what comes after. So it is reported if a later call needs
+// several things on one node that have theirs by then. splitter follows the statements of one function in their order, and is silent about what it cannot follow.
+type splitter struct {
+	*linter
+	waits []parser.Node // the reads so far
+	holds map[*symbol]held
+	mute  bool // what is looked at may not happen
+	said  map[parser.Node]bool
+}
+
+// held is what an expression holds as far as placement is concerned.
+type held struct {
+	first    *made // the first call that made anything of it, nil if none is known
+	second   *made // the first of those that made something else of it
+	many     bool  // there are others, made by the same call in a loop
+	anchored bool  // something of it has a node for another reason
+	handle   bool  // it is a handle itself, not a list or map of some
+}
+
+// made is a call that makes something on a node which it does not name.
+type made struct {
+	call  *parser.CallExpr
+	waits int  // how many came before
+	read  bool // the script has waited for it
+}
+
+// with is what holds both.
+func (h held) with(other held) held {
+	both := held{many: h.many || other.many, anchored: h.anchored || other.anchored}
+	for _, m := range []*made{h.first, h.second, other.first, other.second} {
+		switch {
+		case m == nil || m == both.first || m == both.second:
+		case both.first == nil:
+			both.first = m
+		case m.waits < both.first.waits:
+			both.first, both.second = m, both.first
+		case both.second == nil || m.waits < both.second.waits:
+			both.second = m
+		}
+	}
+	return both
+}
+
+// split reports whether several things of it were asked for before the last of so many waits, each for itself.
+func (h held) split(waits int) bool {
+	return h.many && h.first.waits < waits || h.second != nil && h.second.waits < waits
+}
+
+// splits looks at a list of statements and at every function in it, each by itself.
+func (l *linter) splits(list []parser.Stmt) {
+	s := &splitter{linter: l, holds: make(map[*symbol]held), said: make(map[parser.Node]bool)}
+	s.body(list)
+	var functions func(n parser.Node)
+	functions = func(n parser.Node) {
+		if f, ok := n.(*parser.FuncLit); ok {
+			l.splits(f.Body.Stmts)
+			return
+		}
+		children(n, functions)
+	}
+	for _, n := range list {
+		functions(n)
+	}
+}
+
+func (s *splitter) body(list []parser.Stmt) {
+	for _, n := range list {
+		s.statement(n)
+	}
+}
+
+func (s *splitter) statement(n parser.Stmt) {
+	switch n := n.(type) {
+	case *parser.AssignStmt:
+		s.assignment(n)
+	case *parser.IfStmt:
+		if n.Init != nil {
+			s.statement(n.Init)
+		}
+		s.value(n.Cond)
+		s.maybe(n.Body)
+		if n.Else != nil {
+			s.maybe(n.Else)
+		}
+	case *parser.BlockStmt:
+		s.body(n.Stmts)
+	case *parser.ForStmt:
+		if n.Init != nil {
+			s.statement(n.Init)
+		}
+		if n.Cond != nil {
+			s.value(n.Cond)
+		}
+		s.loop(n, n.Body)
+	case *parser.ForInStmt:
+		over := s.value(n.Iterable)
+		over.handle = over.first != nil
+		for _, name := range []*parser.Ident{n.Key, n.Value} {
+			if symbol := s.symbols[name]; symbol != nil {
+				s.holds[symbol] = over
+			}
+		}
+		s.loop(n, n.Body)
+	case *parser.ExprStmt:
+		s.value(n.Expr)
+	case *parser.ReturnStmt:
+		s.value(n.Result)
+	case *parser.ExportStmt:
+		s.value(n.Result)
+	}
+}
+
+// maybe looks at what happens only sometimes: what it joins counts, what it waits for does not.
+func (s *splitter) maybe(n parser.Stmt) {
+	before := s.mute
+	s.mute = true
+	s.statement(n)
+	s.mute = before
+}
+
+// loop looks at the body of a loop. What it makes and puts into a variable from before the loop are many.
+func (s *splitter) loop(n parser.Node, body *parser.BlockStmt) {
+	s.body(body.Stmts)
+	for symbol, h := range s.holds {
+		if h.first != nil && n.Pos() <= h.first.call.Pos() && h.first.call.Pos() < n.End() && symbol.name != nil && symbol.name.Pos() < n.Pos() {
+			h.many = h.many || !h.handle
+			s.holds[symbol] = h
+		}
+	}
+}
+
+func (s *splitter) assignment(n *parser.AssignStmt) {
+	h := s.value(n.RHS[0])
+	target := n.LHS[0]
+	name, whole := target.(*parser.Ident)
+	for target != nil && name == nil {
+		target, _ = partsOf(target)
+		name, _ = target.(*parser.Ident)
+	}
+	symbol := s.symbols[name]
+	switch {
+	case name == nil || symbol == nil:
+	case whole && (n.Token == token.Define || n.Token == token.Assign && !s.mute):
+		s.holds[symbol] = h
+	default:
+		s.holds[symbol] = s.holds[symbol].with(h)
+	}
+}
+
+// partsOf takes x.key and x[key] apart.
+func partsOf(e parser.Expr) (base, key parser.Expr) {
+	switch e := e.(type) {
+	case *parser.SelectorExpr:
+		return e.Expr, e.Sel
+	case *parser.IndexExpr:
+		return e.Expr, e.Index
+	}
+	return nil, nil
+}
+
+// value follows an expression in the order in which it is evaluated.
+func (s *splitter) value(e parser.Expr) held {
+	switch e := e.(type) {
+	case nil, *parser.FuncLit:
+		return held{}
+	case *parser.Ident:
+		return s.holds[s.symbols[e]]
+	case *parser.ParenExpr:
+		return s.value(e.Expr)
+	case *parser.SelectorExpr, *parser.IndexExpr:
+		return s.part(e)
+	case *parser.CallExpr:
+		return s.called(e)
+	}
+	var all held
+	children(e, func(n parser.Node) {
+		if inner, ok := n.(parser.Expr); ok {
+			all = all.with(s.value(inner))
+		}
+	})
+	return all
+}
+
+// part is x.key: a field of a handle, which is a wait, or a member of a list or map.
+func (s *splitter) part(e parser.Expr) held {
+	base, key := partsOf(e)
+	of := s.value(base)
+	field, written := key.(*parser.StringLit)
+	if !written {
+		s.value(key)
+	}
+	switch {
+	case s.handle(base) == nil && !of.handle: // a member
+		of.handle = of.first != nil
+		return of
+	case !written || field.Value == fieldName || s.mute || of.first != nil && of.first.read && !of.many && of.second == nil:
+		return held{} // no wait, or none any more
+	}
+	if of.first != nil {
+		of.first.read = true
+	}
+	s.waits = append(s.waits, e)
+	return held{}
+}
+
+// called is a call: of an operation, which may join what it is given, of append, or of anything else.
+func (s *splitter) called(e *parser.CallExpr) held {
+	op := s.operation(e.Func)
+	var given held
+	for i, arg := range e.Args {
+		if h := s.value(arg); op == nil || i != optionsAt(op) {
+			given = given.with(h)
+		}
+	}
+	if op == nil {
+		s.value(e.Func)
+		if name, ok := e.Func.(*parser.Ident); ok && name.Name == "append" {
+			return given
+		}
+		return held{}
+	}
+	switch {
+	case op.Kind == "" || op.Kind == writ.KindHeroDB || op.Origin != "":
+		return held{}
+	case op.Effect == catalog.Find || given.anchored || s.isAnchored(op, e):
+		return held{anchored: true, handle: true}
+	case given.first != nil:
+		if given.split(len(s.waits)) {
+			s.splitBy(s.waits[given.first.waits], op, e)
+		}
+		return held{first: given.first, handle: true} // it is where these are
+	case op.Effect != catalog.Make:
+		return held{}
+	}
+	return held{first: &made{call: e, waits: len(s.waits)}, handle: true}
+}
+
+// optionsAt is the index of the argument that has the options of a call.
+func optionsAt(op *catalog.Operation) int {
+	if op.Named() {
+		return 2
+	}
+	return 1
+}
+
+// isAnchored reports whether a call says itself where it goes, or may do so.
+func (s *splitter) isAnchored(op *catalog.Operation, e *parser.CallExpr) bool {
+	if len(e.Args) <= optionsAt(op) {
+		return false
+	}
+	options, literal := e.Args[optionsAt(op)].(*parser.MapLit)
+	return !literal || slices.ContainsFunc(options.Elements, func(o *parser.MapElementLit) bool { return o.Key == "node" || o.Key == "labels" })
+}
+
+// splitBy reports a read that comes between what a call joins.
+func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.CallExpr) {
+	if s.said[read] {
+		return
+	}
+	s.said[read] = true
+	s.warn(codeSplitGroup, read, "this waits for a result: what was asked for before gets its node now, and %s in line %d needs several such "+
+		"things on one node",
+		op.Name(), s.line(e)).Help = "ask for all that goes together first and read results after that, or give each call the option node"
+}
+
+// line is where a node begins.
+func (s *splitter) line(n parser.Node) int {
+	for _, u := range s.units {
+		if int(n.Pos()) >= u.file.Base && int(n.Pos()) <= u.file.Base+u.file.Size {
+			return u.file.Position(n.Pos()).Line
+		}
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package scripts
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// minTargetPrefix is how much of a name must be known for a target, in bytes: see identity.MinTargetPrefix.
+const minTargetPrefix = 3
+
+// targets collects what a script destroys, as far as its text tells.
+type targets struct {
+	named     map[string]bool // "volume/web-0", or "volume/web-*" where the name is made of more than that
+	mentioned int             // how often an operation stands in the text that destroys
+	seen      int             // of these, whose resource is named
+	steps     int             // that following names has taken
+	params    map[string]any  // their values, if they are known
+}
+
+// maxNameSteps bounds how far names are followed through variables, of all calls together.
+const maxNameSteps = 20_000
+
+// mention counts a place where an operation stands.
+func (t *targets) mention(op *catalog.Operation) {
+	if op.Destructive {
+		t.mentioned++
+	}
+}
+
+// of takes the resource of a call: how its name begins, and whether that is all of it.
+func (t *targets) of(op *catalog.Operation, prefix string, whole bool) {
+	if !op.Destructive {
+		return
+	}
+	switch {
+	case whole && writ.ValidName(prefix):
+	case !whole && len(prefix) >= minTargetPrefix && writ.ValidName(prefix+"0"):
+		prefix += "*"
+	default:
+		return
+	}
+	if t.named == nil {
+		t.named = make(map[string]bool)
+	}
+	t.named[string(op.Kind)+"/"+prefix] = true
+	t.seen++
+}
+
+// list returns the targets, sorted, and whether the script may destroy more than these.
+func (t *targets) list() (named []string, more bool) {
+	return slices.Sorted(maps.Keys(t.named)), t.seen < t.mentioned
+}
+
+// nameOf returns how the name of a resource begins, as far as it is written out, and whether that is all of it.
+func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
+	if c.targets.steps++; c.targets.steps > maxNameSteps {
+		return "", false
+	}
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return c.nameOf(e.Expr)
+	case *parser.StringLit:
+		return e.Value, true
+	case *parser.BinaryExpr:
+		left, all := c.nameOf(e.LHS)
+		if e.Token != token.Add || !all {
+			return left, false
+		}
+		right, all := c.partOf(e.RHS)
+		if len(left)+len(right) > maxLine {
+			return left, false
+		}
+		return left + right, all
+	case *parser.Ident:
+		if s := c.symbols[e]; s != nil && !s.assigned && s.init != nil {
+			return c.nameOf(s.init)
+		}
+	case *parser.SelectorExpr, *parser.IndexExpr:
+		if base, key := selected(e); key != nil && c.isParams(base) {
+			value, known := c.targets.params[key.Value].(string)
+			return value, known
+		}
+	case *parser.CallExpr:
+		if name, ok := e.Func.(*parser.Ident); ok && len(e.Args) > 0 && name.Name == "format" && c.symbols[name] != nil && c.symbols[name].builtin {
+			form, all := c.nameOf(e.Args[0])
+			prefix, _, cut := strings.Cut(form, "%")
+			return prefix, all && !cut
+		}
+		if op := c.operation(e.Func); op != nil && op.Named() && len(e.Args) > 0 { // a handle
+			return c.nameOf(e.Args[0])
+		}
+	}
+	return "", false
+}
+
+// partOf is nameOf for what is added to the beginning of a name: a number becomes its digits.
+func (c *checker) partOf(e parser.Expr) (prefix string, whole bool) {
+	if n, ok := e.(*parser.IntLit); ok {
+		return strconv.FormatInt(n.Value, 10), true
+	}
+	if base, key := selected(e); key != nil && c.isParams(base) {
+		if n, ok := c.targets.params[key.Value].(int64); ok {
+			return strconv.FormatInt(n, 10), true
+		}
+	}
+	return c.nameOf(e)
+}
+
+// TargetsOf returns what a script destroys as Check has it, where the values of the parameters are known.
+func TargetsOf(bundle Bundle, params map[string]any) (targets []string, more bool) {
+	c := newChecker(analyse(bundle))
+	c.targets.params = params
+	for _, u := range c.units {
+		if u.tree != nil {
+			c.nodes(u.tree)
+		}
+	}
+	return c.targets.list()
+}

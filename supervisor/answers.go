@@ -1,0 +1,142 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/internal/failpoint"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
+// why a text was refused, and which roster is in force. An answer is signed once, in the transaction that decides, and kept with the record.
+//
+// A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
+// the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
+// signature that does not fit must not get a proof about that text.
+
+// errDecided is the error of refusing a text of which something else is known: it was accepted, or carried out.
+var errDecided = errors.New("the text was accepted before")
+
+// prove signs an answer.
+func (s *Supervisor) prove(tx *journal.Tx, roster *identity.Roster, answer writ.Answer) ([]byte, error) {
+	digest, err := roster.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("sign an answer: %w", err)
+	}
+	answer.Cluster, answer.Datacenter, answer.Time = s.Pin, s.Datacenter, tx.Now.UnixMilli()
+	answer.Roster, answer.RosterDigest = roster.Version, digest
+	return seal.Seal(seal.Answer, s.Key, answer)
+}
+
+// record signs the answer to a statement and keeps both, in the transaction of its effect.
+func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answer *link.StatementAnswer) (err error) {
+	answer.Proof, err = s.prove(tx, v.Roster, writ.Answer{Text: v.Digest, Subject: answer.Subject, Done: answer.Done})
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return tx.AddStatement(journal.Text{Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires}, body)
+}
+
+// refuse returns the error with which a text is refused: signed, and kept, if that is a decision about a text that has an author. The same text
+// again gets the same error. It is errDecided if the text was not refused before, but accepted or carried out.
+func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error) error {
+	e := writ.AsError(why)
+	if !e.Decided() || len(e.Proof) > 0 {
+		return why
+	}
+	author, err := verifier.Author(namespace, signed)
+	if err != nil {
+		return why
+	}
+	var refused *writ.Error
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.RefusalKept), func(tx *journal.Tx) (err error) {
+		if refused, err = refusalOf(tx, author.Digest); refused != nil || err != nil {
+			return err
+		}
+		switch decided, err := isDecided(tx, namespace, author.Digest); {
+		case err != nil:
+			return err
+		case decided:
+			return errDecided
+		}
+		refused = &writ.Error{Code: e.Code, Message: clip(e.Message, maxText), Hint: clip(e.Hint, maxText)}
+		proof, err := s.prove(tx, verifier.Roster, writ.Answer{Text: author.Digest, Subject: author.Subject, Refused: refused})
+		if err != nil {
+			return err
+		}
+		refused.Proof = proof
+		body, err := json.Marshal(refused)
+		if err != nil {
+			return err
+		}
+		return tx.AddRefusal(journal.Text{Digest: author.Digest, Signer: author.Signer, Expires: author.Expires}, body)
+	})
+	if err != nil {
+		return err
+	}
+	if times, say := s.refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say { // each is kept; a signer may send as many as it likes
+		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code, "why", refused.Message, "times", times)
+	}
+	return refused
+}
+
+// isDecided reports whether a statement was carried out, or a submission accepted.
+func isDecided(tx *journal.Tx, namespace identity.Namespace, digest writ.Digest) (bool, error) {
+	if namespace == identity.ScriptNamespace {
+		run, err := tx.Run(writ.RunIDOf(digest))
+		return run != nil, err
+	}
+	answer, err := tx.StatementAnswer(digest)
+	return answer != nil, err
+}
+
+// refusalOf returns the error with which a text was refused before, nil if it was not.
+func refusalOf(tx *journal.Tx, digest writ.Digest) (*writ.Error, error) {
+	body, err := tx.Refusal(digest)
+	if body == nil || err != nil {
+		return nil, err
+	}
+	refused := new(writ.Error)
+	return refused, json.Unmarshal(body, refused)
+}
+
+// wasRefused returns the error with which a text was refused before, nil if it was not.
+func (s *Supervisor) wasRefused(ctx context.Context, digest writ.Digest) error {
+	var refused *writ.Error
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		refused, err = refusalOf(tx, digest)
+		return err
+	})
+	if refused == nil || err != nil {
+		return err
+	}
+	return refused
+}
+
+// adopted signs which roster is in force here, for a client that gave a nonce.
+func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
+	if len(nonce) != writ.AdoptionNonce {
+		return link.AdoptedAnswer{}, writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(nonce), writ.AdoptionNonce)
+	}
+	roster := s.roster.Load()
+	digest, err := roster.Digest()
+	if err != nil {
+		return link.AdoptedAnswer{}, fmt.Errorf("sign which roster is in force: %w", err)
+	}
+	proof, err := seal.Seal(seal.Adoption, s.Key, writ.Adoption{
+		Cluster: s.Pin, Datacenter: s.Datacenter, Roster: roster.Version, Digest: digest, Nonce: nonce, Time: s.Now().UnixMilli(),
+	})
+	return link.AdoptedAnswer{Proof: proof}, err
+}

@@ -1,0 +1,202 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/supervisor/journal"
+)
+
+// opened opens a proof of the site's supervisor.
+func (s *site) opened(proof []byte) writ.Answer {
+	s.t.Helper()
+	records, _, err := seal.Open[writ.Answer](seal.Answer, proof, seal.Only(s.key.Public().(ed25519.PublicKey)))
+	if err != nil || len(records) != 1 {
+		s.t.Fatalf("the proof holds %d answers: %v", len(records), err)
+	}
+	return records[0]
+}
+
+// wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.
+func (s *site) wantRefused(signed []byte, want writ.Code) []byte {
+	s.t.Helper()
+	_, err := s.Submit(s.t.Context(), signed)
+	e := writ.AsError(err)
+	if err == nil || e.Code != want {
+		s.t.Fatalf("submit: %v, want %s", err, want)
+	}
+	text, _, _ := identity.Split(signed)
+	a := s.opened(e.Proof)
+	if a.Text != writ.DigestOf(text) || a.Subject != "run/"+string(writ.RunIDOf(a.Text)) || a.Datacenter != theDatacenter || a.Cluster != s.Pin ||
+		a.Done != "" || a.Refused == nil || a.Refused.Code != want || a.Refused.Message != e.Message || a.Roster != 1 || a.RosterDigest != s.firstRoster() {
+		s.t.Errorf("the proof says %+v", a)
+	}
+	return e.Proof
+}
+
+func TestWhatAStatementDidIsSignedOnce(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		statement := s.change("db-password", 1, canary)
+		signed := s.sign(statement)
+		answer, err := s.Decide(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := identity.Split(signed)
+		a := s.opened(answer.Proof)
+		if a.Text != writ.DigestOf(text) || a.Subject != statement.Subject || a.Done != answer.Done || a.Refused != nil || a.Datacenter != theDatacenter || a.Roster != 1 {
+			t.Errorf("the proof says %+v", a)
+		}
+		s.halt()
+		s.start()
+		if again, err := s.Decide(t.Context(), signed); err != nil || !bytes.Equal(again.Proof, answer.Proof) {
+			t.Errorf("the same statement again, after a restart: %v", err)
+		}
+
+		refused := s.sign(s.change("db-password", 5, canary))
+		_, err = s.Decide(t.Context(), refused)
+		first := writ.AsError(err)
+		if first.Code != writ.CodeConflict || s.opened(first.Proof).Refused == nil {
+			t.Fatalf("%v", err)
+		}
+		s.halt()
+		s.start()
+		if _, err := s.Decide(t.Context(), refused); !bytes.Equal(writ.AsError(err).Proof, first.Proof) || err.Error() != first.Error() {
+			t.Errorf("what was refused, again, after a restart: %v", err)
+		}
+	})
+}
+
+// A refusal is signed again when another change of its commit fails: the proof of the first time is no part of the second one.
+func TestARefusalWhoseCommitIsRepeatedIsSignedAsOneThatIsNot(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		misnamed := s.payload("x := 1\n")
+		misnamed.ProjectName = "elsewhere"
+		signed := s.signPayload(misnamed)
+		release := s.blockWrites()
+		refused, failed := make(chan error), make(chan error)
+		go func() {
+			_, err := s.Submit(t.Context(), signed)
+			refused <- err
+		}()
+		synctest.Wait()
+		go func() {
+			failed <- s.journal.Write(t.Context(), func(*journal.Tx) error { return errors.New("told to fail") })
+		}()
+		synctest.Wait()
+		release()
+		err := <-refused
+		if <-failed == nil {
+			t.Error("what was told to fail did not")
+		}
+		if a := s.opened(writ.AsError(err).Proof); a.Refused == nil || a.Refused.Code != writ.CodeOf(err) || a.Refused.Proof != nil {
+			t.Errorf("%v, with the proof %+v", err, a)
+		}
+	})
+}
+
+// A coordinator could show the proof of a refusal that it brought about, and have the same text accepted later.
+func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		later := s.payload("x := 1\n")
+		later.Deployment = identity.Deployment{Name: "web", Base: 1}
+		signed := s.signPayload(later)
+		proof := s.wantRefused(signed, writ.CodeConflict)
+		first := s.payload("x := 1\n")
+		first.Deployment = identity.Deployment{Name: "web"}
+		if _, err := s.Submit(t.Context(), s.signPayload(first)); err != nil {
+			t.Fatal(err)
+		}
+		if again := s.wantRefused(signed, writ.CodeConflict); !bytes.Equal(again, proof) {
+			t.Error("the same submission gets another proof")
+		}
+		later.Nonce = identity.NewNonce()
+		if _, err := s.Submit(t.Context(), s.signPayload(later)); err != nil {
+			t.Errorf("signed again: %v", err)
+		}
+	})
+}
+
+// Whoever joins somebody's text with another signature gets no proof about that text.
+func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		signed := s.signPayload(s.payload("x := 1\n"))
+		text, armored, err := identity.Split(signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger := s.signPayloadBy(identity.NewSigner(newKey(t)), s.payload("x := 1\n"))
+		elsewhere := s.payload("x := 1\n")
+		elsewhere.Datacenter = "01920000-0000-7000-8000-0000000000ff"
+		_, other, _ := identity.Split(s.signPayload(s.payload("y := 1\n")))
+		for what, lie := range map[string][]byte{
+			"with another signature":  identity.Join(text, other),
+			"by a stranger":           stranger,
+			"changed":                 identity.Join(append(bytes.Clone(text), ' '), armored),
+			"for another datacenter":  s.signPayload(elsewhere),
+			"a statement as a script": s.sign(s.change("db-password", 1, canary)),
+		} {
+			if _, err := s.Submit(t.Context(), lie); err == nil || writ.AsError(err).Proof != nil {
+				t.Errorf("%s: %v, with a proof of %d bytes", what, err, len(writ.AsError(err).Proof))
+			}
+		}
+		if _, err := s.Submit(t.Context(), signed); err != nil {
+			t.Errorf("the text itself: %v", err)
+		}
+	})
+}
+
+// What was accepted is answered with its run, also when its signer may do nothing any more: a proof that it was refused would be false.
+func TestWhatWasAcceptedIsNeverRefused(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		signed := s.signPayload(s.payload("x := 1\n"))
+		run, err := s.Submit(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.await(run.ID)
+		next, err := s.roster.Successor(s.clock.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Bindings = nil
+		s.adopt(next)
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := s.Submit(t.Context(), signed); err != nil || again.ID != run.ID {
+			t.Errorf("handed in again: %+v, %v", again, err)
+		}
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload("x := 2\n"))); writ.CodeOf(err) != writ.CodeRoleMissing || writ.AsError(err).Proof == nil {
+			t.Errorf("a new one: %v", err)
+		}
+	})
+}
+
+// BenchmarkRefusal measures what it costs to refuse a submission, with its proof and its row.
+func BenchmarkRefusal(b *testing.B) {
+	s := newSite(b)
+	var all [][]byte
+	for range 200 {
+		p := s.payload("x := 1\n")
+		p.Deployment = identity.Deployment{Name: "web", Base: 9}
+		p.Nonce = identity.NewNonce()
+		all = append(all, s.signPayload(p))
+	}
+	start := time.Now()
+	n := 0
+	for b.Loop() {
+		if _, err := s.Submit(b.Context(), all[n%len(all)]); writ.CodeOf(err) != writ.CodeConflict {
+			b.Fatal(err)
+		}
+		n++
+	}
+	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(n), "µs/refusal")
+}

@@ -1,0 +1,113 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/supervisor/link"
+)
+
+// A coordinator that asks for more than it may makes nobody wait who asks another one, and of its own users those least who ask for little. Plans,
+// for which nobody needs a right, keep no roster and no statement back, and statements that somebody signed have a bound that one person does not reach.
+func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
+	const large, small = 300 << 10, 1 << 10
+	for name, flood := range map[string]struct {
+		verb  link.Verb
+		bytes int
+	}{
+		"plans":               {link.VerbPlan, large},
+		"small plans":         {link.VerbPlan, small},
+		"rosters":             {link.VerbRoster, large},
+		"unsigned statements": {link.VerbStatement, small},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asks := newAsks()
+				answer := func(_ context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+					if verb == link.VerbStatement && params[0] == 0 {
+						return nil, writ.Errorf(writ.CodeSignatureMalformed, "nobody signed it")
+					}
+					return nil, nil
+				}
+				busy, other := asks.of("https://busy.test", answer), asks.of("https://other.test", answer)
+				ask := func(whom link.Handler, verb link.Verb, bytes int, signed byte) (time.Duration, error) {
+					began, params := time.Now(), make(json.RawMessage, bytes)
+					params[0] = signed
+					_, err := whom(t.Context(), verb, params, nil)
+					return time.Since(began), err
+				}
+				var all sync.WaitGroup
+				var refused, answered atomic.Int32
+				for range 4000 {
+					all.Go(func() {
+						if _, err := ask(busy, flood.verb, flood.bytes, 0); writ.CodeOf(err) == writ.CodeRateLimited {
+							refused.Add(1)
+						} else {
+							answered.Add(1)
+						}
+					})
+					if flood.verb == link.VerbStatement {
+						time.Sleep(time.Millisecond / 2) // they are counted when they were answered
+					}
+				}
+				synctest.Wait()
+				for _, verb := range []link.Verb{link.VerbPlan, link.VerbRoster, link.VerbStatement, link.VerbSubmit} {
+					if took, err := ask(other, verb, small, 1); err != nil || took > 0 {
+						t.Errorf("%s of another coordinator took %s, %v", verb, took, err)
+					}
+					if took, err := ask(busy, verb, small, 1); verb != flood.verb && (err != nil || took > 0) {
+						t.Errorf("%s of this coordinator took %s, %v", verb, took, err)
+					}
+				}
+				if flood.bytes == large {
+					if took, err := ask(busy, flood.verb, small, 1); err != nil || took > smallAskWaits {
+						t.Errorf("a small one took %s, %v", took, err)
+					}
+				}
+				all.Wait()
+				if n := answered.Load(); n == 0 || n > 1500 || refused.Load() == 0 {
+					t.Errorf("%d were answered, %d refused", n, refused.Load())
+				}
+			})
+		})
+	}
+	t.Run("a signed statement again and again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var answered atomic.Int32
+			busy := newAsks().of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+				answered.Add(1)
+				return nil, nil
+			})
+			const asked = 20_000
+			began := time.Now()
+			for range asked {
+				if _, err := busy(t.Context(), link.VerbStatement, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if time.Since(began) == 0 && answered.Load() > 2*statementAsks+1 {
+					t.Fatalf("%d are answered at once", answered.Load())
+				}
+			}
+			if took, least := time.Since(began), (asked-2*statementAsks-1)*time.Second/statementAsks; took < least {
+				t.Errorf("%d were answered within %s, which is sooner than %s", asked, took, least)
+			}
+		})
+	})
+	t.Run("signed statements", func(t *testing.T) {
+		asks := newAsks()
+		answer := func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+			return nil, writ.Errorf(writ.CodeConflict, "it is another revision")
+		}
+		for range 1000 {
+			if _, err := asks.of("https://busy.test", answer)(t.Context(), link.VerbStatement, nil, nil); writ.CodeOf(err) != writ.CodeConflict {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/queue"
+	"writ/supervisor/nodes"
+)
+
+// logs are the lines that a supervisor wrote.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (s *site) logged() string {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	return s.logs.text.String()
+}
+
+// shown is how a node was told of last.
+func (s *site) shown(id writ.NodeID) (last writ.Node) {
+	s.t.Helper()
+	events, err := s.journal.Events(s.t.Context(), 0, 100_000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Node != nil && e.Node.ID == id {
+			last = *e.Node
+		}
+	}
+	return last
+}
+
+func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		before := strings.Count(s.logged(), "\n")
+		out := queue.Stream{Node: n.id, Direction: queue.Out}
+		const bad = 100_000
+		for range bad / 1000 {
+			for range 1000 {
+				if err := s.queue.Send(t.Context(), out, []byte("sequence round nonsense")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(20 * time.Minute)
+		lines := strings.Count(s.logged(), "\n") - before
+		if lines == 0 || lines >= 100 {
+			t.Errorf("%d bad messages made %d lines", bad, lines)
+		}
+		if !strings.Contains(s.logged(), "times=") {
+			t.Error("nobody is told how many there were")
+		}
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+	})
+}
+
+func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		bad, good := s.join("n1"), s.join("n2")
+		time.Sleep(2 * time.Second)
+		off := func() bool { return keeper.password(bad.id) == "" }
+		shown := func() writ.Node { return s.shown(bad.id) }
+		for _, want := range []time.Duration{30 * time.Second, time.Minute} {
+			keeper.finds(queue.Finding{Node: bad.id, Offence: queue.OverBudget, Count: 50, Bytes: 800 << 20})
+			time.Sleep(3500 * time.Millisecond)
+			if !off() || keeper.password(good.id) == "" {
+				t.Errorf("the account of the bad node is off: %v; the good one has %q", off(), keeper.password(good.id))
+			}
+			if fault := shown().Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "800 MiB") {
+				t.Errorf("it is shown as %q", fault)
+			}
+			if _, _, err := s.account(bad); writ.CodeOf(err) != writ.CodeQueueBudget {
+				t.Errorf("at the node API: %v", err)
+			}
+			if _, _, err := s.account(good); err != nil {
+				t.Errorf("the good node at the node API: %v", err)
+			}
+			time.Sleep(want - 5*time.Second)
+			if !off() {
+				t.Errorf("it is back before %s", want)
+			}
+			time.Sleep(5 * time.Second)
+			if off() || shown().Fault != "" {
+				t.Errorf("after %s it is not back; shown as %q", want, shown().Fault)
+			}
+		}
+		if len(keeper.cleared) != 2 || keeper.cleared[0] != bad.id {
+			t.Errorf("cleared %v", keeper.cleared)
+		}
+		if n := strings.Count(s.logged(), "is kept off the queue"); n != 2 {
+			t.Errorf("it is logged %d times", n)
+		}
+	})
+}
+
+// One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
+func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		for range 3 {
+			for range 3 {
+				keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if keeper.password(n.id) != "" {
+			t.Error("the account is there")
+		}
+		time.Sleep(suspendedFirst)
+		if keeper.password(n.id) == "" {
+			t.Errorf("after %s the node is not back", suspendedFirst)
+		}
+		if len(keeper.cleared) != 9 {
+			t.Errorf("what it had was removed %d times, want 9", len(keeper.cleared))
+		}
+	})
+}
+
+// suspendedFirst is how long the account of a node is off for the first time.
+const suspendedFirst = 30 * time.Second
+
+func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		n := s.join("n1")
+		s.halt()
+		keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Bytes: 100 << 20})
+		s.start()
+		time.Sleep(2 * time.Second)
+		if keeper.password(n.id) == "" || len(keeper.cleared) != 1 {
+			t.Errorf("account %q, cleared %v", keeper.password(n.id), keeper.cleared)
+		}
+	})
+}
+
+func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s.OlderRunners = true
+		n, other := s.join("n1"), s.join("n2")
+		ask := func(by *testNode, about writ.NodeID) error {
+			asked, err := seal.Seal(seal.AccountRequest, by.key, nodes.AccountRequest{Node: about, Scripts: nodes.ScriptsLoaded})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Account(t.Context(), n.id, asked)
+			return err
+		}
+		runner := func() queue.Runner {
+			time.Sleep(2 * time.Second)
+			keeper.mu.Lock()
+			defer keeper.mu.Unlock()
+			return keeper.are[n.id].Runner
+		}
+		if got := runner(); got != queue.RunnerUnknown {
+			t.Errorf("before it asked: %v", got)
+		}
+		if _, err := s.Account(t.Context(), n.id, nil); err != nil || runner() != queue.RunnerOlder {
+			t.Errorf("asked without a word: %v, %v", err, runner())
+		}
+		if err := ask(other, n.id); err == nil || runner() != queue.RunnerOlder {
+			t.Errorf("another node asks in its name: %v, %v", err, runner())
+		}
+		if err := ask(n, other.id); err == nil || runner() != queue.RunnerOlder {
+			t.Errorf("it says something of another node: %v, %v", err, runner())
+		}
+		if err := ask(n, n.id); err != nil || runner() != queue.RunnerCurrent {
+			t.Errorf("it says what it is: %v, %v", err, runner())
+		}
+		if _, err := s.Account(t.Context(), n.id, nil); err != nil || runner() != queue.RunnerCurrent {
+			t.Errorf("somebody asks again without a word: %v, %v", err, runner())
+		}
+	})
+}
+
+// With the scripts of older runners a node can stop the queue, so a node does not get them by saying that it has such a runner, nor does somebody
+// else by asking for it.
+func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		n := s.join("n1")
+		asked, err := seal.Seal(seal.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded - 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, asked := range [][]byte{nil, asked} {
+			if _, err := s.Account(t.Context(), n.id, asked); writ.CodeOf(err) != writ.CodeBadRequest {
+				t.Errorf("it is answered with %v", err)
+			}
+			time.Sleep(2 * time.Second)
+			keeper.mu.Lock()
+			if got := keeper.are[n.id].Runner; got != queue.RunnerCurrent {
+				t.Errorf("its account is that of a runner %v", got)
+			}
+			keeper.mu.Unlock()
+		}
+		if _, _, err := s.account(n); err != nil {
+			t.Errorf("it says what it is, and gets %v", err)
+		}
+	})
+}
+
+// Results of runs that there are not cost the datacenter work and nobody gets anything from them: a node that sends more of them than one can have
+// that was restored with its datacenter is kept off the queue. Another node may send as many as that.
+func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &doorkeeper{}
+		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		bad, good := s.join("n1"), s.join("n2")
+		time.Sleep(2 * time.Second)
+		nothing := func(n *testNode, results int) {
+			for i := 0; i < results; i += seal.MaxRecords {
+				var all []any
+				for ; len(all) < min(seal.MaxRecords, results-i); all = append(all, writ.Result{JobKey: writ.JobKey{
+					Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, i+len(all)))), Seq: 1, Try: 1,
+				}, Node: n.id}) {
+				}
+				sealed, err := seal.Seal(seal.Result, n.key, all...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		nothing(bad, 20_001)
+		nothing(good, 20_000)
+		time.Sleep(5 * time.Second)
+		if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
+			t.Errorf("accounts: the bad node has %q, the good one %q", keeper.password(bad.id), keeper.password(good.id))
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package supervisor_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity/seal"
+)
+
+// What a node does not have any more, or not as it was asked for, is no match for what a script wants, whatever the journal has on record.
+func TestAPreviewKnowsWhatIsGoneOrDiffers(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		const script = `
+volume.create("a", {size_gib: 1})
+volume.create("b", {size_gib: 1})
+volume.create("c", {size_gib: 1})
+volume.create("d", {size_gib: 1})
+`
+		s.wantState(s.submit(previewModules+script), writ.RunSucceeded)
+		round := int64(0)
+		report := func(state string, drifts ...string) {
+			t.Helper()
+			round++
+			r := writ.Report{Node: n.id, Incarnation: 1, Round: round}
+			for _, e := range s.eventsOf("resource")[:4] {
+				id := e.Resource.ResourceID
+				if id.Name == "a" || id.Name == "b" {
+					r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: e.Resource.UID, State: state})
+				}
+				if id.Name == "b" || id.Name == "c" {
+					r.Drifts = append(r.Drifts, writ.ResourceDrift{ResourceID: id, UID: e.Resource.UID, Lasts: drifts})
+				}
+			}
+			n.send(seal.Report, r)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		wants := func(script string, want []string) {
+			t.Helper()
+			preview := s.preview(s.payload(previewModules + script))
+			got := foreseen(preview)
+			for i, c := range preview.Calls {
+				if len(c.Drift) > 0 {
+					got[i] += " because " + strings.Join(c.Drift, ", ")
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", script, diff)
+			}
+		}
+		same := []string{"unchanged on n1", "unchanged on n1", "unchanged on n1", "unchanged on n1"}
+		wants(script, same)
+		report("gone", "its content is gone")
+		differs := []string{
+			"create on n1 because its node does not have it any more", "create on n1 because its content is gone", "act on n1 because its content is gone",
+			"unchanged on n1",
+		}
+		wants(script, differs)
+		wants(strings.ReplaceAll(script, "size_gib: 1", "size_gib: 2")[:strings.Index(script, "\nvolume.create(\"c\"")], differs[:2])
+		wants(`volume.resize("a", {size_gib: 1}); volume.get("b")`, []string{"act on n1 because its node does not have it any more", "read on n1 because its content is gone"})
+		s.halt() // what is known is known to the next supervisor, too
+		s.start()
+		time.Sleep(5 * time.Second)
+		wants(script, differs)
+
+		run := s.submit(previewModules + script)
+		s.wantState(run, writ.RunSucceeded)
+		wants(script, same)
+	})
+}

@@ -1,0 +1,391 @@
+package journal
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
+	"sync"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/internal/sqldb"
+)
+
+// The database may belong to somebody else than the supervisor. Rows from which something follows carry a message authentication code under
+// a key that is not in there: whoever can write to the database can take rows away, and put back what stood in a row before, but cannot
+// write one of his own, nor move or copy one. What a code covers stands in the tables below; a test holds them against the schema.
+
+// covered is a table whose rows carry a code.
+type covered struct {
+	table   string
+	key     []string          // the columns by which a row is found; the code covers them first, in this order
+	columns []string          // the columns that it covers besides, in this order
+	free    map[string]string // the other columns, and why what stands in them does no harm
+}
+
+const (
+	searched  = "it is searched only: the body, which is covered, decides"
+	ordered   = "it is searched only: the body, which is covered, decides; hiding a row from a search is withholding it"
+	perSigner = "it bounds what is kept of a signer; the database may fill or empty itself anyway"
+)
+
+// The column "body" holds the code in front of the record; other tables have a column "mac".
+var coveredTables = []covered{
+	{"runs", []string{"id", "number"}, []string{"body"}, map[string]string{
+		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered, "accepted": searched,
+		"due":     "a run is not ended before the time in its body",
+		"pending": ordered, "judged": "each turn looks at the rights of the signer itself", "engine": searched,
+		"ended": "forgetting a run is withholding it", "needed": "forgetting a run is withholding it",
+	}},
+	{"calls", []string{"place"}, []string{"body"}, map[string]string{
+		"run": searched, "seq": searched, "state": searched, "open": ordered, "node": searched, "project": ordered, "kind": ordered, "name": ordered,
+		"claimed": ordered, "ready": searched, "retry_at": searched, "planned": searched,
+		"cpus": searched, "memory_mib": searched, "disk_gib": searched,
+	}},
+	{"nodes", []string{"id"}, []string{"body"}, map[string]string{"name": searched, "key_id": searched}},
+	{"resources", []string{"project", "kind", "name"}, []string{"body"}, map[string]string{
+		"node": searched, "cpus": searched, "memory_mib": searched, "disk_gib": searched,
+	}},
+	{"tokens", []string{"id"}, []string{"key", "created_by", "expires", "spent", "spent_key"}, nil},
+	{"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"}, nil},
+	{"statements", []string{"digest"}, []string{"answer", "expires"}, map[string]string{
+		"signed": "it is kept as evidence and never read; the signature in it speaks for itself",
+		"signer": perSigner, "size": perSigner,
+	}},
+	{"refusals", []string{"digest"}, []string{"answer", "expires"}, map[string]string{"signer": perSigner, "size": perSigner, "refused": perSigner}},
+	{"deployments", []string{"project", "name"}, []string{"revision"}, nil},
+	{"deliveries", []string{"run", "seq", "try", "delivery"}, []string{"node", "digest", "epoch", "sent"}, nil},
+	{"results", []string{"run", "seq", "try"}, []string{"digest"}, nil},
+}
+
+// freeTables are those whose rows carry no code, and why.
+var freeTables = map[string]string{
+	"payloads":         "each is verified when it is read: by the digest that its run is named after, and by its signature",
+	"rosters":          "the chain of their signatures is verified from the pin",
+	"frames":           "they are kept as evidence, under their digests, and carry the signatures of nodes",
+	"logs":             "they are shown only",
+	"events":           "they are shown only: coordinators and clients believe nothing for them",
+	"event_counter":    "it numbers events",
+	"event_marks":      "it says which events may be forgotten",
+	"acknowledgements": "it says from where coordinators are told events",
+	"loads":            "it says which of the nodes that may have a call has room",
+	"forgotten":        "it says whose rows may be deleted",
+	"run_counter":      "two runs with one number do not read each other's calls: each call names its run",
+	"meta":             "nodes remember the highest epoch themselves; the mark of protection counts only with its own code",
+}
+
+// Protection lets a journal carry codes.
+type Protection struct {
+	Key []byte // a secret that is not in the journal
+	// Known says that the journal carried codes before, as somebody knows who is not the database: then it is not given any for rows without.
+	Known bool
+	// Refused is told once of each row that the journal did not write, and may be nil.
+	Refused func(err *writ.Error)
+	// Adopted is told how many rows were given their codes, once in the life of a journal, and may be nil.
+	Adopted func(rows int)
+}
+
+// codes makes and checks codes.
+type codes struct {
+	Protection
+	tables map[string]*sync.Pool // of hash.Hash
+
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// maxTold bounds the rows of which it is remembered that they were refused. Of more nobody is told.
+const maxTold = 1000
+
+const metaCode = "meta" // the name of the key of the mark that stands in meta
+
+// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without it nothing is checked: for tools that only
+// copy.
+func (j *Journal) Protect(p Protection) error {
+	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
+	names := []string{metaCode}
+	for _, t := range coveredTables {
+		names = append(names, t.table)
+	}
+	for _, table := range names {
+		key, err := hkdf.Key(sha256.New, p.Key, nil, "writ-journal-v1 "+table, sha256.Size)
+		if err != nil {
+			return fmt.Errorf("derive the key of %s: %w", table, err)
+		}
+		c.tables[table] = &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}
+	}
+	j.codes.Store(c)
+	return nil
+}
+
+// sum appends the code of a row to b: over the encoding of its values, and what stands behind them.
+func (c *codes) sum(b []byte, table string, values []any, body []byte) ([]byte, error) {
+	for i, v := range values { // an engine may read no bytes as nothing
+		if b, ok := v.([]byte); v == nil || ok && b == nil {
+			values[i] = []byte{}
+		}
+	}
+	head, err := cbor.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("encode a row of %s: %w", table, err)
+	}
+	pool := c.tables[table]
+	h := pool.Get().(hash.Hash)
+	defer pool.Put(h)
+	h.Reset()
+	h.Write(head)
+	h.Write(body)
+	return h.Sum(b), nil
+}
+
+// A body that carries a code begins with a byte that no record begins with, and the code.
+const (
+	coded     = 0xff
+	codedHead = 1 + sha256.Size
+)
+
+// seal returns the body of a row as it is written.
+func (tx *Tx) seal(table string, body []byte, key ...any) ([]byte, error) {
+	if tx.codes == nil {
+		return body, nil
+	}
+	b := make([]byte, 1, codedHead+len(body))
+	b[0] = coded
+	b, err := tx.codes.sum(b, table, key, body)
+	return append(b, body...), err
+}
+
+// open returns the body that seal was given. It is a RECORD_FORGED error if the journal did not write it into this row.
+func (tx *Tx) open(table string, stored []byte, key ...any) ([]byte, error) {
+	isCoded := len(stored) >= codedHead && stored[0] == coded
+	if tx.codes == nil {
+		if isCoded {
+			return stored[codedHead:], nil
+		}
+		return stored, nil
+	}
+	if isCoded {
+		sum, err := tx.codes.sum(make([]byte, 0, sha256.Size), table, key, stored[codedHead:])
+		if err != nil {
+			return nil, err
+		}
+		if hmac.Equal(sum, stored[1:codedHead]) {
+			return stored[codedHead:], nil
+		}
+	}
+	return nil, tx.codes.refuse(table, key)
+}
+
+// code returns the code of a row of a table with a column for it: over its key and the columns that are covered.
+func (tx *Tx) code(table string, values ...any) ([]byte, error) {
+	if tx.codes == nil {
+		return nil, nil
+	}
+	return tx.codes.sum(nil, table, values, nil)
+}
+
+// check makes sure that a row of such a table is as the journal wrote it. The first of its values are its key.
+func (tx *Tx) check(table string, mac []byte, values ...any) error {
+	if tx.codes == nil {
+		return nil
+	}
+	sum, err := tx.codes.sum(make([]byte, 0, sha256.Size), table, values, nil)
+	if err != nil || hmac.Equal(sum, mac) {
+		return err
+	}
+	return tx.codes.refuse(table, values[:len(keyOf(table))])
+}
+
+func keyOf(table string) []string {
+	for _, t := range coveredTables {
+		if t.table == table {
+			return t.key
+		}
+	}
+	return nil
+}
+
+// refuse returns the error for a row that the journal did not write.
+func (c *codes) refuse(table string, key []any) *writ.Error {
+	var row strings.Builder
+	for i, k := range key {
+		if i > 0 {
+			row.WriteByte(' ')
+		}
+		fmt.Fprint(&row, k)
+	}
+	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal is not as the supervisor wrote it", row.String(), table).
+		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+	c.mu.Lock()
+	name := table + " " + row.String()
+	news := !c.told[name] && len(c.told) < maxTold
+	if news {
+		c.told[name] = true
+	}
+	c.mu.Unlock()
+	if news && c.Refused != nil {
+		c.Refused(err)
+	}
+	return err
+}
+
+// isForged reports whether an error says that a row is not as it was written.
+func isForged(err error) bool { return writ.CodeOf(err) == writ.CodeRecordForged }
+
+// protected is the name in meta of the mark that rows carry codes.
+const protected = "protected"
+
+// adopt makes sure, when an epoch begins, that the rows of the journal carry codes. Those of an earlier version are given theirs, once: not
+// if somebody else than the database knows better, nor if the journal carries the mark, or any row a code. It returns how many were.
+func (tx *Tx) adopt() (rows int, err error) {
+	c := tx.codes
+	if c == nil {
+		return 0, nil
+	}
+	sum, err := c.sum(nil, metaCode, []any{protected}, nil)
+	if err != nil {
+		return 0, err
+	}
+	want := hex.EncodeToString(sum)
+	mark, err := tx.meta(protected)
+	switch {
+	case err != nil || mark == want:
+		return 0, err
+	case mark != "":
+		return 0, writ.Errorf(writ.CodeRecordForged, "the journal was written by a supervisor with another key").
+			WithHint("start the supervisor with the data directory that belongs to this journal, or bring both back from one backup")
+	}
+	with, without, err := tx.countCodes()
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case without > 0 && c.Known:
+		return 0, writ.Errorf(writ.CodeRecordForged, "the supervisor knows that its journal is protected, and %d records of this one are not", without).
+			WithHint("somebody put another journal in its place; if it is a backup that an earlier version made, " +
+				"docs/manual/runbook.md says how to begin with it")
+	case without > 0 && with > 0:
+		return 0, writ.Errorf(writ.CodeRecordForged, "%d records of the journal are protected and %d are not, and the mark that says so is gone",
+			with, without).
+			WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+	}
+	for _, t := range coveredTables {
+		if err := tx.adoptTable(t); err != nil {
+			return 0, fmt.Errorf("protect %s: %w", t.table, err)
+		}
+	}
+	return without, tx.setMeta(protected, want)
+}
+
+func (c *covered) inBody() bool { return c.columns[0] == "body" }
+
+// countCodes counts the rows that carry a code, and those that carry none.
+func (tx *Tx) countCodes() (with, without int, err error) {
+	for _, t := range coveredTables {
+		err := tx.eachRow(t, func(row []any) error {
+			if t.carries(row) {
+				with++
+			} else {
+				without++
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return with, without, nil
+}
+
+// carries reports whether a row as eachRow reads it carries a code, be it right or not.
+func (c *covered) carries(row []any) bool {
+	last, _ := row[len(row)-1].([]byte)
+	return c.inBody() && len(last) >= codedHead && last[0] == coded || !c.inBody() && len(last) > 0
+}
+
+// adoptTable gives the rows of a table that carry no code theirs.
+func (tx *Tx) adoptTable(t covered) error {
+	set := "mac"
+	if t.inBody() {
+		set = "body"
+	}
+	where := make([]string, len(t.key))
+	for i, k := range t.key {
+		where[i] = fmt.Sprintf("%s = $%d", k, i+2)
+	}
+	update := fmt.Sprintf(`UPDATE %s SET %s = $1 WHERE %s`, t.table, set, strings.Join(where, " AND "))
+	return tx.eachRow(t, func(row []any) error {
+		if t.carries(row) {
+			return nil
+		}
+		key, rest := row[:len(t.key)], row[:len(row)-1]
+		var code []byte
+		var err error
+		if t.inBody() {
+			body, _ := row[len(row)-1].([]byte)
+			code, err = tx.seal(t.table, body, key...)
+		} else {
+			code, err = tx.code(t.table, rest...)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.exec(update, append([]any{code}, key...)...)
+	})
+}
+
+// adoptAtOnce is how many rows are read together when they are given their codes.
+const adoptAtOnce = 200
+
+// eachRow calls do for every row of a table, with its key, the columns that are covered, and the column of the code if there is one besides.
+func (tx *Tx) eachRow(t covered, do func(row []any) error) error {
+	columns := append(append([]string{}, t.key...), t.columns...)
+	if !t.inBody() {
+		columns = append(columns, "mac")
+	}
+	n := len(t.key)
+	keys := strings.Join(t.key, ", ")
+	first := fmt.Sprintf(`SELECT %s FROM %s ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table, keys, adoptAtOnce)
+	next := fmt.Sprintf(`SELECT %s FROM %s WHERE (%s) > (%s) ORDER BY %s LIMIT %d`, strings.Join(columns, ", "), t.table, keys,
+		sqldb.Placeholders(1, n), keys, adoptAtOnce)
+	query, args := first, []any(nil)
+	for {
+		rows, err := tx.someRows(len(columns), query, args...)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := do(row); err != nil {
+				return err
+			}
+		}
+		if len(rows) < adoptAtOnce {
+			return nil
+		}
+		query, args = next, rows[len(rows)-1][:n]
+	}
+}
+
+// someRows reads rows as they are: texts, numbers and bytes.
+func (tx *Tx) someRows(columns int, query string, args ...any) (all [][]any, err error) {
+	found, err := tx.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		row, into := make([]any, columns), make([]any, columns)
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, found.Err()
+}

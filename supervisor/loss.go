@@ -1,0 +1,225 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/supervisor/journal"
+)
+
+// waitsForNode is the reason of calls that are out at a lost node and may wait for it, longer than until their end-by; no node can give it.
+const waitsForNode = "its node is lost; the script said that it waits"
+
+// waitsForWord is that of calls which another node does once a person has signed that theirs never comes back.
+const waitsForWord = "its node is lost; another one does it once somebody has signed that it never comes back (writ node lost %s)"
+
+// lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
+// elsewhere if it was still there. What may have begun ends, unless the script said that it waits. Of a node that is gone for good nothing is
+// left that another one could do twice: calls that make or delete something go elsewhere, all others end.
+func (t *turn) lose(node writ.NodeID) error {
+	n, _ := t.s.fleet.get(node)
+	var without map[int]need
+	if n.Gone {
+		without = t.bereft(node)
+	}
+	for _, c := range t.calls {
+		if c.Node != node || c.State.Ended() {
+			continue
+		}
+		var err error
+		switch {
+		case c.State == writ.CallPlanned && neverSent(c):
+			t.release(c)
+		case n.Gone && without[c.Seq] != (need{}):
+			err = t.loseNeed(c, without[c.Seq])
+		case n.Gone && repeatableElsewhere(c):
+			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s is gone", c.NodeName))
+		case n.Gone:
+			err = t.loseBegun(c)
+		case mayBeWaiting(c):
+			t.reclaim[node] = append(t.reclaim[node], sendingOf(c))
+		case !waitsForLost(c):
+			err = t.loseBegun(c)
+		case c.State.Sent():
+			t.waitForLost(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lostNow adds the nodes that are gone and still have calls of the run: the supervisor may have ended between the transaction that says so and
+// the turn that follows from it.
+func (t *turn) lostNow(told []writ.NodeID) []writ.NodeID {
+	nodes := slices.Clone(told)
+	for _, c := range t.calls {
+		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
+			continue
+		}
+		if n, _ := t.s.fleet.get(c.Node); n.Gone {
+			nodes = append(nodes, c.Node)
+		}
+	}
+	return nodes
+}
+
+// waitsForLost reports whether a call that may have begun on a lost node goes on to wait for it.
+func waitsForLost(c *journal.Call) bool {
+	return c.Options.OnLoss == "wait" || c.Options.OnLoss == "replace"
+}
+
+// waitForLost says why such a call waits.
+func (t *turn) waitForLost(c *journal.Call) {
+	c.Reason = waitsForNode
+	if c.Options.OnLoss == "replace" {
+		c.Reason = fmt.Sprintf(waitsForWord, c.NodeName)
+	}
+	t.touch(c)
+}
+
+// mayBeWaiting reports whether a call that is out was delivered once, and its node did not say that it began: it may still be in the queue.
+func mayBeWaiting(c *journal.Call) bool {
+	return c.State == writ.CallQueued && c.Try == c.Moved+1 && c.Delivery == 1
+}
+
+// repeatableElsewhere reports whether a call can be done by another node once its node, with all that is on it, is gone: it makes or deletes
+// its resource, or it leaves nothing.
+func repeatableElsewhere(c *journal.Call) bool {
+	op, ok := catalog.Lookup(c.Operation)
+	return ok && (op.Effect == catalog.Make || op.Effect == catalog.Remove || leavesNothing(c))
+}
+
+// giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
+func (t *turn) giveUp(c *journal.Call) {
+	t.stale[c.Node] = append(t.stale[c.Node], taskOf(sendingOf(c)))
+	t.givenUp[c.Node] = append(t.givenUp[c.Node], c.Key())
+}
+
+// loseBegun ends a call that its lost node may have begun.
+func (t *turn) loseBegun(c *journal.Call) error {
+	if c.State.Sent() {
+		t.giveUp(c)
+	}
+	err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation)
+	if n, _ := t.s.fleet.get(c.Node); n.Gone {
+		err = err.WithHint("hand the script in again: what was on %s is made anew elsewhere", c.NodeName)
+	} else {
+		err = err.WithHint("if it comes back, look at the resource; if it never does, sign that with `writ node lost %s`; "+
+			"with on_loss: \"wait\" the script waits, with \"replace\" until that is signed", c.NodeName)
+	}
+	return t.fail(c, writ.CallFailed, err)
+}
+
+// loseNeed ends a call that no node can do because of what was on one that is gone.
+func (t *turn) loseNeed(c *journal.Call, lost need) error {
+	if c.State.Sent() {
+		t.giveUp(c)
+	}
+	why := fmt.Sprintf("the %s was on it", lost.resource)
+	if lost.resource == c.Resource() {
+		why = "and what it is about is lost with it"
+	}
+	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.s.fleet.name(lost.node), describe(c), why).
+		WithHint("hand the script in again: it makes the %s anew, without what it held", lost.resource)
+	return t.fail(c, writ.CallFailed, err)
+}
+
+// moveAway plans a call anew under the next try, for any node. What becomes of the old one on its node counts no more.
+func (t *turn) moveAway(c *journal.Call, why string) error {
+	if c.State.Sent() {
+		t.giveUp(c)
+		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
+			if err := t.move(c, to); err != nil {
+				return err
+			}
+		}
+		told(c, writ.CodeNodeLost) // that it did not act there, or that nothing is left of it, is known
+		c.Try++
+	}
+	c.Moved = c.Try - 1
+	c.Spared = c.Moved - c.Before // nothing was tried
+	t.release(c)
+	c.Delivery, c.Reason = 0, why
+	return nil
+}
+
+// receiveWithdrawn takes what the queue said of jobs that were to be taken back.
+func (t *turn) receiveWithdrawn(m mail) error {
+	for _, key := range m.taken {
+		c := t.open(key)
+		if c == nil {
+			continue
+		}
+		var err error
+		switch n, _ := t.s.fleet.get(c.Node); {
+		case t.run.Stop != nil:
+			err = t.fail(c, t.stoppedCall(), t.run.Stop)
+		case n.Liveness == writ.LivenessLost && mayBeWaiting(c):
+			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s was lost before it took it", c.NodeName))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, key := range m.kept {
+		c := t.open(key)
+		if c == nil || t.run.Stop != nil {
+			continue
+		}
+		if n, _ := t.s.fleet.get(c.Node); n.Liveness != writ.LivenessLost {
+			continue // it is back, and says itself what it does
+		}
+		if waitsForLost(c) {
+			t.waitForLost(c)
+			continue
+		}
+		if err := t.loseBegun(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeNames forgets what a node had, in the transaction in which a person's word is recorded that it never comes back, and writes into its
+// record what it must not go on with: another node may have that from then on. It returns the runs that have open calls there; each is to be
+// told.
+func freeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
+	resources, err := tx.ResourcesOn(n.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resources {
+		n.Superseded = append(n.Superseded, journal.Superseded{ResourceID: r.ResourceID, UID: r.UID})
+		gone := r.Resource
+		gone.Deleted, gone.Updated, gone.State = true, tx.Now, "gone"
+		tx.AddEvents(writ.Event{Resource: shownResource(gone)})
+		if err := tx.RemoveResource(r.ResourceID); err != nil {
+			return nil, err
+		}
+	}
+	runs, err := tx.RunsOn(n.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		calls, err := tx.Calls(run)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range calls {
+			if c.Node == n.ID && c.State.Sent() {
+				key := c.Key()
+				n.Superseded = append(n.Superseded, journal.Superseded{ResourceID: c.Resource(), UID: c.UID, Job: &key})
+			}
+		}
+	}
+	if n.Fence == nil {
+		n.Fence = &writ.Fence{Ordered: tx.Now}
+	}
+	n.Fence.Superseded = len(n.Superseded)
+	return runs, nil
+}

@@ -1,0 +1,206 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+// workingNode is realNode that has done something: the supervisor takes it for ready.
+func (s *site) workingNode(name string) *realNode {
+	n := s.realNode(name)
+	s.wantState(s.submit(`node := import("node")`+"\n"+`node.ping()`+"\n"), writ.RunSucceeded)
+	return n
+}
+
+// A node that dies with jobs in its queue never took them: another one does them, and the first finds nothing when it is back.
+func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		n2 := s.realNode("n2")
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].NodeName != "n2" || calls[0].Try != 2 {
+			t.Errorf("the call was done by %s in try %d, want n2 in try 2", calls[0].NodeName, calls[0].Try)
+		}
+		n1.start()
+		time.Sleep(2 * time.Minute)
+		n1.wantEffectsOnce(0)
+		n2.wantEffectsOnce(1)
+	})
+}
+
+// What its node took may have begun: it is not done elsewhere by itself, whether the node told of it or not.
+func TestWhatALostNodeTookIsNotDoneElsewhere(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.join("n1", slowly(time.Hour))
+		time.Sleep(5 * time.Second)
+		n1.setSilent(true) // before it says that it began
+		id := s.submit(oneVolume)
+		for len(n1.given()) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		n2 := s.join("n2")
+		run, _ := s.wantState(id, writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "writ node lost n1") {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		if one, two := n1.given(), n2.given(); len(one) != 1 || len(two) != 0 {
+			t.Errorf("n1 got %d jobs and n2 %d", len(one), len(two))
+		}
+	})
+}
+
+// A call that asked for its node by name stays with it.
+func TestWhatWasAskedForOnALostNodeWaitsForIt(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(`volume := import("volume")` + "\n" + `volume.create("v", {size_gib: 1}, {node: "n1"})` + "\n")
+		s.awaitCall(id, 1, writ.CallQueued)
+		n2 := s.realNode("n2")
+		time.Sleep(2 * time.Minute)
+		if run, calls := s.look(id); run.State.Ended() || calls[0].State != writ.CallPlanned {
+			t.Fatalf("the run is %s, the call %s: %v", run.State, calls[0].State, calls[0].Error)
+		}
+		n1.start()
+		s.wantState(id, writ.RunSucceeded)
+		n1.wantEffectsOnce(1)
+		n2.wantEffectsOnce(0)
+	})
+}
+
+func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.realNode("n1")
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+		first := s.volume("v")
+		n1.halt()
+		time.Sleep(2 * time.Minute)
+		waiting := s.submit(oneVolume) // it is on n1, which may come back
+		n2 := s.realNode("n2")
+		time.Sleep(time.Minute)
+		if run, _ := s.look(waiting); run.State.Ended() {
+			t.Fatalf("the run is %s: %+v", run.State, run.Failure)
+		}
+		s.decide(n1.id(), "lost")
+		_, calls := s.wantState(waiting, writ.RunSucceeded)
+		if calls[0].NodeName != "n2" {
+			t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+		}
+		n2.wantEffectsOnce(1)
+		told := false
+		for _, e := range s.eventsOf("resource") {
+			told = told || e.Resource.Deleted && e.Resource.UID == first.UID
+		}
+		if !told {
+			t.Error("nobody was told that the volume is gone")
+		}
+		for _, e := range s.eventsOf("node") {
+			if e.Node.ID == n1.id() && e.Node.Admission == writ.AdmissionRemoved && !e.Node.Gone {
+				t.Error("nobody was told that the node is gone")
+			}
+		}
+	})
+}
+
+// What must not be repeated was not done by a node that never took it: another one may do it.
+func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(`node := import("node")` + "\n" + `node.ping()` + "\n")
+		s.awaitCall(id, 1, writ.CallQueued)
+		n2 := s.realNode("n2")
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].NodeName != "n2" || calls[0].Told != 1 {
+			t.Errorf("%s did the call, and knew of %d earlier tries", calls[0].NodeName, calls[0].Told)
+		}
+		n2.halt()
+	})
+}
+
+// A second node that dies before it took the call sends it on as well.
+func TestWhatNoNodeTookGoesOnAndOn(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.workingNode("n1")
+		n1.halt()
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		n2 := s.join("n2", func(n *testNode) { n.fault = "told not to work" })
+		time.Sleep(90 * time.Second)
+		n2.setSilent(true)
+		time.Sleep(2 * time.Minute)
+		n3 := s.realNode("n3")
+		_, calls := s.wantState(id, writ.RunSucceeded)
+		if calls[0].NodeName != "n3" {
+			t.Errorf("the call was done by %s, want n3", calls[0].NodeName)
+		}
+		n3.wantEffectsOnce(1)
+	})
+}
+
+// To remove a node says nothing of what runs there: its names stay taken, until a person signs that it never comes back.
+func TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.realNode("n1")
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+		s.realNode("n2")
+		time.Sleep(2 * time.Second)
+		s.decide(n1.id(), "remove")
+		run, _ := s.wantState(s.submit(oneVolume), writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "writ node lost n1") {
+			t.Errorf("failure = %+v", run.Failure)
+		}
+		s.decide(n1.id(), "lost")
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+	})
+}
+
+// Runs that wait for a node do not wait for one that is gone: what makes things moves, everything else ends and says why.
+func TestRunsThatWaitForANodeThatIsGoneMoveOrEnd(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1 := s.realNode("n1")
+		making := s.submit(`volume := import("volume")` + "\n" + `volume.create("slow-90-a", {size_gib: 1}, {on_loss: "wait"})` + "\n")
+		acting := s.submit(strings.Replace(fmt.Sprintf(execScript, "slow-20-c"), `["work"]}`, `["work"]}, {on_loss: "wait"}`, 1))
+		needing := s.submit(`
+volume := import("volume")
+machine := import("machine")
+run := import("run")
+v := volume.create("d", {size_gib: 1})
+run.log(v.path)
+machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "wait"})
+`)
+		s.awaitCall(making, 1, writ.CallRunning)
+		s.awaitCall(acting, 3, writ.CallRunning)
+		s.awaitCall(needing, 2, writ.CallRunning)
+		n1.halt()
+		time.Sleep(3 * time.Minute)
+		n2 := s.realNode("n2")
+		time.Sleep(2 * time.Second)
+		s.decide(n1.id(), "lost")
+		if _, calls := s.wantState(making, writ.RunSucceeded); calls[0].NodeName != "n2" {
+			t.Errorf("the volume was made by %s, want n2", calls[0].NodeName)
+		}
+		for name, id := range map[string]writ.RunID{"what acts": acting, "what needs a volume that is gone": needing} {
+			run, _ := s.wantState(id, writ.RunFailed)
+			if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "hand the script in again") {
+				t.Errorf("%s: %+v", name, run.Failure)
+			}
+		}
+		n2.wantEffectsOnce(1)
+	})
+}
+
+// given returns the jobs that the node got.
+func (n *testNode) given() []writ.Job {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.jobs)
+}

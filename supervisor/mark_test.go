@@ -1,0 +1,213 @@
+package supervisor_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity/seal"
+	"writ/runner/queue"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// memoryMarks are marks that a test sees.
+type memoryMarks struct {
+	mark  supervisor.Mark
+	heard int
+}
+
+func (m *memoryMarks) Read() (supervisor.Mark, error) { return m.mark, nil }
+func (m *memoryMarks) Keep(h journal.Head) error      { m.mark.Head = h; return nil }
+func (m *memoryMarks) Heard() error                   { m.mark.Restored = false; m.heard++; return nil }
+
+func TestWhatTheDatacenterKeptItselfPutsItsJournalInDoubt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mark func(h journal.Head) supervisor.Mark
+		want bool
+	}{
+		"as it is": {func(h journal.Head) supervisor.Mark { return supervisor.Mark{Head: h} }, false},
+		"behind":   {func(h journal.Head) supervisor.Mark { return supervisor.Mark{} }, false},
+		"a later epoch": {func(h journal.Head) supervisor.Mark {
+			h.Epoch++
+			return supervisor.Mark{Head: h}
+		}, true},
+		"a later event": {func(h journal.Head) supervisor.Mark {
+			h.Seq++
+			return supervisor.Mark{Head: h}
+		}, true},
+		"an operator says so": {func(h journal.Head) supervisor.Mark { return supervisor.Mark{Head: h, Restored: true} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				head, err := s.journal.Head(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.halt()
+				head.Epoch = s.Epoch()
+				marks := &memoryMarks{mark: tt.mark(head)}
+				said := marks.mark.Restored
+				s.marks = marks
+				s.start()
+				if got := !s.journal.Doubt().IsZero(); got != tt.want {
+					t.Errorf("in doubt: %v, want %v", got, tt.want)
+				}
+				if said && (marks.heard != 1 || marks.mark.Restored) {
+					t.Errorf("what the operator said was taken %d times", marks.heard)
+				}
+				time.Sleep(time.Minute)
+				if now, err := s.journal.Head(t.Context()); err != nil || marks.mark.Head != now {
+					t.Errorf("the mark is %+v, the journal %+v, %v", marks.mark.Head, now, err)
+				}
+			})
+		})
+	}
+}
+
+// A node that says it has obeyed another supervisor may lie: it alone does not have the runs of others wait.
+func TestOnlyMostNodesPutTheJournalInDoubt(t *testing.T) {
+	for liars, want := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
+		inSite(t, func(t *testing.T, s *site) {
+			for _, name := range []string{"n1", "n2", "n3"} {
+				s.join(name)
+			}
+			time.Sleep(2 * time.Second)
+			before := s.journal.ID()
+			for _, n := range s.nodes[:liars] {
+				n.mu.Lock()
+				n.sequence++
+				b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: s.Epoch() - 1, Clock: time.Now().UnixMilli()}
+				n.mu.Unlock()
+				n.send(seal.Beat, b)
+			}
+			time.Sleep(3 * time.Second)
+			if got := !s.journal.Doubt().IsZero(); got != want || want != (s.journal.ID() != before) {
+				t.Errorf("with %d of 3: in doubt %v", liars, got)
+			}
+		})
+	}
+}
+
+// sink is the memory of a coordinator that claims what never happened.
+type sink struct{}
+
+func (sink) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
+	return 1 << 60, time.Time{}, nil
+}
+func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error { return nil }
+
+// Over a real link, a coordinator acknowledges events of the future. With a node that is dead every open run would wait for it.
+func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
+	s := newSite(t)
+	log := slog.New(slog.DiscardHandler)
+	hostile := &link.Listener{
+		Authenticate: func(context.Context, link.Hello, []byte) error { return nil },
+		Welcome:      func(context.Context, link.Hello) (link.Welcome, error) { return link.Welcome{}, nil },
+		Events:       sink{}, Log: log,
+	}
+	server := httptest.NewServer(hostile)
+	defer server.Close()
+	defer hostile.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	feed := s.journal.Feed(server.URL)
+	dialer := &link.Dialer{
+		URL: server.URL,
+		Hello: func() link.Hello {
+			return link.Hello{Datacenter: theDatacenter, Journal: feed.ID(), Epoch: s.Epoch()}
+		},
+		Sign: func(link.Hello, []byte, string) ([]byte, error) { return []byte("any"), nil }, Events: feed, Log: log,
+	}
+	go func() { ended <- dialer.Run(ctx) }()
+	for feed.ID() == s.journal.ID() { // the claim was heard
+		time.Sleep(time.Millisecond)
+	}
+	if doubt := s.journal.Doubt(); !doubt.IsZero() {
+		t.Errorf("the journal is in doubt until %s", doubt)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A new history begins with nodes as they joined. What is known of them now is told again.
+func TestAfterANewHistoryNodesAreToldAsTheyAre(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(5 * time.Second)
+		if err := s.journal.Feed("liar").Agree(t.Context(), s.journal.ID(), 1<<60, time.Time{}); err == nil {
+			t.Fatal("the journal agreed with a lie")
+		}
+		time.Sleep(5 * time.Second)
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last *writ.Node
+		for _, e := range events {
+			if e.Node != nil && e.Node.ID == n.id {
+				last = e.Node
+			}
+		}
+		if last == nil || last.Liveness != writ.LivenessReady || last.Capacity.CPUs != 16 {
+			t.Errorf("the node was told last as %+v", last)
+		}
+	})
+}
+
+// Whoever has Redis keeps what a node said, and says it again when the node is dead and another supervisor has begun.
+func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(5 * time.Second)
+		n.setSilent(true)
+		n.mu.Lock()
+		epoch := n.epoch
+		n.mu.Unlock()
+		s.halt()
+		time.Sleep(time.Second)
+		s.start()
+		out := queue.Stream{Node: n.id, Direction: queue.Out}
+		for i := range 30 {
+			old, err := seal.Seal(seal.Beat, n.key, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: epoch, Clock: time.Now().UnixMilli(), Slots: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.queue.Send(t.Context(), out, old); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := s.liveness(n.id); got == writ.LivenessReady {
+				t.Fatal("an old beat makes the dead node ready")
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := s.liveness(n.id); got != writ.LivenessLost {
+			t.Errorf("the node is %s", got)
+		}
+	})
+}
+
+// liveness is what was told of a node last, silent if nothing was.
+func (s *site) liveness(id writ.NodeID) (l writ.Liveness) {
+	s.t.Helper()
+	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l = writ.LivenessSilent
+	for _, e := range events {
+		if e.Node != nil && e.Node.ID == id {
+			l = e.Node.Liveness
+		}
+	}
+	return l
+}

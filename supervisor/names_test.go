@@ -1,0 +1,149 @@
+package supervisor_test
+
+import (
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// asking is a node that asks to be admitted, and its id.
+func asking(s *site, name string) (n *testNode, id writ.NodeID) {
+	s.t.Helper()
+	n = &testNode{site: s, name: name, key: newKey(s.t)}
+	welcome, err := n.claim(identity.Token{})
+	if err != nil || welcome.Admission != writ.AdmissionPending {
+		s.t.Fatalf("it asked and got %+v, %v", welcome, err)
+	}
+	return n, welcome.Node
+}
+
+func (s *site) decision(id writ.NodeID, decision string) error {
+	s.t.Helper()
+	_, err := s.Decide(s.t.Context(), s.sign(s.statement("node/"+string(id), decision)))
+	return err
+}
+
+// A stranger without a token asks for a name before the node that is to have it, as often as it likes.
+func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		stranger, strange := asking(s, "web1")
+		asking(s, "web1")
+		honest := &testNode{site: s, name: "web1", key: newKey(t)}
+		welcome, err := honest.claim(s.token())
+		if err != nil || welcome.Admission != writ.AdmissionApproved || welcome.Name != "web1" {
+			t.Fatalf("the node with the token got %+v, %v", welcome, err)
+		}
+		if err := s.decision(strange, "approve"); writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" {
+			t.Errorf("a second web1 is approved: %v", err)
+		}
+		if _, err := stranger.claim(identity.Token{}); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("the stranger asks on for the name of an admitted node: %v", err)
+		}
+	})
+}
+
+func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		stranger, _ := asking(s, "web1")
+		honest, id := asking(s, "web1")
+		if err := s.decision(id, "approve"); err != nil {
+			t.Fatal(err)
+		}
+		if w, err := honest.claim(identity.Token{}); err != nil || w.Admission != writ.AdmissionApproved || w.Node != id {
+			t.Errorf("the node that was approved got %+v, %v", w, err)
+		}
+		if w, err := stranger.claim(identity.Token{}); err == nil {
+			t.Errorf("the other got %+v", w)
+		}
+	})
+}
+
+func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		rejected, id := asking(s, "web1")
+		if err := s.decision(id, "reject"); err != nil {
+			t.Fatal(err)
+		}
+		if w, err := rejected.claim(identity.Token{}); err != nil || w.Admission != writ.AdmissionRejected {
+			t.Errorf("the rejected node got %+v, %v", w, err)
+		}
+		for range 2 {
+			n := &testNode{site: s, name: "web1", key: newKey(t)}
+			w, err := n.claim(s.token())
+			if err != nil || w.Admission != writ.AdmissionApproved {
+				t.Fatalf("the name was not free: %+v, %v", w, err)
+			}
+			if err := s.decision(w.Node, "remove"); err != nil {
+				t.Fatal(err)
+			}
+			again := s.token()
+			if w, err := n.claim(again); err != nil || w.Admission != writ.AdmissionRemoved {
+				t.Errorf("the removed node got %+v, %v", w, err)
+			}
+			other := &testNode{site: s, name: "web2", key: newKey(t)} // the token was not spent for it
+			if w, err := other.claim(again); err != nil || w.Admission != writ.AdmissionApproved {
+				t.Errorf("its token admitted nobody else: %+v, %v", w, err)
+			} else if err := s.decision(w.Node, "remove"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What waits is in memory: strangers fill neither the journal nor the ledgers of coordinators. The id follows from the key, so that a person
+// approves the same node after the supervisor began anew.
+func TestNodesThatWaitAreInNoJournalAndKeepTheirIds(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		events := func() int {
+			all, err := s.journal.Events(t.Context(), 0, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(all)
+		}
+		s.join("n1")
+		before := events()
+		for range 10 {
+			asking(s, "web1")
+		}
+		honest, id := asking(s, "web1")
+		var stored []*journal.Node
+		err := s.journal.Read(t.Context(), func(tx *journal.Tx) (err error) {
+			stored, err = tx.Nodes()
+			return err
+		})
+		if err != nil || len(stored) != 1 || events() != before {
+			t.Errorf("%d nodes and %d new events are in the journal, %v", len(stored), events()-before, err)
+		}
+		s.halt()
+		s.start()
+		if w, err := honest.claim(identity.Token{}); err != nil || w.Node != id {
+			t.Errorf("it was %s and is %+v, %v", id, w, err)
+		}
+		if err := s.decision(id, "approve"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a joiner says in its claim need not be what it was greeted for: the claim is checked for itself.
+func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		for what, change := range map[string]func(joiner *identity.Joiner){
+			"no name":           func(j *identity.Joiner) { j.Name = "" },
+			"another column":    func(j *identity.Joiner) { j.Name = "~web1" },
+			"a name of a page":  func(j *identity.Joiner) { j.Name = strings.Repeat("a", 10_000) },
+			"an age key of one": func(j *identity.Joiner) { j.AgeKey = strings.Repeat("a", 10_000) },
+		} {
+			for _, token := range []identity.Token{{}, s.token()} {
+				n := &testNode{site: s, name: "web1", key: newKey(t), pretend: change}
+				if welcome, err := n.claim(token); writ.CodeOf(err) != writ.CodeBadRequest {
+					t.Errorf("%s, with the token %q: %+v, %v", what, token.ID, welcome, err)
+				}
+			}
+		}
+	})
+}

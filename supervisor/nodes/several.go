@@ -1,0 +1,120 @@
+package nodes
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"writ"
+)
+
+// Several asks the supervisors of a datacenter, of which one serves and the others stand by: the one that answered last, and the next one when
+// that does not answer or stands by. What a node has to believe it verifies itself, so it does not matter which one answers.
+type Several struct {
+	All []Backend // in the order in which they are asked at first
+
+	mu    sync.Mutex
+	at    int
+	since time.Time // when the last one stopped answering, zero while one does
+}
+
+var _ Backend = (*Several)(nil)
+
+// NewSeveral returns the node APIs at some addresses.
+func NewSeveral(urls ...string) *Several {
+	s := new(Several)
+	for _, url := range urls {
+		s.All = append(s.All, &Client{URL: url})
+	}
+	return s
+}
+
+// Away returns since when no supervisor has answered, zero if one does.
+func (s *Several) Away() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
+}
+
+// current returns the one to be asked.
+func (s *Several) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// heard notes how the one at an index answered, and reports whether it did.
+func (s *Several) heard(ctx context.Context, at int, err error) bool {
+	away := writ.CodeOf(err) == writ.CodeUnreachable || writ.CodeOf(err) == writ.CodeStoreUnavailable
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !away:
+		if err == nil || ctx.Err() == nil {
+			s.at, s.since = at, time.Time{}
+		}
+	case s.at == at:
+		s.at = (at + 1) % len(s.All)
+		if s.since.IsZero() {
+			s.since = time.Now()
+		}
+	}
+	return !away
+}
+
+// ask asks one after the other until one answers.
+func ask[T any](ctx context.Context, s *Several, question func(b Backend) (T, error)) (answer T, err error) {
+	at := s.current()
+	for range s.All {
+		answer, err = question(s.All[at])
+		if s.heard(ctx, at, err) || ctx.Err() != nil {
+			return answer, err
+		}
+		at = (at + 1) % len(s.All)
+	}
+	return answer, err
+}
+
+// Greet implements Backend.
+func (s *Several) Greet(ctx context.Context, hello Hello) (Proof, error) {
+	return ask(ctx, s, func(b Backend) (Proof, error) { return b.Greet(ctx, hello) })
+}
+
+// Admit implements Backend. Only the supervisor that was greeted knows the nonce of the claim, so no other one is asked.
+func (s *Several) Admit(ctx context.Context, claim Claim) (Welcome, error) {
+	at := s.current()
+	welcome, err := s.All[at].Admit(ctx, claim)
+	s.heard(ctx, at, err)
+	return welcome, err
+}
+
+// Rosters implements Backend.
+func (s *Several) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	return ask(ctx, s, func(b Backend) ([][]byte, error) { return b.Rosters(ctx, after) })
+}
+
+// Payload implements Backend.
+func (s *Several) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Payload(ctx, digest) })
+}
+
+// Account implements Backend.
+func (s *Several) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
+	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Account(ctx, node, asked) })
+}
+
+// Fence implements Backend.
+func (s *Several) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Fence(ctx, node, nonce) })
+}
+
+// Fenced implements Backend.
+func (s *Several) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
+	_, err := ask(ctx, s, func(b Backend) (struct{}, error) { return struct{}{}, b.Fenced(ctx, node, sealed) })
+	return err
+}
+
+// Standing implements Backend.
+func (s *Several) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Standing(ctx, node, nonce) })
+}

@@ -1,0 +1,103 @@
+package supervisor
+
+import (
+	"context"
+	"sync"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// rooms are the nodes where calls have ended for which others wait. Many turns end with one commit, and each of them makes room: who waits is
+// looked up once for all of them, in one place, and not by each turn.
+type rooms struct {
+	wake chan struct{}
+
+	mu    sync.Mutex
+	nodes map[writ.NodeID]writ.RunID // whose turn made the room, "" if those of several did
+}
+
+func newRooms() *rooms {
+	return &rooms{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
+}
+
+// add notes that a turn of a run has made room on a node.
+func (r *rooms) add(node writ.NodeID, run writ.RunID) {
+	r.mu.Lock()
+	if _, known := r.nodes[node]; known {
+		run = ""
+	}
+	r.nodes[node] = run
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what was noted since it was taken last.
+func (r *rooms) take() map[writ.NodeID]writ.RunID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nodes := r.nodes
+	r.nodes = make(map[writ.NodeID]writ.RunID)
+	return nodes
+}
+
+// offerRooms offers what room there is on nodes until ctx ends.
+func (s *Supervisor) offerRooms(ctx context.Context) error {
+	for {
+		select {
+		case <-s.rooms.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		for node, run := range s.rooms.take() {
+			s.offer(ctx, node, run)
+		}
+	}
+}
+
+// offer lets runs whose calls wait for room on a node have a turn, as many as there is room for and shared between their projects. A run that
+// had one just now is left out: what it could send it has sent.
+func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
+	member, why := s.fleet.away(node)
+	if why != "" {
+		return
+	}
+	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return roomOn(member, l), member.Slots })
+}
+
+// wakeSendable gives a turn to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run. If there is no
+// room on a node with slots, these are the ones that get its spare room.
+func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int)) {
+	var next []writ.RunID
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		load, err := tx.Load(node)
+		if err != nil {
+			return err
+		}
+		room, slots := most(load)
+		s.fleet.setBacklog(node, load.Planned > 0)
+		if load.Planned == 0 || room <= 0 && slots <= 0 {
+			return nil
+		}
+		if room <= 0 {
+			next, err = s.spareLines(tx, node, load, slots)
+			return err
+		}
+		lines, err := s.linesAt(tx, node, tx.Now, room, "")
+		next = share(room, lines)
+		return err
+	})
+	if err != nil {
+		return // the watch offers again
+	}
+	told := map[writ.RunID]bool{but: true}
+	for _, run := range next {
+		if !told[run] {
+			told[run] = true
+			s.turns.post(run, mail{})
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package supervisor
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+const (
+	// maxPending bounds the nodes that wait for a statement: anybody who reaches the node API can make one. With maxAgeKey it bounds their bytes.
+	maxPending = 100
+	maxAgeKey  = 128
+	// pendingLife is how long a node that does not ask any more is kept: one that waits asks every five seconds.
+	pendingLife = time.Minute
+	// maxPendingTold is how many of them are logged in a minute.
+	maxPendingTold = 10
+)
+
+// pendingNodes are the nodes that ask to be admitted without a token. A stranger can make any number of them, so they are nowhere but here,
+// own no name, and are bounded: one too many displaces the oldest of the address that has most. A node that waits asks again and again, and
+// its id follows from its key, so that one which was displaced, or whose supervisor began anew, is back under its id within seconds.
+type pendingNodes struct {
+	mu    sync.Mutex
+	nodes map[writ.NodeID]*pendingNode
+	full  bool // said since there was room
+
+	minute time.Time // in which so many nodes were told of
+	told   int
+}
+
+type pendingNode struct {
+	journal.Node
+	from  string    // the network that it asks from
+	since time.Time // by the monotonic clock, as the next
+	asked time.Time // last
+}
+
+func newPendingNodes() *pendingNodes { return &pendingNodes{nodes: make(map[writ.NodeID]*pendingNode)} }
+
+// nodeIDOf is the id of a node: it follows from its key.
+func nodeIDOf(datacenter writ.DatacenterID, key ed25519.PublicKey) writ.NodeID {
+	h := sha256.New()
+	h.Write([]byte("writ-node-id-v1\x00"))
+	h.Write([]byte(datacenter))
+	h.Write([]byte{0})
+	h.Write(key)
+	id := h.Sum(nil)[:16]
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (RFC 9562): made as its maker likes
+	text := hex.EncodeToString(id)
+	return writ.NodeID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
+}
+
+// ask keeps a node that asks from a network, and returns it as it is kept. It is news the first time; crowded is true once when nodes
+// begin to be displaced.
+func (p *pendingNodes) ask(n journal.Node, from string, now time.Time) (kept journal.Node, news, crowded bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire(now)
+	if known := p.nodes[n.ID]; known != nil {
+		known.asked = now
+		known.Name, known.AgeKey = n.Name, n.AgeKey
+		return known.Node, false, false
+	}
+	if len(p.nodes) >= maxPending {
+		crowded = !p.full
+		p.full = true
+		delete(p.nodes, p.displaced())
+	} else {
+		p.full = p.full && len(p.nodes) >= maxPending/2
+	}
+	p.nodes[n.ID] = &pendingNode{Node: n, from: from, since: now, asked: now}
+	return n, true, crowded
+}
+
+// displaced returns the oldest node of the network that most nodes ask from. The caller holds mu.
+func (p *pendingNodes) displaced() writ.NodeID {
+	count := make(map[string]int)
+	for _, n := range p.nodes {
+		count[n.from]++
+	}
+	var oldest *pendingNode
+	for _, n := range p.nodes {
+		if oldest == nil || cmp.Or(cmp.Compare(count[oldest.from], count[n.from]), n.since.Compare(oldest.since), cmp.Compare(n.ID, oldest.ID)) < 0 {
+			oldest = n
+		}
+	}
+	return oldest.ID
+}
+
+// expire forgets nodes that do not ask any more. The caller holds mu.
+func (p *pendingNodes) expire(now time.Time) {
+	for id, n := range p.nodes {
+		if now.Sub(n.asked) > pendingLife {
+			delete(p.nodes, id)
+		}
+	}
+}
+
+// mayTell reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the log.
+func (p *pendingNodes) mayTell(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.minute) >= time.Minute {
+		p.minute, p.told = now, 0
+	}
+	p.told++
+	return p.told <= maxPendingTold
+}
+
+// get returns a node that waits, nil if there is none.
+func (p *pendingNodes) get(id writ.NodeID) *journal.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire(time.Now())
+	if n := p.nodes[id]; n != nil {
+		found := n.Node
+		return &found
+	}
+	return nil
+}
+
+// remove forgets a node about which something was decided.
+func (p *pendingNodes) remove(id writ.NodeID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.nodes, id)
+}
+
+// list returns all nodes that wait, by name and id.
+func (p *pendingNodes) list() []writ.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire(time.Now())
+	all := make([]writ.Node, 0, len(p.nodes))
+	for _, n := range p.nodes {
+		all = append(all, n.Node.Node)
+	}
+	slices.SortFunc(all, func(a, b writ.Node) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return all
+}

@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+func pendingFor(n int) journal.Node {
+	key := make([]byte, 32)
+	copy(key, fmt.Sprint(n))
+	return journal.Node{Node: writ.Node{ID: nodeIDOf("dc", key), Name: "web1"}, PublicKey: key}
+}
+
+// A stranger with one network makes any number of nodes that wait: it displaces its own, and the honest ones stay.
+func TestAFloodOfJoinsDisplacesOnlyThoseOfItsNetwork(t *testing.T) {
+	p, now := newPendingNodes(), time.Now()
+	honest := []journal.Node{pendingFor(-1), pendingFor(-2)}
+	for i, n := range honest {
+		p.ask(n, fmt.Sprintf("10.0.0.%d/32", i), now)
+	}
+	warnings := 0
+	for n := range 100 * maxPending {
+		if _, _, crowded := p.ask(pendingFor(n), "192.0.2.1/32", now.Add(time.Duration(n))); crowded {
+			warnings++
+		}
+	}
+	if len(p.nodes) > maxPending || warnings != 1 {
+		t.Errorf("%d nodes wait, %d are possible; it was told %d times", len(p.nodes), maxPending, warnings)
+	}
+	for _, n := range honest {
+		if p.get(n.ID) == nil {
+			t.Errorf("%s was displaced", n.ID)
+		}
+	}
+	if p.get(pendingFor(100*maxPending-1).ID) == nil {
+		t.Error("the newest does not wait")
+	}
+}
+
+func TestANodeThatDoesNotAskAnyMoreIsForgotten(t *testing.T) {
+	p, now := newPendingNodes(), time.Now()
+	p.ask(pendingFor(1), "", now)
+	p.ask(pendingFor(2), "", now)
+	p.ask(pendingFor(2), "", now.Add(pendingLife))
+	p.ask(pendingFor(3), "", now.Add(pendingLife+time.Second))
+	if len(p.nodes) != 2 || p.nodes[pendingFor(1).ID] != nil {
+		t.Errorf("%d nodes wait", len(p.nodes))
+	}
+}
+
+func TestOnlyAFewNodesThatWaitAreLogged(t *testing.T) {
+	p, now := newPendingNodes(), time.Now()
+	logged := 0
+	for i := range 1000 {
+		if p.mayTell(now.Add(time.Duration(i) * time.Millisecond)) {
+			logged++
+		}
+	}
+	if logged != maxPendingTold || !p.mayTell(now.Add(2*time.Minute)) {
+		t.Errorf("%d of 1000 were logged within a second", logged)
+	}
+}

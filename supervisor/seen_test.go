@@ -1,0 +1,73 @@
+package supervisor_test
+
+import (
+	"crypto/ed25519"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// A decision counts only for the subject that its signer saw, as it was then: whatever a coordinator shows, the records of the datacenter decide.
+func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n1, n2 := s.join("n1"), s.join("n2")
+		failed := s.submit(`import("run").fail("enough")`)
+		s.wantState(failed, writ.RunFailed)
+		if _, err := s.Decide(t.Context(), s.sign(s.change("named", 1, canary))); err != nil {
+			t.Fatal(err)
+		}
+		label := s.statement("", "")
+		identity.LabelChange{Set: map[string]string{"disk": "ssd"}}.Statement(label, n1.id)
+		key := identity.Fingerprint(n2.key.Public().(ed25519.PublicKey))
+		for name, tt := range map[string]struct {
+			statement *identity.Statement
+			change    func(*identity.Statement)
+		}{
+			"cordon under another's id":      {s.statement("node/"+string(n2.id), "cordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"cordon of another key":          {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Fingerprint = key }},
+			"cordon at an earlier revision":  {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.Seen.Revision += 3 }},
+			"uncordon under another's id":    {s.statement("node/"+string(n2.id), "uncordon"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"drain under another's id":       {s.statement("node/"+string(n2.id), "drain"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"remove under another's id":      {s.statement("node/"+string(n2.id), "remove"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"approve under another's id":     {s.statement("node/"+string(n2.id), "approve"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"reject under another's id":      {s.statement("node/"+string(n2.id), "reject"), func(st *identity.Statement) { st.Seen.Name = "n1" }},
+			"label of another key":           {label, func(st *identity.Statement) { st.Seen.Fingerprint = key }},
+			"cancel of another script":       {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
+			"resume of another script":       {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Name = "other.tengo" }},
+			"resume after another end":       {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision-- }},
+			"resume of no end":               {s.statement("run/"+string(failed), "resume"), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"another project":                {s.statement("run/"+string(failed), "cancel"), func(st *identity.Statement) { st.Seen.ProjectName = "other" }},
+			"another datacenter":             {s.statement("node/"+string(n1.id), "cordon"), func(st *identity.Statement) { st.DatacenterName = "other" }},
+			"setting what was not seen":      {s.change("named", 2, canary), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"removing more than was seen":    {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 0 }},
+			"removing less than is the last": {s.change("named", 1, ""), func(st *identity.Statement) { st.Seen.Revision = 2 }},
+		} {
+			s.see(tt.statement)
+			tt.change(tt.statement)
+			_, err := s.Decide(t.Context(), s.sign(tt.statement))
+			if writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			for _, id := range []writ.NodeID{n1.id, n2.id} {
+				n, err := tx.Node(id)
+				if err != nil || n.Scheduling != writ.SchedulingOpen || n.Admission != writ.AdmissionApproved || len(n.Labels) > 0 {
+					t.Errorf("%+v, %v", n, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := s.statement("node/"+string(n1.id), "cordon")
+		old.Format, old.Created = identity.FormatV1, old.Created.Truncate(time.Second)
+		if _, err := s.Decide(t.Context(), s.sign(old)); writ.CodeOf(err) != writ.CodeFormatTooOld {
+			t.Errorf("a statement of an earlier version: %v", err)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/runner/queue"
+)
+
+const (
+	// suspendFirst is how long the account of a node is off that did to the queue what it must not. It doubles each time within suspendForget, up to
+	// suspendMost.
+	suspendFirst  = 30 * time.Second
+	suspendMost   = 30 * time.Minute
+	suspendForget = time.Hour
+	// maxUnreadable is how many messages of a node within uselessIn may be such that nobody can open them, and maxUnasked how many of its results
+	// may answer no job that it got: of runs that there are not, say. After a restore there are as many as it had not told yet.
+	maxUnreadable = 1000
+	maxUnasked    = 20_000
+	uselessIn     = time.Minute
+)
+
+// suspension is what a node is kept off the queue for.
+type suspension struct {
+	until time.Time // by the monotonic clock
+	last  time.Duration
+	why   *writ.Error
+	off   bool // it is now
+}
+
+// useless counts what a node sent that is good for nothing.
+type useless struct {
+	since               time.Time
+	unreadable, unasked int // messages, results
+}
+
+// why returns why that is too much, nil if it is not.
+func (u *useless) why() *writ.Error {
+	switch {
+	case u.unreadable > maxUnreadable:
+		return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d messages within %s that cannot be opened", maxUnreadable, uselessIn)
+	case u.unasked > maxUnasked:
+		return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d results within %s of jobs that it never got", maxUnasked, uselessIn)
+	}
+	return nil
+}
+
+// survey looks for what nodes do to the queue that they must not. A node that takes more than its share loses what it has there and, for a while,
+// its account. What it had when this supervisor began, it may have sent while nobody listened: that costs it nothing but what it had. The caller
+// holds mu.
+func (a *accounts) survey(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	first := !a.surveyed
+	found, err := a.s.Accounts.Survey(ctx)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return // the watch says that the queue is away
+	}
+	a.surveyed = true
+	for _, f := range found {
+		switch f.Offence {
+		case queue.OverBudget:
+			why := writ.Errorf(writ.CodeQueueBudget, "it had %d MiB in %d entries in the queue; %d MiB and %d entries are allowed",
+				f.Bytes>>20, f.Count, queue.BudgetBytes>>20, queue.BudgetEntries)
+			if f.What != "" {
+				why.Message = f.What
+			}
+			a.suspend(ctx, f.Node, why, first)
+		case queue.Oversize:
+			a.s.complaints.of(f.Node, "messages of a node are too large; they are thrown away unread", "messages", f.Count, "bytes", f.Bytes)
+		case queue.WrongType:
+			a.s.complaints.of(f.Node, "something else was where the queue of a node is; it was replaced", "what", f.What)
+		case queue.TooFast:
+			a.s.complaints.of(f.Node, "a node sends more than is read of one; it waits")
+		}
+	}
+}
+
+// countUseless counts messages of a node that cannot be opened, and results of jobs that it never got.
+func (a *accounts) countUseless(node writ.NodeID, unreadable, unasked int) {
+	if a.s.Accounts == nil {
+		return
+	}
+	a.uselessMu.Lock()
+	defer a.uselessMu.Unlock()
+	now := time.Now()
+	u := a.useless[node]
+	if u == nil || now.Sub(u.since) > uselessIn {
+		u = &useless{since: now}
+		a.useless[node] = u
+	}
+	u.unreadable += unreadable
+	u.unasked += unasked
+	if u.why() != nil {
+		a.rouse()
+	}
+}
+
+// suspendUseless suspends the nodes that send too much of that. The caller holds mu.
+func (a *accounts) suspendUseless(ctx context.Context) {
+	a.uselessMu.Lock()
+	over := make(map[writ.NodeID]*writ.Error)
+	for node, u := range a.useless {
+		if why := u.why(); why != nil {
+			over[node] = why
+			delete(a.useless, node)
+		}
+	}
+	a.uselessMu.Unlock()
+	for node, why := range over {
+		a.suspend(ctx, node, why, false)
+	}
+}
+
+// suspend takes away what a node has in the queue and, unless it is let off, its account first. The caller holds mu.
+func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
+	if _, known := a.s.fleet.get(node); !known {
+		letOff = true // nobody's: what a removed node left
+	}
+	switch was := a.suspended[node]; {
+	case letOff || a.lacking:
+		a.s.complaints.of(node, "what a node has in the queue is removed", "why", why.Message)
+	case was != nil && was.off: // what it had is more than one look found, or was on its way
+	default:
+		a.takeAccount(ctx, node, why, time.Now())
+	}
+	if err := a.s.Accounts.Clear(ctx, node); err != nil && ctx.Err() == nil {
+		a.s.complaints.of(node, "what a node has in the queue cannot be removed", "err", err)
+	}
+}
+
+// takeAccount takes a node's account away for a while, longer each time. The caller holds mu.
+func (a *accounts) takeAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
+	next := &suspension{last: suspendFirst, why: why, off: true}
+	if was := a.suspended[node]; was != nil && now.Sub(was.until) < suspendForget {
+		next.last = min(2*was.last, suspendMost)
+	}
+	next.until = now.Add(next.last)
+	a.suspended[node] = next
+	a.s.Log.Error("a node is kept off the queue", "node", a.s.fleet.name(node), "for", next.last, "code", why.Code, "why", why.Message)
+	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
+		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
+	_ = a.settle(ctx) // noted, and tried again
+}
+
+// endSuspensions gives nodes their accounts back when their suspension is over. The caller holds mu.
+func (a *accounts) endSuspensions(now time.Time) {
+	for node, s := range a.suspended {
+		switch {
+		case s.off && !now.Before(s.until):
+			s.off = false
+			delete(a.passwords, node)
+			delete(a.sealed, node)
+			a.s.fleet.suspend(node, "")
+			a.s.Log.Info("a node may use the queue again", "node", a.s.fleet.name(node))
+		case !s.off && now.Sub(s.until) > suspendForget:
+			delete(a.suspended, node)
+		}
+	}
+}
+
+// suspend says why a node is kept off the queue, "" if it is not any more.
+func (f *fleet) suspend(id writ.NodeID, why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.nodes[id]
+	if m == nil {
+		return
+	}
+	if m.suspended = why; why == "" {
+		m.Fault = "" // its next beat says more
+		return
+	}
+	m.Fault = why
+}

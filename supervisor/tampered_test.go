@@ -1,0 +1,299 @@
+package supervisor_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// attack lets somebody who has the database, and this program, but not the supervisor's key, write what he likes while nobody serves.
+func (s *site) attack(do func(tx *journal.Tx) error) {
+	s.t.Helper()
+	s.halt()
+	j, err := journal.Open(s.t.Context(), s.place)
+	if err == nil {
+		err = j.Write(s.t.Context(), do)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start()
+}
+
+// awaitHeld waits until it is told of a run that it is held.
+func (s *site) awaitHeld(id writ.RunID) {
+	s.t.Helper()
+	for after := int64(0); ; {
+		events, err := s.journal.Events(s.t.Context(), after, 100)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, e := range events {
+			after = e.Seq
+			if e.Run != nil && e.Run.ID == id && strings.HasPrefix(e.Run.Reason, "is held: the row") {
+				return
+			}
+		}
+	}
+}
+
+// wantRefusedOnce fails the test unless so many changed records were logged, each once, however long one waits.
+func (s *site) wantRefusedOnce(records int) {
+	s.t.Helper()
+	time.Sleep(30 * time.Second)
+	if n := s.said.times("changed by somebody else"); n != records {
+		s.t.Errorf("%d lines are logged of changed records, want %d", n, records)
+	}
+	if n := s.said.times("RECORD_FORGED") + s.said.times("cannot advance") + s.said.times("is not as the supervisor wrote it"); n > records {
+		s.t.Errorf("there are %d lines about it", n)
+	}
+}
+
+const labelled = `
+volume := import("volume")
+volume.create("v", {size_gib: 1}, {labels: {disk: "ssd"}})
+`
+
+func TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		honest := s.join("n1")
+		wrong := s.join("n2")
+		if _, err := s.label(honest.id, identity.LabelChange{Set: map[string]string{"disk": "ssd"}}); err != nil {
+			t.Fatal(err)
+		}
+		s.attack(func(tx *journal.Tx) error {
+			n, err := tx.Node(wrong.id)
+			if err != nil {
+				return err
+			}
+			n.Labels = map[string]string{"disk": "ssd"}
+			if err := tx.PutNode(n); err != nil {
+				return err
+			}
+			evil := *n
+			evil.ID, evil.Name, evil.PublicKey = writ.NodeID(writ.NewUUID()), "evil", newKey(t).Public().(ed25519.PublicKey)
+			return tx.PutNode(&evil)
+		})
+		_, calls := s.wantState(s.submit(labelled), writ.RunSucceeded)
+		if calls[0].Node != honest.id {
+			t.Errorf("the call went to %s", calls[0].NodeName)
+		}
+		if len(wrong.jobs) > 0 {
+			t.Errorf("a node whose record was changed got %d jobs", len(wrong.jobs))
+		}
+		s.wantRefusedOnce(2)
+	})
+}
+
+func TestASecretInThePlaceOfAnotherReachesNobody(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		var mu sync.Mutex
+		var seen []string
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				values, _ := n.reads(job)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, v := range values {
+					seen = append(seen, v)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		s.set("db-password", 1, "what it should be")
+		s.set("other", 1, canary)
+		run, err := s.submitWith(secretScript, "db-password@1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantState(run.ID, writ.RunSucceeded)
+		s.attack(func(tx *journal.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE name = 'other') WHERE name = 'db-password'`)
+			return err
+		})
+		if _, err := s.submitWith(secretScript, "db-password@1"); writ.CodeOf(err) != writ.CodeRecordForged {
+			t.Errorf("a submission that names it: %v", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if slices.Contains(seen, canary) {
+			t.Error("the node got another secret")
+		}
+		s.wantRefusedOnce(1)
+	})
+}
+
+const decides = `
+volume := import("volume")
+a := volume.create("a", {size_gib: 1})
+b := volume.create("b", {size_gib: 1})
+if a.path == "evil" {
+	volume.create("evil", {size_gib: 1})
+}
+b.path
+`
+
+func TestAScriptDecidesByNoResultThatTheDatabaseChanged(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		s.join("n1", func(n *testNode) {
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				if job.Name == "b" {
+					time.Sleep(time.Minute)
+				}
+				return succeed(ctx, job)
+			}
+		})
+		id := s.submit(decides)
+		s.awaitCall(id, 1, writ.CallSucceeded)
+		s.awaitCall(id, 2, writ.CallRunning)
+		s.attack(func(tx *journal.Tx) error {
+			if _, err := tx.ExecContext(t.Context(), `CREATE TABLE kept AS SELECT place, body FROM calls WHERE seq = 1`); err != nil {
+				return err
+			}
+			calls, err := tx.Calls(id)
+			if err != nil {
+				return err
+			}
+			calls[0].Values["path"] = "evil"
+			return tx.PutCall(calls[0])
+		})
+		s.awaitHeld(id)
+		time.Sleep(2 * time.Minute)
+		s.wantSentAtMost(2)
+		s.wantRefusedOnce(1)
+		s.tamper(`UPDATE calls SET body = (SELECT body FROM kept WHERE kept.place = calls.place) WHERE seq = 1`)
+		s.wantState(id, writ.RunSucceeded) // put right, it goes on
+		s.wantSentAtMost(2)
+	})
+}
+
+func TestNoCallIsSentThatTheDatabaseChanged(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		id := s.submit(oneVolume) // no node is there yet
+		s.awaitCall(id, 1, writ.CallPlanned)
+		s.attack(func(tx *journal.Tx) error {
+			calls, err := tx.Calls(id)
+			if err != nil {
+				return err
+			}
+			calls[0].Args["size_gib"] = int64(1000)
+			return tx.PutCall(calls[0])
+		})
+		s.join("n1")
+		s.awaitHeld(id)
+		s.wantRefusedOnce(1)
+		s.wantEffects(0)
+	})
+}
+
+func TestARunThatTheDatabaseChangedIsNotCarriedOut(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(time.Minute))
+		id := s.submit(waitsForOne)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.attack(func(tx *journal.Tx) error {
+			run, err := tx.Run(id)
+			if err != nil {
+				return err
+			}
+			run.Allow, run.Destructive, run.Deadline, run.Roster = []string{"volume.delete"}, true, run.Deadline.Add(24*time.Hour), 0
+			return tx.PutRun(run)
+		})
+		time.Sleep(5 * time.Minute)
+		s.wantSentAtMost(1)
+		s.wantRefusedOnce(1)
+		err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			_, err := tx.Run(id)
+			return err
+		})
+		if writ.CodeOf(err) != writ.CodeRecordForged {
+			t.Errorf("it is read: %v", err)
+		}
+	})
+}
+
+// The row of a token from before it was spent carries a code that is right. What the node's own record says counts.
+func TestATokenIsSpentWhateverTheDatabaseSays(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		token := s.token()
+		s.tamper(`CREATE TABLE kept AS SELECT * FROM tokens`)
+		first := &testNode{site: s, name: "n1", key: newKey(t)}
+		if _, err := first.claim(token); err != nil {
+			t.Fatal(err)
+		}
+		for _, restart := range []bool{false, true} {
+			s.tamper(`DELETE FROM tokens`)
+			s.tamper(`INSERT INTO tokens SELECT * FROM kept`)
+			if restart {
+				s.halt()
+				s.start()
+			}
+			second := &testNode{site: s, name: "n2", key: newKey(t)}
+			if _, err := second.claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
+				t.Errorf("restarted %v: a second node with the token: %v", restart, err)
+			}
+		}
+	})
+}
+
+func TestAnAnswerToAStatementIsNotTheDatabases(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		statement := s.sign(s.statement("node/"+string(n.id), "cordon"))
+		if _, err := s.Decide(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		s.tamper(`UPDATE statements SET answer = (SELECT answer FROM statements WHERE digest <> $1)`, writ.DigestOf(textOf(t, statement)).String())
+		if answer, err := s.Decide(t.Context(), statement); writ.CodeOf(err) != writ.CodeRecordForged {
+			t.Errorf("the statement again: %+v, %v", answer, err)
+		}
+	})
+}
+
+// textOf is what was signed.
+func textOf(t *testing.T, signed []byte) []byte {
+	t.Helper()
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A roster that nobody adopted stops new work, as an answer and not as a loop; the one in force stays in force.
+func TestARosterInTheJournalThatNobodyAdoptedIsRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		s.join("n1")
+		s.tamper(`INSERT INTO rosters (version, signed) VALUES (99, $1)`, s.rosters[0])
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRecordForged {
+			t.Errorf("a submission: %v", err)
+		}
+		s.tamper(`DELETE FROM rosters WHERE version = 99`)
+		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+	})
+}
+
+// The rosters that somebody else keeps for the supervisor count as much as those of the journal.
+func TestARosterThatTheDatabaseTakesAwayIsAdoptedAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *site) {
+		s.revoke()
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+		s.again(func() { s.tamper(`DELETE FROM rosters WHERE version = 2`) }) // a daemon gives it those of its data directory
+		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRoleMissing {
+			t.Errorf("a submission of somebody who lost the right: %v", err)
+		}
+	})
+}
