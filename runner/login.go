@@ -8,7 +8,6 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/identity/secret"
-	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
 
@@ -25,7 +24,8 @@ type login struct {
 }
 
 // Login returns what a node says when it connects to its queue. It has an empty name if the queue has no accounts. A question that
-// comes too early waits: whoever is refused must not hammer at either door.
+// comes too early waits: whoever is refused must not hammer at either door. A node that was removed asks no more, so that its end waits for none
+// of its connections.
 func (m *Member) Login(door nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
 	l := &login{member: m, door: door, turn: make(chan struct{}, 1)}
 	return l.get
@@ -41,8 +41,17 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	if l.known && !refused {
 		return l.name, l.password, nil
 	}
-	if wait := time.Until(l.next); wait > 0 && sleep.For(ctx, wait) != nil {
+	wait := time.NewTimer(time.Until(l.next))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-l.member.gone:
+		return "", "", l.member.rejected()
+	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
+	}
+	if left(l.member.Admission()) { // a timer may have come at the same moment, or the node was removed in an earlier life
+		return "", "", l.member.rejected()
 	}
 	l.next = time.Now().Add(retryAfter)
 	name, password, err = l.ask(ctx)

@@ -39,6 +39,8 @@ type Member struct {
 	token   *identity.Token // of this process's Join, nil if it had none
 	version string          // of the program
 	doubted chan struct{}   // holds one if something says that the node is no member any more
+	gone    chan struct{}   // closed when the supervisor has signed that
+	leaving sync.Once
 
 	adopting sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
@@ -66,7 +68,7 @@ func openMember(dir string) (*Member, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	m := &Member{dir: dir, doubted: make(chan struct{}, 1)}
+	m := &Member{dir: dir, doubted: make(chan struct{}, 1), gone: make(chan struct{})}
 	var err error
 	if m.key, err = loadKey(filepath.Join(dir, keyFile)); err != nil {
 		return nil, fmt.Errorf("load the node's key: %w", err)

@@ -56,6 +56,7 @@ func (m *Member) leave(a writ.Admission) error {
 	if err := m.change(func(r *record) { r.Admission = a }); err != nil {
 		return err
 	}
+	m.leaving.Do(func() { close(m.gone) })
 	return m.rejected()
 }
 

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,7 +82,18 @@ func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 			return nil, writ.Errorf(writ.CodeNodeRejected, "the node was removed here")
 		}
 		began := time.Now()
-		_, _, _ = n.member.Login(s)(t.Context(), true)
+		login := n.member.Login(s)
+		_, _, _ = login(t.Context(), true)
+		// Connections that were refused, too, wait until they may ask again; the end of the node waits for them.
+		var waiting sync.WaitGroup
+		for range 5 {
+			waiting.Go(func() {
+				if _, _, err := login(t.Context(), true); writ.CodeOf(err) != writ.CodeNodeRejected {
+					t.Errorf("a connection that waited ends with %v", err)
+				}
+			})
+		}
+		waiting.Wait()
 		err := <-n.ended
 		n.ended <- nil
 		if took := time.Since(began); writ.CodeOf(err) != writ.CodeNodeRejected || took > 5*time.Second {
