@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,20 @@ type ContainerdServer struct {
 	path string
 	dir  string // sockets, configuration and what it forgets
 	end  func() // ends the process; nil while there is none
+
+	namespaces []string // whose control groups are removed with the daemon
+}
+
+// groupGuard ends the wait for processes that were killed to leave their control groups, which takes some milliseconds.
+const groupGuard = 5 * time.Second
+
+// Uses says that containers of a namespace may be there, whose control groups go with the daemon.
+func (c *ContainerdServer) Uses(namespace string) {
+	c.t.Helper()
+	if !slices.Contains(c.namespaces, namespace) {
+		c.namespaces = append(c.namespaces, namespace)
+		Cgroup(c.t, namespace)
+	}
 }
 
 // Containerd starts a containerd that keeps its files in root, or in a new directory if that is "", and ends it with everything that it
@@ -157,6 +172,11 @@ func (c *ContainerdServer) clear() {
 	for _, dir := range c.mounts() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			c.t.Errorf("unmount %s: %v", dir, err)
+		}
+	}
+	for _, namespace := range c.namespaces {
+		for end := time.Now().Add(groupGuard); !removeGroup(namespace) && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
 }

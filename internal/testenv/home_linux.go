@@ -32,11 +32,12 @@ func Cgroup(t testing.TB, name string) {
 	t.Cleanup(func() { removeGroup(name) })
 }
 
-// removeGroup removes groups with those below them, if no process is in them.
-func removeGroup(name string) {
+// removeGroup removes groups with those below them, and reports whether none is left: those that have processes are.
+func removeGroup(name string) (gone bool) {
 	if name == "" || name != filepath.Base(name) {
-		return
+		return true
 	}
+	gone = true
 	for _, pattern := range []string{name, "*/" + name} {
 		found, _ := filepath.Glob(filepath.Join(groupsRoot, pattern))
 		for _, dir := range found {
@@ -48,10 +49,13 @@ func removeGroup(name string) {
 				return nil
 			})
 			for _, path := range slices.Backward(all) {
-				_ = os.Remove(path)
+				if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+					gone = false
+				}
 			}
 		}
 	}
+	return gone
 }
 
 // endOrphans kills the processes whose maker was killed. A process is known by the lock in its environment; its number cannot become another's

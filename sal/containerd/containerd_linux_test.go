@@ -65,7 +65,7 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 		Images: fetched{busybox(t)}, Volumes: directories{filepath.Join(host, "volumes")}, Log: slog.New(slog.DiscardHandler), Grace: 50 * time.Millisecond,
 		IDs: saltest.ContainerIDs(host), IDsAsked: true,
 	}
-	testenv.Cgroup(t, d.Namespace)
+	daemon.Uses(d.Namespace)
 	t.Cleanup(func() {
 		d.Close()
 		_ = os.Remove("/run/containerd/runc/" + d.Namespace) // the runtime leaves it, empty
