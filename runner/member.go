@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -157,7 +158,7 @@ func (m *Member) adopt(following [][]byte, now time.Time) error {
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
 	next := m.state()
-	next.Rosters = append(next.Rosters[:len(next.Rosters):len(next.Rosters)], following...)
+	next.Rosters = append(slices.Clip(next.Rosters), following...)
 	roster, err := identity.VerifyRosters(next.Cluster, next.Rosters, now)
 	if err != nil {
 		return fmt.Errorf("verify the rosters after version %d: %w", m.Roster().Version, err)

@@ -102,7 +102,7 @@ func withoutEmpty(v reflect.Value) {
 			}
 		}
 	case reflect.Slice:
-		if list, ok := v.Interface().([]parser.Stmt); ok {
+		if list, ok := reflect.TypeAssert[[]parser.Stmt](v); ok {
 			kept := list[:0:0]
 			for _, s := range list {
 				if _, empty := s.(*parser.EmptyStmt); !empty {

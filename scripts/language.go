@@ -76,7 +76,7 @@ func enumMembers() []Member {
 // Keywords returns the words that cannot be names, sorted.
 func Keywords() []string {
 	var words []string
-	for t := token.Token(0); t < 256; t++ {
+	for t := range token.Token(256) {
 		if t.IsKeyword() {
 			words = append(words, t.String())
 		}

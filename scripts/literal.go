@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"slices"
+
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 
@@ -78,9 +80,9 @@ func nodeAt(e parser.Expr, path catalog.Path) (key *parser.MapElementLit, value 
 
 // elementNamed finds a key of a map, the last of its name as that is what counts.
 func elementNamed(m *parser.MapLit, name any) *parser.MapElementLit {
-	for i := len(m.Elements) - 1; i >= 0; i-- {
-		if m.Elements[i].Key == name {
-			return m.Elements[i]
+	for _, element := range slices.Backward(m.Elements) {
+		if element.Key == name {
+			return element
 		}
 	}
 	return nil

@@ -76,8 +76,7 @@ func kindOf(s *openapi3.Schema) string {
 
 // describe collects the JSON fields of a struct with their kinds, and which of them are never left out.
 func describe(t reflect.Type, fields map[string]string, required *[]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-":

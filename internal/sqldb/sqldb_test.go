@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -384,9 +385,7 @@ func TestNewerSchemaIsRefused(t *testing.T) { kept(t, newerSchemaIsRefused) }
 
 func newerSchemaIsRefused(t *testing.T, path string) {
 	newer := fstest.MapFS{"0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (id TEXT PRIMARY KEY);\n")}}
-	for name, file := range schema {
-		newer[name] = file
-	}
+	maps.Copy(newer, schema)
 	db, err := Open(t.Context(), path, newer)
 	if err != nil {
 		t.Fatal(err)
@@ -414,9 +413,7 @@ func brokenMigrationLeavesTheStoreAsItWas(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	broken := fstest.MapFS{"0002_broken.sql": {Data: []byte("-- +goose Up\nDELETE FROM things;\nCREATE TABLE broken (;\n")}}
-	for name, file := range schema {
-		broken[name] = file
-	}
+	maps.Copy(broken, schema)
 	if _, err := Open(t.Context(), path, broken); err == nil {
 		t.Fatal("a broken migration was accepted")
 	}

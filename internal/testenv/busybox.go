@@ -66,7 +66,7 @@ func makeArchive(busybox string) ([]byte, error) {
 	file("bin/busybox", 0o755, program)
 	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\n"))
 	file("etc/group", 0o644, []byte("root:x:0:\n"))
-	for _, name := range strings.Fields("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
+	for name := range strings.FieldsSeq("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
 		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
 	}
 	if err := errors.Join(err, w.Close()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,10 +52,10 @@ func Kernel(t testing.TB) KernelFiles {
 // kernelIn finds the newest kernel below a directory that has its modules as well.
 func kernelIn(root string) (KernelFiles, bool) {
 	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*-cloud-amd64"))
-	for i := len(images) - 1; i >= 0; i-- {
-		modules := filepath.Join(root, "lib", "modules", strings.TrimPrefix(filepath.Base(images[i]), "vmlinuz-"))
+	for _, image := range slices.Backward(images) {
+		modules := filepath.Join(root, "lib", "modules", strings.TrimPrefix(filepath.Base(image), "vmlinuz-"))
 		if info, err := os.Stat(modules); err == nil && info.IsDir() {
-			return KernelFiles{images[i], modules}, true
+			return KernelFiles{image, modules}, true
 		}
 	}
 	return KernelFiles{}, false

@@ -797,7 +797,7 @@ func rootWith(t *testing.T, shell string) string {
 		t.Skip("no ldd")
 	}
 	copied := map[string]string{shell: "/sh"}
-	for _, word := range strings.Fields(string(linked)) {
+	for word := range strings.FieldsSeq(string(linked)) {
 		if strings.HasPrefix(word, "/") {
 			copied[word] = word
 		}

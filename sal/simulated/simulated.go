@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -213,9 +214,7 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 		done.Change = writ.ChangeNone
 	}
 	done.Values = d.values(next)
-	for name, v := range extra {
-		done.Values[name] = v
-	}
+	maps.Copy(done.Values, extra)
 	return done, nil
 }
 

@@ -54,7 +54,7 @@ func (m moody) Read(b []byte) (int, error) {
 		os.Exit(2)
 	case bytes.Contains(b[:n], []byte("please spin")):
 		go m.outlive()
-		//lint:ignore SA5002 a child that spins is what the test is about
+		//nolint:staticcheck // a child that spins is what the test is about
 		for {
 		}
 	case bytes.Contains(b[:n], []byte("please hang")):

@@ -53,8 +53,7 @@ func intrude(name string, confined bool) int {
 }
 
 func tell(err error) {
-	var number syscall.Errno
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		err = number
 	}
 	fmt.Println(err)

@@ -243,8 +243,7 @@ func (p *Pool) kept(program writ.Digest, run writ.RunID, long bool) *child {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	best := -1
-	for i := len(p.idle) - 1; i >= 0; i-- {
-		c := p.idle[i]
+	for i, c := range slices.Backward(p.idle) {
 		if c.long != long {
 			continue
 		}

@@ -28,7 +28,7 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 		return nil, err
 	}
 	var all []int64
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		e, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
 			return nil, err

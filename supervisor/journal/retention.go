@@ -184,7 +184,7 @@ func (tx *Tx) clearFrame(digest string) error {
 	if err != nil {
 		return err
 	}
-	for _, run := range strings.Fields(runs) {
+	for run := range strings.FieldsSeq(runs) {
 		var there int
 		if err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM runs WHERE id = $1`, run).Scan(&there); err != nil || there > 0 {
 			return err

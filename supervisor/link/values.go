@@ -52,7 +52,7 @@ func exact(v reflect.Value) error {
 		if v.IsNil() {
 			return nil
 		}
-		if n, ok := v.Interface().(json.Number); ok {
+		if n, ok := reflect.TypeAssert[json.Number](v); ok {
 			i, err := n.Int64()
 			if err != nil {
 				return fmt.Errorf("%s is not a 64-bit integer", n)
@@ -62,8 +62,8 @@ func exact(v reflect.Value) error {
 		}
 		return exact(v.Elem())
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if field := v.Field(i); field.CanInterface() { // it is exported
+		for _, field := range v.Fields() {
+			if field.CanInterface() { // it is exported
 				if err := exact(field); err != nil {
 					return err
 				}

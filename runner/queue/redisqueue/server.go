@@ -40,8 +40,7 @@ type Server struct {
 func (s Server) Open() (*Queue, error) {
 	options, err := redis.ParseURL(s.URL)
 	if err != nil {
-		var cause *url.Error
-		if errors.As(err, &cause) {
+		if cause, ok := errors.AsType[*url.Error](err); ok {
 			err = cause.Err // without the URL, which may hold a password
 		}
 		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).

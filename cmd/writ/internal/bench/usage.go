@@ -57,7 +57,7 @@ func childrenOf(pid int) (all []int, err error) {
 		if err != nil {
 			continue // the thread is gone
 		}
-		for _, field := range strings.Fields(string(list)) {
+		for field := range strings.FieldsSeq(string(list)) {
 			if id, err := strconv.Atoi(field); err == nil {
 				all = append(all, id)
 			}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"writ"
@@ -271,8 +272,8 @@ func (s *site) begin(ctx context.Context, run func(context.Context) error) {
 
 func (s *site) close() error {
 	var failed error
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		failed = errors.Join(failed, s.stops[i]())
+	for _, stop := range slices.Backward(s.stops) {
+		failed = errors.Join(failed, stop())
 	}
 	s.stops = nil
 	s.breaks(nil)

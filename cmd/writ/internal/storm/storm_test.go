@@ -71,7 +71,7 @@ func TestStorm(t *testing.T) {
 		newStorm(t, variant{flushall: true, snapshot: true}, gateKills, gateRuns).rage()
 		return
 	}
-	for _, name := range strings.Split(*variantFlag, ",") {
+	for name := range strings.SplitSeq(*variantFlag, ",") {
 		v, ok := variants[name]
 		if !ok {
 			t.Fatalf("there is no variant %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(variants)), ", "))

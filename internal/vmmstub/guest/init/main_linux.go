@@ -126,7 +126,7 @@ func load(path string) error {
 func commandLine() map[string]string {
 	text, _ := os.ReadFile("/proc/cmdline")
 	words := map[string]string{}
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		key, value, _ := strings.Cut(word, "=")
 		words[key] = value
 	}
