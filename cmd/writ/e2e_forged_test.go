@@ -24,6 +24,7 @@ import (
 // TestFlippedByteIsRefused changes each byte of a submission: the coordinator refuses it, and when the coordinator does not look the
 // supervisor does.
 func TestFlippedByteIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, blind := range map[string]bool{"by the coordinator": false, "by the supervisor": true} {
 		t.Run(name, func(t *testing.T) {
 			c, sign := newSmallSite(t, blind)

@@ -16,6 +16,7 @@ import (
 // TestALostNodesMachineRunsOnOneNodeAfterItsReturn kills a node that has a machine and one under way, signs that it is lost, and starts it again.
 func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	t.Parallel()
+	testenv.Nightly(t, "TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns of supervisor, in virtual time")
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	text := "machine := import(\"machine\")\nmachine.create(\"slow-2-box\", {cpus: 1, memory_mib: 64}, {on_loss: \"replace\"})\n"

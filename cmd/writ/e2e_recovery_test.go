@@ -16,6 +16,7 @@ import (
 // supervisor until it has had the next call done. The times are printed; what is checked is that it happens at all, and in ten times
 // what docs/guarantees.md promises.
 func TestRecovery(t *testing.T) {
+	t.Parallel()
 	kills := 4
 	if testenv.IsLong() {
 		kills = 50

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/pem"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -37,6 +38,7 @@ type tidy struct{ m *testing.M }
 
 func (t tidy) Run() int {
 	defer func() { _ = testsite.RemoveBinaries() }() // what is left is in the temporary directory of the machine
+	_ = flag.Set("test.parallel", "6")               // unless it is given: these tests wait for processes most of the time
 	return t.m.Run()
 }
 

@@ -93,7 +93,7 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 }
 
 // gateEvery is how many steps of a dear driver the gate passes over: containerd's take a third of a second each.
-const gateEvery = 4
+const gateEvery = 6
 
 // sparse reports whether not everything is to be tried after every disturbance.
 func (e Exam) sparse() bool { return e.Sparse && !testenv.IsLong() }

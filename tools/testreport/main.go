@@ -121,11 +121,19 @@ func (t *test) say(text string) {
 	}
 }
 
-// failures are the tests whose last run failed, or began and never ended; and packages that failed without one.
-func (r *report) failures() []*test {
-	var all []*test
+// failures are the tests whose last run failed, and packages that failed without one. A test that never ended is one of them, unless another one
+// of its package is known to have failed: it was cut off then.
+func (r *report) failures() (all []*test, cut []string) {
+	failed := map[string]bool{} // packages with a test that failed
 	for _, t := range r.tests {
-		if t.Name != "" && (t.ended == "fail" || t.ended == "") {
+		failed[t.Package] = failed[t.Package] || t.Name != "" && t.ended == "fail"
+	}
+	for _, t := range r.tests {
+		switch {
+		case t.Name == "" || t.ended != "fail" && t.ended != "":
+		case t.ended == "" && failed[t.Package]:
+			cut = append(cut, t.Name)
+		default:
 			all = append(all, t)
 		}
 	}
@@ -134,7 +142,7 @@ func (r *report) failures() []*test {
 			all = append(all, t)
 		}
 	}
-	return all
+	return all, cut
 }
 
 func (r *report) flaky() []*test {
@@ -168,7 +176,7 @@ func (r *report) write(w io.Writer) {
 	for _, t := range r.flaky() {
 		fmt.Fprintf(w, "FLAKY: %s %s failed and then passed; add it to docs/flakes.md\n", t.Package, t.Name)
 	}
-	failures := r.failures()
+	failures, cut := r.failures()
 	for _, t := range failures {
 		repeat := "go test -count=1 " + t.Package
 		if t.Name != "" {
@@ -179,5 +187,8 @@ func (r *report) write(w io.Writer) {
 			fmt.Fprintln(w, "   ", line)
 		}
 		fmt.Fprintln(w, "    repeat it:", repeat)
+	}
+	if len(cut) > 0 {
+		fmt.Fprintf(w, "\n%d tests did not end because their package stopped: %s\n", len(cut), strings.Join(cut, " "))
 	}
 }

@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	seed = flag.Uint64("seed", 0, "which places the short sweep takes; if 0, the same in the gate and others in the nightly tier")
+	seed = flag.Uint64("seed", 0, "which places the short sweep takes; others each time if 0")
 	only = flag.String("only", "", "pattern of the ends to sweep, each NAME:MODE; those of the short form if empty, or all")
 )
 
@@ -44,11 +44,8 @@ func luck(t *testing.T) uint64 {
 	return *seed
 }
 
-// How many ends the nightly tier and the gate take.
-const (
-	nightlySweep = 12
-	gateSweep    = 4
-)
+// nightlySweep is how many ends the short form takes.
+const nightlySweep = 12
 
 // scene says how a place is reached: whose end it is, and what somebody does that leads there.
 type scene struct {
@@ -110,8 +107,9 @@ func ends(t *testing.T) (all []end) {
 }
 
 // TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each way, starts it again, and looks at what came of the work that
-// went on meanwhile. A place that is not reached fails the test. The short forms take some ends by their seed.
+// went on meanwhile. A place that is not reached fails the test. The short form takes some ends by its seed.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
+	testenv.Nightly(t, "TestWhateverIsKilledTheRunEndsAndEachEffectIsThere of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
 	all := ends(t)
 	long := testenv.IsLong()
 	if *only != "" {
@@ -121,11 +119,7 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 		all = slices.DeleteFunc(all, func(e end) bool { return e.scene.late })
 		random := rand.New(rand.NewPCG(luck(t), 0))
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if testenv.IsNightly() {
-			all = all[:nightlySweep]
-		} else {
-			all = all[:gateSweep]
-		}
+		all = all[:nightlySweep]
 	}
 	w := newWorld(t)
 	var table strings.Builder
