@@ -74,7 +74,7 @@ func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 // TestHonestTimesBesideAttackers measures how much longer honest runs take beside each attack, in turns with quiet times.
 func TestHonestTimesBesideAttackers(t *testing.T) {
 	if !testenv.IsLong() {
-		t.Skip("it measures for half an hour: task hostile")
+		t.Skip("it measures for half an hour: task neighbours")
 	}
 	s := newSite(t, len(nodeAttacks), 0)
 	s.honest.work(5*time.Second, 0) // warms up
