@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -44,9 +45,10 @@ type event struct {
 type test struct {
 	Package, Name string
 
-	ended  string // the last action that ended it
-	failed bool   // at least once
-	output []string
+	ended  string   // the last action that ended it
+	failed bool     // at least once
+	output []string // the last lines
+	points []string // lines that name a place in a test: what was asserted
 }
 
 // report is what happened.
@@ -91,7 +93,7 @@ func read(from io.Reader) (*report, error) {
 			t.ended = e.Action
 			t.failed = t.failed || e.Action == "fail"
 			if e.Action != "fail" {
-				t.output = nil
+				t.output, t.points = nil, nil
 			}
 		}
 	}
@@ -107,13 +109,22 @@ func read(from io.Reader) (*report, error) {
 	return r, lines.Err()
 }
 
-// keptLines is how much of a test's output is kept.
-const keptLines = 40
+// keptLines is how much of a test's output is kept, from its end; keptPoints how many of the lines that name a place in a test, from its beginning:
+// what processes said last may be long.
+const (
+	keptLines  = 40
+	keptPoints = 12
+)
+
+var asserted = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
 func (t *test) say(text string) {
 	text = strings.TrimRight(text, "\n")
 	if text == "" || strings.HasPrefix(text, "=== ") || text == "FAIL" {
 		return
+	}
+	if asserted.MatchString(text) && len(t.points) < keptPoints {
+		t.points = append(t.points, text)
 	}
 	t.output = append(t.output, text)
 	if len(t.output) > keptLines {
@@ -183,6 +194,11 @@ func (r *report) write(w io.Writer) {
 			repeat += " -run '^" + t.Name + "$'"
 		}
 		fmt.Fprintf(w, "\nFAILED: %s %s\n", t.Package, t.Name)
+		for _, line := range t.points {
+			if !slices.Contains(t.output, line) {
+				fmt.Fprintln(w, "   ", line)
+			}
+		}
 		for _, line := range t.output[max(0, len(t.output)-max(3, shownLines/len(failures)-3)):] {
 			fmt.Fprintln(w, "   ", line)
 		}

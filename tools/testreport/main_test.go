@@ -44,6 +44,17 @@ func TestAFailureIsShownWithItsOutputAndTheCommandThatRepeatsIt(t *testing.T) {
 	}
 }
 
+func TestWhatWasAssertedIsShownAlsoIfMuchWasSaidAfterIt(t *testing.T) {
+	events := []event{{Action: "output", Package: "writ/a", Test: "TestOne", Output: "    one_test.go:7: wrong\n"}}
+	for range 100 {
+		events = append(events, event{Action: "output", Package: "writ/a", Test: "TestOne", Output: "a process said this\n"})
+	}
+	said := reported(t, append(events, event{Action: "fail", Package: "writ/a", Test: "TestOne"})...)
+	if strings.Count(said, "one_test.go:7: wrong") != 1 || strings.Count(said, "\n") > 60 {
+		t.Error(said)
+	}
+}
+
 func TestWhatPassesInTheEndIsFlakyAndNoFailure(t *testing.T) {
 	said := reported(t,
 		event{Action: "fail", Package: "writ/a", Test: "TestOne"},
