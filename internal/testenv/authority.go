@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Authority signs certificates of servers for one test.
+// Authority signs certificates of servers and clients for one test.
 type Authority struct {
 	CA string // the file with its certificate (PEM)
 
@@ -42,13 +42,13 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate for a name or address of a server that is valid until then, and its key (PEM).
+// Issue returns a certificate for a name or address that is valid until then, and its key (PEM).
 func (a *Authority) Issue(name string, until time.Time) (certificate, key []byte) {
 	a.t.Helper()
 	private := newCertificateKey(a.t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}

@@ -1,14 +1,7 @@
 package redisqueue
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,79 +13,24 @@ import (
 	"writ/runner/queue"
 )
 
-// authority signs certificates for 127.0.0.1 that are valid until then.
-type authority struct {
-	t    *testing.T
-	dir  string
-	name string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, name string) *authority {
+// issue leaves a certificate for 127.0.0.1 and its key beside the authority's own, under a name.
+func issue(t *testing.T, by *testenv.Authority, name string, until time.Time) testenv.RedisTLS {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir(), name: name}
-	a.key = a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err == nil {
-		a.cert, err = x509.ParseCertificate(der)
-	}
-	if err != nil {
+	certificate, key := by.Issue("127.0.0.1", until)
+	files := testenv.RedisTLS{CA: by.CA, Certificate: filepath.Join(filepath.Dir(by.CA), name+".pem"), Key: filepath.Join(filepath.Dir(by.CA), name+".key")}
+	if err := errors.Join(os.WriteFile(files.Certificate, certificate, 0o600), os.WriteFile(files.Key, key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	a.write("ca.pem", "CERTIFICATE", der)
-	return a
-}
-
-func (a *authority) newKey() *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) write(name, kind string, der []byte) string {
-	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	return path
-}
-
-// issue leaves a certificate and its key under a name.
-func (a *authority) issue(name string, until time.Time) testenv.RedisTLS {
-	a.t.Helper()
-	key := a.newKey()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return testenv.RedisTLS{
-		CA: filepath.Join(a.dir, "ca.pem"), Certificate: a.write(name+".pem", "CERTIFICATE", der), Key: a.write(name+".key", "PRIVATE KEY", private),
-	}
+	return files
 }
 
 func TestRedisIsReachedOverTLSOnlyIfBothSidesAreTrusted(t *testing.T) {
 	t.Parallel()
-	ours, strange := newAuthority(t, "ours"), newAuthority(t, "strange")
+	ours, strange := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	valid, expired := ours.issue("client", later), ours.issue("old-client", before)
-	server := testenv.RedisWithTLS(t, ours.issue("server", later))
-	old := testenv.RedisWithTLS(t, ours.issue("old-server", before))
+	valid, expired := issue(t, ours, "client", later), issue(t, ours, "old-client", before)
+	server := testenv.RedisWithTLS(t, issue(t, ours, "server", later))
+	old := testenv.RedisWithTLS(t, issue(t, ours, "old-server", before))
 	plain := testenv.Redis(t)
 
 	for _, tt := range []struct {
@@ -101,7 +39,7 @@ func TestRedisIsReachedOverTLSOnlyIfBothSidesAreTrusted(t *testing.T) {
 		want   string // of the hint; "" if it works
 	}{
 		{"trusted", Server{URL: server.URL, CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, ""},
-		{"signed by somebody else", Server{URL: server.URL, CA: strange.issue("x", later).CA, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
+		{"signed by somebody else", Server{URL: server.URL, CA: issue(t, strange, "x", later).CA, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
 		{"the authorities of the system", Server{URL: server.URL, Certificate: valid.Certificate, Key: valid.Key}, "--redis-ca"},
 		{"another name", Server{URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1), CA: valid.CA, Certificate: valid.Certificate, Key: valid.Key}, "name"},
 		{"no certificate of ours", Server{URL: server.URL, CA: valid.CA}, "--redis-cert"},
@@ -136,9 +74,9 @@ func TestRedisIsReachedOverTLSOnlyIfBothSidesAreTrusted(t *testing.T) {
 // Certificates are renewed by replacing their files.
 func TestCertificatesAreReadAgainForEveryConnection(t *testing.T) {
 	t.Parallel()
-	ours := newAuthority(t, "ours")
-	files := ours.issue("client", time.Now().Add(-time.Hour))
-	server := testenv.RedisWithTLS(t, ours.issue("server", time.Now().Add(time.Hour)))
+	ours := testenv.NewAuthority(t)
+	files := issue(t, ours, "client", time.Now().Add(-time.Hour))
+	server := testenv.RedisWithTLS(t, issue(t, ours, "server", time.Now().Add(time.Hour)))
 	q, err := Server{URL: server.URL, CA: files.CA, Certificate: files.Certificate, Key: files.Key}.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +85,7 @@ func TestCertificatesAreReadAgainForEveryConnection(t *testing.T) {
 	if err := q.SetGeneration(t.Context(), "1"); err == nil {
 		t.Fatal("Redis takes a certificate that has expired")
 	}
-	ours.issue("client", time.Now().Add(time.Hour))
+	issue(t, ours, "client", time.Now().Add(time.Hour))
 	if err := q.SetGeneration(t.Context(), "1"); err != nil {
 		t.Errorf("with the new certificate: %v", err)
 	}
@@ -155,7 +93,7 @@ func TestCertificatesAreReadAgainForEveryConnection(t *testing.T) {
 
 func TestServerThatCannotBeSafeIsRefused(t *testing.T) {
 	t.Parallel()
-	files := newAuthority(t, "ours").issue("client", time.Now().Add(time.Hour))
+	files := issue(t, testenv.NewAuthority(t), "client", time.Now().Add(time.Hour))
 	for _, tt := range []struct {
 		server Server
 		want   string // "" if it is taken
