@@ -111,6 +111,12 @@ func (f *fleet) get(id writ.NodeID) (writ.Node, bool) {
 	return m.Node.Node, true
 }
 
+// isMember reports whether jobs may be sent to a node.
+func (f *fleet) isMember(id writ.NodeID) bool {
+	n, known := f.get(id)
+	return known && n.Admission == writ.AdmissionApproved
+}
+
 // away returns a node, and why nothing can be sent to it now, "" if it can.
 func (f *fleet) away(id writ.NodeID) (n writ.Node, why string) {
 	n, ok := f.get(id)

@@ -16,8 +16,9 @@ const waitsForNode = "its node is lost; the script said that it waits"
 const waitsForWord = "its node is lost; another one does it once somebody has signed that it never comes back (writ node lost %s)"
 
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
-// elsewhere if it was still there. What may have begun ends, unless the script said that it waits. Of a node that is gone for good nothing is
-// left that another one could do twice: calls that make or delete something go elsewhere, all others end.
+// elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
+// or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
+// go elsewhere, all others end.
 func (t *turn) lose(node writ.NodeID) error {
 	n, _ := t.s.fleet.get(node)
 	var without map[int]need
@@ -40,7 +41,7 @@ func (t *turn) lose(node writ.NodeID) error {
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
 			t.reclaim[node] = append(t.reclaim[node], sendingOf(c))
-		case !waitsForLost(c):
+		case !waitsForLost(c, n):
 			err = t.loseBegun(c)
 		case c.State.Sent():
 			t.waitForLost(c)
@@ -52,33 +53,42 @@ func (t *turn) lose(node writ.NodeID) error {
 	return nil
 }
 
-// lostNow adds the nodes that are gone and still have calls of the run: the supervisor may have ended between the transaction that says so and
-// the turn that follows from it.
+// lostNow adds the nodes that were removed and still have calls of the run: the supervisor may have ended between the transaction that says so
+// and the turn that follows from it.
 func (t *turn) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
 			continue
 		}
-		if n, _ := t.s.fleet.get(c.Node); n.Gone {
+		if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
 			nodes = append(nodes, c.Node)
 		}
 	}
 	return nodes
 }
 
-// waitsForLost reports whether a call that may have begun on a lost node goes on to wait for it.
-func waitsForLost(c *journal.Call) bool {
-	return c.Options.OnLoss == "wait" || c.Options.OnLoss == "replace"
+// waitsForLost reports whether a call that may have begun on a lost node goes on to wait: for the node, which one that was removed never is
+// again, or for a person's word that it never comes back.
+func waitsForLost(c *journal.Call, n writ.Node) bool {
+	return c.Options.OnLoss == "replace" || c.Options.OnLoss == "wait" && n.Admission != writ.AdmissionRemoved
+}
+
+// isAway reports whether a node does not take what is in its queue: it is lost, or was removed.
+func isAway(n writ.Node) bool {
+	return n.Liveness == writ.LivenessLost || n.Admission == writ.AdmissionRemoved
 }
 
 // waitForLost says why such a call waits.
 func (t *turn) waitForLost(c *journal.Call) {
-	c.Reason = waitsForNode
+	why := waitsForNode
 	if c.Options.OnLoss == "replace" {
-		c.Reason = fmt.Sprintf(waitsForWord, c.NodeName)
+		why = fmt.Sprintf(waitsForWord, c.NodeName)
 	}
-	t.touch(c)
+	if c.Reason != why {
+		c.Reason = why
+		t.touch(c)
+	}
 }
 
 // mayBeWaiting reports whether a call that is out was delivered once, and its node did not say that it began: it may still be in the queue.
@@ -104,10 +114,18 @@ func (t *turn) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
-	err := writ.Errorf(writ.CodeNodeLost, "%s is lost; whether it did %s is unknown", c.NodeName, c.Operation)
-	if n, _ := t.s.fleet.get(c.Node); n.Gone {
+	n, _ := t.s.fleet.get(c.Node)
+	is := "is lost"
+	if n.Admission == writ.AdmissionRemoved {
+		is = "was removed"
+	}
+	err := writ.Errorf(writ.CodeNodeLost, "%s %s; whether it did %s is unknown", c.NodeName, is, c.Operation)
+	switch {
+	case n.Gone:
 		err = err.WithHint("hand the script in again: what was on %s is made anew elsewhere", c.NodeName)
-	} else {
+	case n.Admission == writ.AdmissionRemoved:
+		err = err.WithHint("look at what is on it; if it never comes back, sign that with `writ node lost %s`: then its names are free", c.NodeName)
+	default:
 		err = err.WithHint("if it comes back, look at the resource; if it never does, sign that with `writ node lost %s`; "+
 			"with on_loss: \"wait\" the script waits, with \"replace\" until that is signed", c.NodeName)
 	}
@@ -158,7 +176,7 @@ func (t *turn) receiveWithdrawn(m mail) error {
 		switch n, _ := t.s.fleet.get(c.Node); {
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
-		case n.Liveness == writ.LivenessLost && mayBeWaiting(c):
+		case isAway(n) && mayBeWaiting(c):
 			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s was lost before it took it", c.NodeName))
 		}
 		if err != nil {
@@ -170,10 +188,11 @@ func (t *turn) receiveWithdrawn(m mail) error {
 		if c == nil || t.run.Stop != nil {
 			continue
 		}
-		if n, _ := t.s.fleet.get(c.Node); n.Liveness != writ.LivenessLost {
+		n, _ := t.s.fleet.get(c.Node)
+		if !isAway(n) {
 			continue // it is back, and says itself what it does
 		}
-		if waitsForLost(c) {
+		if waitsForLost(c, n) {
 			t.waitForLost(c)
 			continue
 		}

@@ -170,6 +170,9 @@ func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 	if c == nil || c.Delivery != lost.delivery {
 		return nil
 	}
+	if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
+		return nil // it takes nothing any more, and what it did not take goes elsewhere
+	}
 	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
 		t.callBack(c)
 		return nil

@@ -294,6 +294,36 @@ func (s *simulation) check() {
 	}
 }
 
+// wantWakers holds the datacenter to its promise that every open run has something that wakes it: what the journal says or, where a pass is due, a
+// turn.
+func (s *simulation) wantWakers() {
+	synctest.Wait() // between two moments: no turn is half done, unless it waits
+	sup, j, err := s.door.get()
+	if err != nil || s.process.dead.Load() {
+		return
+	}
+	s.looks++
+	err = j.Read(s.t.Context(), func(tx *journal.Tx) error {
+		sleepers, err := tx.AllSleepers()
+		for _, sleeper := range sleepers {
+			s.t.Errorf("seed %d: nothing wakes %s", s.seed, sleeper)
+		}
+		if err != nil {
+			return err
+		}
+		pending, err := tx.PendingRuns()
+		for _, id := range pending {
+			if !sup.HasTurn(id) {
+				s.t.Errorf("seed %d: a pass of run %s is due, and it gets no turn", s.seed, id)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
 // callsOn tells what runs did to a resource.
 func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
 	var text strings.Builder

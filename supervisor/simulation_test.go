@@ -107,6 +107,7 @@ type simulation struct {
 	took    time.Duration // until all had ended
 	byID    sync.Map      // the process of each node
 	said    time.Time     // when it was said last how far it is
+	looks   int           // at what wakes the open runs
 }
 
 // event is something that happens at a time.
@@ -280,6 +281,7 @@ func (s *simulation) until(end time.Time) {
 		e := s.plan[first]
 		s.plan = append(s.plan[:first], s.plan[first+1:]...)
 		e.do()
+		s.wantWakers()
 	}
 }
 

@@ -194,6 +194,9 @@ func (s *site) halt() {
 	if err := s.journal.Close(); err != nil {
 		s.t.Error(err)
 	}
+	if strings.Contains(s.logged(), "nothing would have woken") {
+		s.t.Error("only the watch woke a run: see the log")
+	}
 }
 
 // token lets a statement make a join token.

@@ -159,7 +159,7 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 // decideNode changes the admission, the scheduling or the labels of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	var answer link.StatementAnswer
-	var waiting []writ.RunID // for a node that is gone
+	var waiting []writ.RunID // for a node that is no member any more
 	id := writ.NodeID(v.Statement.ID())
 	err := s.changeNode(ctx, id, func(tx *journal.Tx, n *journal.Node) error {
 		if n == nil {
@@ -177,9 +177,13 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 			err = applyDecision(n, v.Statement.Decision)
 			answer.Done = fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)
 		}
-		if err == nil && v.Statement.Decision == identity.DecisionLost {
+		switch {
+		case err != nil:
+		case v.Statement.Decision == identity.DecisionLost:
 			waiting, err = freeNames(tx, n)
 			answer.Done = fmt.Sprintf("node %s is removed, and the names of what it had are free", n.Name)
+		case n.Admission == writ.AdmissionRemoved:
+			waiting, err = tx.RunsOn(n.ID)
 		}
 		if err != nil {
 			return err
@@ -189,7 +193,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	for _, run := range waiting { // what gets lost with this process the watch finds a minute after the next one began
+	for _, run := range waiting { // what gets lost with this process the next one finds when it begins
 		s.turns.post(run, mail{lost: []writ.NodeID{id}})
 	}
 	return answer, nil

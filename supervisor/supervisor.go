@@ -23,6 +23,7 @@ import (
 	"writ/identity"
 	"writ/internal/fair"
 	"writ/internal/limit"
+	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -199,9 +200,27 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-// wakeOpenRuns lets the runs that were open when the last supervisor ended go on: those that were not evaluated up to where they are. What
-// was out at nodes is delivered again, under the new epoch: nodes know what they have done. All others wait for what the watch finds.
+// wakeWithin is how long a supervisor tries to read which runs are open before it ends: whoever looks after it starts it again.
+const wakeWithin = time.Minute
+
+// wakeOpenRuns lets the runs that were open when the last supervisor ended go on. A database that restarts meanwhile only delays that.
 func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
+	for began := time.Now(); ; {
+		err := s.wakeOnce(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return nil
+		case time.Since(began) > wakeWithin:
+			return fmt.Errorf("list open runs: %w", err)
+		}
+		s.complaints.of("", "open runs cannot go on; that is tried again", "err", err)
+		_ = sleep.For(ctx, watchEvery)
+	}
+}
+
+// wakeOnce wakes the runs that were not evaluated up to where they are, and those that may wait for a node that was removed. What was out at
+// nodes is delivered again, under the new epoch: nodes know what they have done. All others wait for what the watch finds.
+func (s *Supervisor) wakeOnce(ctx context.Context) error {
 	var pending []writ.RunID
 	var sent []*journal.Call
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -213,11 +232,21 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 			return err
 		}
 		pending = append(pending, ahead...)
+		for _, n := range s.fleet.list() {
+			if n.Admission != writ.AdmissionRemoved {
+				continue
+			}
+			left, err := tx.RunsOn(n.ID)
+			if err != nil {
+				return err
+			}
+			pending = append(pending, left...)
+		}
 		sent, err = tx.SentCalls()
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("list open runs: %w", err)
+		return err
 	}
 	for _, c := range sent {
 		s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})

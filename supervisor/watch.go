@@ -49,6 +49,8 @@ type watcher struct {
 	due      journal.Due               // how far the calls have been looked at that wait for a time or a node
 	again    journal.Due               // and once more
 	held     journal.Due               // how far those that wait for their resource
+	looked   journal.Looked            // how far the open runs have been looked at for what would wake them
+	asleep   []writ.RunID              // those that nothing seemed to wake
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
@@ -110,7 +112,7 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
-	return errors.Join(err, w.announce(ctx, seen.loads))
+	return errors.Join(err, w.wakeSleepers(ctx), w.announce(ctx, seen.loads))
 }
 
 // sight is what a look finds in the journal.

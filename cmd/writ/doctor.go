@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 	"writ/identity"
 	"writ/runner/queue/redisqueue"
 	"writ/scripts"
+	"writ/supervisor/journal"
 )
 
 // finding is what one examination found.
@@ -59,7 +61,7 @@ const doctorPatience = 5 * time.Second
 func (a *app) doctorCommand() *cobra.Command {
 	var redis redisqueue.Server
 	var host daemon.HostConfig
-	var data string
+	var data, records string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
@@ -72,14 +74,20 @@ the runner.
 
 Where a unit of systemd starts a runner, it looks whether that would end machines with it.
 
-With --redis it examines that Redis too, with the login that a supervisor would use.`,
-		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1",
+With --redis it examines that Redis too, with the login that a supervisor would use.
+
+With --journal it looks in the journal of a supervisor, the file journal.db in its data directory, for runs that nothing would wake. The
+supervisor may be at work meanwhile. One whose journal is in PostgreSQL looks for such runs by itself only: all do, and log what they find.`,
+		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
 				found = append(found, examineRedis(cmd.Context(), redis)...)
+			}
+			if records != "" {
+				found = append(found, examineJournal(cmd.Context(), records)...)
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				column("CHECK", func(f finding) string { return f.Check }),
@@ -103,6 +111,7 @@ With --redis it examines that Redis too, with the login that a supervisor would 
 	}
 	redisFlags(c, &redis)
 	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
+	c.Flags().StringVar(&records, "journal", "", "file with the journal of a supervisor on this host, to be examined")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
@@ -135,6 +144,62 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 		found[i] = finding{Check: "redis", State: doubtful, Detail: w.What, Fix: w.Fix}
 	}
 	return found
+}
+
+// maxSleepers bounds the runs that nothing would wake which are listed one by one.
+const maxSleepers = 20
+
+// examineJournal looks in a copy of a supervisor's journal for runs that nothing would wake.
+func examineJournal(ctx context.Context, file string) []finding {
+	open, sleepers, err := readCopy(ctx, file)
+	if err != nil {
+		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: "name the file journal.db in the data directory of a supervisor on this host"}}
+	}
+	if len(sleepers) == 0 {
+		return []finding{{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs, and each has something that wakes it", open)}}
+	}
+	found := []finding{{
+		Check: "journal", State: ill, Detail: fmt.Sprintf("%d open runs; of what is in them nothing would wake %d", open, len(sleepers)),
+		Fix: "start the supervisor again: what it finds so it wakes; and report this, it is a bug of writ",
+	}}
+	for _, s := range sleepers[:min(len(sleepers), maxSleepers)] {
+		found = append(found, finding{Check: "run " + string(s.Run), State: ill, Detail: s.String()})
+	}
+	return found
+}
+
+// readCopy returns how many open runs a journal has, and what nothing would wake of them. It reads a copy: a journal is upgraded when it is opened, and
+// that is the supervisor's business.
+func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sleeper, err error) {
+	if _, err := os.Stat(file); err != nil {
+		return 0, nil, fmt.Errorf("read the journal: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "writ-doctor-*")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	copied := filepath.Join(dir, "journal.db")
+	if err := journal.Copy(ctx, file, copied); err != nil {
+		return 0, nil, fmt.Errorf("read the journal: %w", err)
+	}
+	j, err := journal.Open(ctx, copied)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	err = j.Read(ctx, func(tx *journal.Tx) error {
+		runs, err := tx.OpenRuns()
+		if err != nil {
+			return err
+		}
+		for _, n := range runs {
+			open += n
+		}
+		sleepers, err = tx.AllSleepers()
+		return err
+	})
+	return open, sleepers, err
 }
 
 func (a *app) examine(ctx context.Context, data string) []finding {

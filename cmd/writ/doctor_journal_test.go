@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// The doctor reads the journal of a supervisor that is at work, finds what nothing would wake, and leaves nothing behind.
+func TestDoctorFindsRunsThatNothingWouldWake(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	file := filepath.Join(t.TempDir(), "journal.db")
+	j, err := journal.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	add := func(name string, idle bool) writ.RunID {
+		digest := writ.DigestOf([]byte(name))
+		r := &journal.Run{Run: writ.Run{ID: writ.RunIDOf(digest), Payload: digest, State: writ.RunRunning, Deadline: time.Now().Add(time.Hour)}, Idle: idle}
+		if err := j.Write(t.Context(), func(tx *journal.Tx) error { _, err := tx.AddRun(r, 1, []byte("signed")); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	add("one", false)
+	if found := examineJournal(t.Context(), file); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
+		t.Errorf("of a journal where a pass is due the doctor says %+v", found)
+	}
+	stuck := add("two", true)
+	found := examineJournal(t.Context(), file)
+	if len(found) != 2 || found[0].State != ill || found[1].Check != "run "+string(stuck) {
+		t.Errorf("of a journal with a run that nothing wakes the doctor says %+v", found)
+	}
+	for _, file := range []string{filepath.Join(t.TempDir(), "none.db"), t.TempDir()} {
+		if found := examineJournal(t.Context(), file); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
+			t.Errorf("of %s the doctor says %+v", file, found)
+		}
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

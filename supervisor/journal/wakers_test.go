@@ -1,0 +1,131 @@
+package journal_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+// What wakes a run, and what only looks as if it did, in one journal: it has to tell them apart.
+func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	planned := func(change func(c *journal.Call)) *journal.Call {
+		c := &journal.Call{Call: writ.Call{State: writ.CallPlanned, Operation: "node.ping", Try: 1}}
+		change(c)
+		return c
+	}
+	sent := func(node writ.NodeID, onLoss string) *journal.Call {
+		return planned(func(c *journal.Call) {
+			c.State, c.Node, c.NodeName, c.Claimed, c.Ready, c.Options.OnLoss = writ.CallRunning, node, string(node), true, true, onLoss
+		})
+	}
+	ended := planned(func(c *journal.Call) { c.State = writ.CallSucceeded })
+	follows := planned(func(c *journal.Call) { c.Node, c.Claimed, c.After = "member", true, []int{1} })
+	idle := func(r *journal.Run) { r.Idle = true }
+	stopped := func(by time.Duration) func(r *journal.Run) {
+		return func(r *journal.Run) {
+			r.Idle, r.Stop, r.StopBy = true, writ.Errorf(writ.CodeRunCancelled, "told to"), r.Deadline.Add(by)
+		}
+	}
+	cases := []struct {
+		name  string
+		run   func(r *journal.Run)
+		calls []*journal.Call
+		want  string // of what nothing wakes, "" if all is well
+	}{
+		{"a pass is due", func(*journal.Run) {}, nil, ""},
+		{"it has ended", func(r *journal.Run) { r.Idle, r.State = true, writ.RunFailed }, nil, ""},
+		{"it is being cancelled", stopped(-time.Minute), nil, ""},
+		{"it failed and has until its deadline", stopped(0), nil, "nothing of it is open"},
+		{"nothing is open", idle, nil, "nothing of it is open"},
+		{"all has ended", idle, []*journal.Call{ended}, "nothing of it is open"},
+		{"one is out at a member", idle, []*journal.Call{sent("member", "")}, ""},
+		{"one is out at a node that was removed", idle, []*journal.Call{sent("removed", "")}, "bound to removed"},
+		{"one waits for a node that was removed", idle, []*journal.Call{sent("removed", "wait")}, "bound to removed"},
+		{"one waits for a person's word", idle, []*journal.Call{sent("removed", "replace")}, ""},
+		{"one is out at a node that nobody knows", idle, []*journal.Call{sent("nobody", "")}, "bound to nobody"},
+		{"one waits for room on a member", idle, []*journal.Call{planned(func(c *journal.Call) { c.Node, c.Claimed, c.Ready = "member", true, true })}, ""},
+		{"one waits for room on a node that was removed", idle,
+			[]*journal.Call{planned(func(c *journal.Call) { c.Node, c.NodeName, c.Claimed, c.Ready = "removed", "removed", true, true })}, "bound to removed"},
+		{"one waits for a time", idle, []*journal.Call{planned(func(c *journal.Call) { c.Claimed, c.RetryAt = true, now })}, ""},
+		{"one waits for its resource", idle, []*journal.Call{planned(func(c *journal.Call) { c.RetryAt = now })}, ""},
+		{"one waits for nothing", idle, []*journal.Call{planned(func(c *journal.Call) { c.Claimed = true })}, "wait for each other"},
+		{"one follows another", idle, []*journal.Call{sent("member", ""), follows}, ""},
+		{"one follows another that has ended", idle, []*journal.Call{ended, follows, sent("member", "")}, "all that it waits for has ended"},
+		{"two wait for each other", idle, []*journal.Call{planned(func(*journal.Call) {}), planned(func(*journal.Call) {})}, "wait for each other"},
+		{"one waits with another that has a time", idle,
+			[]*journal.Call{planned(func(c *journal.Call) { c.RetryAt = now }), planned(func(*journal.Call) {})}, ""},
+	}
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		names := make(map[writ.RunID]string)
+		write(t, j, func(tx *journal.Tx) error {
+			for node, admission := range map[writ.NodeID]writ.Admission{"member": writ.AdmissionApproved, "removed": writ.AdmissionRemoved} {
+				if err := tx.PutNode(&journal.Node{Node: writ.Node{ID: node, Name: string(node), Admission: admission}, PublicKey: []byte(node)}); err != nil {
+					return err
+				}
+			}
+			for i, tt := range cases {
+				r := aRun(tt.name)
+				r.Deadline = r.Deadline.Add(time.Duration(i%3) * time.Second) // some have the same
+				tt.run(r)
+				names[r.ID] = tt.name
+				if _, err := tx.AddRun(r, 1, []byte("signed")); err != nil {
+					return err
+				}
+				for seq, c := range tt.calls {
+					c := *c
+					c.Seq = seq + 1
+					c.In(r)
+					if err := tx.PutCall(&c); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		isMember := func(id writ.NodeID) bool { return id == "member" }
+		all := func(tx *journal.Tx, max int) (found []journal.Sleeper, looks int, err error) {
+			for at := (journal.Looked{}); ; {
+				some, next, err := tx.Sleepers(isMember, at, max)
+				found, at = append(found, some...), next
+				if looks++; err != nil || next == (journal.Looked{}) {
+					return found, looks, err
+				}
+			}
+		}
+		for _, max := range []int{1, 2, 1000} { // looked at together, or some at a time
+			t.Run(fmt.Sprint(max), func(t *testing.T) {
+				found := make(map[string]string)
+				looks := 0
+				err := j.Read(t.Context(), func(tx *journal.Tx) error {
+					some, n, err := all(tx, max)
+					for _, s := range some {
+						found[names[s.Run]] += s.Why
+					}
+					looks = n
+					if byItself, other := tx.AllSleepers(); other != nil || !slices.Equal(byItself, some) {
+						t.Errorf("by the nodes in the journal nothing wakes %v, %v; want %v", byItself, other, some)
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if max == 1 && looks < len(cases)/2 {
+					t.Errorf("all were looked at in %d looks", looks)
+				}
+				for _, tt := range cases {
+					if got := found[tt.name]; tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+						t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+					}
+				}
+			})
+		}
+	})
+}

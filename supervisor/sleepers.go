@@ -1,0 +1,38 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"writ/supervisor/journal"
+)
+
+// maxSleepersLook bounds the open calls whose wakers the watch looks at in one look.
+const maxSleepersLook = 500
+
+// wakeSleepers looks at some of the open runs, in turn, for one that nothing would wake. There is none unless this program has a bug, and that
+// must not keep a run waiting until its deadline: it gets a turn, which decides anew what each of its calls waits for. What was decided about a
+// node a moment ago may not have reached its runs, so it is looked at twice.
+func (w *watcher) wakeSleepers(ctx context.Context) error {
+	var confirmed, found []journal.Sleeper
+	err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		if confirmed, err = tx.StillAsleep(w.s.fleet.isMember, w.asleep); err == nil {
+			found, w.looked, err = tx.Sleepers(w.s.fleet.isMember, w.looked, maxSleepersLook)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for runs that nothing would wake: %w", err)
+	}
+	for _, sleeper := range confirmed {
+		w.s.complaints.of("", "nothing would have woken a run; please report that", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
+		w.s.turns.post(sleeper.Run, mail{})
+	}
+	w.asleep = nil
+	for _, sleeper := range found {
+		w.asleep = append(w.asleep, sleeper.Run)
+	}
+	w.asleep = slices.Compact(w.asleep)
+	return nil
+}

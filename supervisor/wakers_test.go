@@ -1,0 +1,311 @@
+package supervisor_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/scripts"
+	"writ/supervisor"
+	"writ/supervisor/journal"
+)
+
+// wantAwake fails the test if nothing wakes an open run.
+func (s *site) wantAwake() {
+	s.t.Helper()
+	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
+		sleepers, err := tx.AllSleepers()
+		for _, sleeper := range sleepers {
+			s.t.Errorf("nothing wakes %s", sleeper)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// execOn does something to the journal's file behind the supervisor's back.
+func (s *site) execOn(statement string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+s.place+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// The database goes away between a supervisor's start and its look for what is open, and comes back.
+func TestADatabaseThatRestartsDuringRecoveryLosesNoRun(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(10*time.Second))
+		time.Sleep(2 * time.Second)
+		sent := s.submit(oneVolume)
+		s.awaitCall(sent, 1, writ.CallRunning)
+		release := s.blockWrites()
+		due := s.payload("run := import(\"run\")\nrun.log(\"hello\")\n")
+		go func() { _, _ = s.Submit(context.WithoutCancel(t.Context()), s.signPayload(due)) }()
+		synctest.Wait()
+		go release()
+		s.halt() // the run is accepted and had no pass, or was not accepted
+
+		s.queue.Flush() // so that only recovery brings the job back before the watch does
+		records, err := journal.Open(t.Context(), s.place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := s.Config
+		config.Journal = records
+		next, err := supervisor.Open(t.Context(), config, s.rosters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.execOn("ALTER TABLE calls RENAME TO calls_away")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- next.Run(ctx) }()
+		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
+		t.Cleanup(s.halt)
+		time.Sleep(5 * time.Second)
+		s.execOn("ALTER TABLE calls_away RENAME TO calls")
+		s.wantState(sent, writ.RunSucceeded)
+		s.wantEffects(1)
+		time.Sleep(5 * time.Second)
+		err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+			open, err := tx.OpenRuns()
+			if len(open) > 0 {
+				t.Errorf("of some projects runs are open: %v", open)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// slowEvaluator takes its passes only once it is let go.
+type slowEvaluator struct {
+	inProcess
+	asked, goOn chan struct{}
+}
+
+func (e *slowEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, entries []scripts.Entry) (scripts.Outcome, error) {
+	e.asked <- struct{}{}
+	<-e.goOn // also when it was told to end
+	return e.inProcess.Pass(context.WithoutCancel(ctx), bundle, inputs, entries)
+}
+
+// A supervisor that was told to end still carries out a turn when its lease is over, and the next one takes the same run on.
+func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
+	place := server.Store(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := found(t)
+		slow := &slowEvaluator{asked: make(chan struct{}), goOn: make(chan struct{})}
+		s.place, s.evaluator = place, slow
+		s.start()
+		s.join("n1")
+		id := s.submit(oneVolume)
+		<-slow.asked
+		oldEnded, oldJournal := s.ended, s.journal
+		s.stop() // it drains
+		synctest.Wait()
+		records, err := journal.Open(t.Context(), place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := s.Config
+		config.Journal, config.Evaluator = records, inProcess{}
+		if _, err := supervisor.Open(t.Context(), config, s.rosters); !errors.Is(err, journal.ErrHeld) {
+			t.Fatalf("a new supervisor beside one that drains: %v", err)
+		}
+		if err := s.journal.Release(t.Context()); err != nil { // what ten seconds by PostgreSQL's clock would do
+			t.Fatal(err)
+		}
+		next, err := supervisor.Open(t.Context(), config, s.rosters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(slow.goOn) // the old one's pass comes to its end while the new one recovers
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- next.Run(ctx) }()
+		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
+		t.Cleanup(s.halt)
+		if err := <-oldEnded; err != nil && !errors.Is(err, journal.ErrFenced) {
+			t.Errorf("the old one ended with %v", err)
+		}
+		if err := oldJournal.Close(); err != nil {
+			t.Error(err)
+		}
+		s.wantState(id, writ.RunSucceeded)
+		s.wantEffects(1)
+		s.wantAwake()
+	})
+}
+
+// What recovery read may be long over when it acts on it: a try that failed meanwhile is not sent again, and its run goes on.
+func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		first := make(chan struct{})
+		n.act = func(ctx context.Context, job writ.Job) writ.Result {
+			switch {
+			case job.Try == 1:
+				<-first
+				return writ.Result{Error: writ.Errorf(writ.CodeTimeout, "told to fail")}
+			default:
+				return succeed(ctx, job)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		id := s.submit(`volume := import("volume")` + "\n" + `volume.create("v", {size_gib: 1})` + "\n")
+		s.awaitCall(id, 1, writ.CallRunning)
+		_, stale := s.look(id)
+		close(first)
+		s.awaitCall(id, 1, writ.CallPlanned)
+		for _, state := range []string{"between two tries", "after the end", "forgotten"} {
+			if state == "after the end" {
+				s.wantState(id, writ.RunSucceeded)
+			}
+			if state == "forgotten" {
+				stale[0].Run = writ.RunID(writ.NewUUID())
+			}
+			s.SendAgain(stale[0])
+			synctest.Wait()
+			s.wantAwake()
+		}
+		for _, job := range n.given() {
+			if job.Try == 1 && job.Delivery > 1 {
+				t.Errorf("%s was sent again after it had failed", job.TaskID())
+			}
+		}
+		s.wantEffects(2)
+	})
+}
+
+// A supervisor that is told to end while it answers loses no wake-up: neither that of what it has accepted and could not say, nor that of runs
+// which wait for what has just ended.
+func TestWhatASupervisorOwesWhileItEndsTheNextOneDoes(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(10*time.Second))
+		time.Sleep(2 * time.Second)
+		holds := s.submit(oneVolume)
+		s.awaitCall(holds, 1, writ.CallRunning)
+		waits := s.submit(oneVolume) // for the same volume
+		s.awaitCall(waits, 1, writ.CallPlanned)
+		ordered := s.payload("run := import(\"run\")\nrun.log(\"hello\")\n")
+		release := s.blockWrites()
+		time.Sleep(10 * time.Second) // the result of the first is there, and is not written
+		var run writ.Run
+		answered := make(chan error, 1)
+		go func() {
+			var err error
+			run, err = s.Submit(context.WithoutCancel(t.Context()), s.signPayload(ordered))
+			answered <- err
+		}()
+		synctest.Wait()
+		s.stop()
+		release()
+		s.halt()
+		said := <-answered
+		s.start()
+		s.wantAwake()
+		if said == nil {
+			s.wantState(run.ID, writ.RunSucceeded)
+		}
+		s.wantState(holds, writ.RunSucceeded)
+		s.wantState(waits, writ.RunSucceeded)
+		s.wantAwake()
+	})
+}
+
+// Whatever a run waits for of a node, it does not wait for one that was removed.
+func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		dies   bool // the node is lost before it is removed
+		script string
+		want   writ.RunState
+	}{
+		{"WhatIsOnIt", true, `volume := import("volume")` + "\n" + `volume.resize("v", {size_gib: 2})` + "\n", writ.RunFailed},
+		{"WhatMayHaveBegunAndWaits", true, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
+		{"WhatItWorksOn", false, `volume := import("volume")` + "\n" + `volume.create("slow-90-w", {size_gib: 1}, {on_loss: "wait"})` + "\n", writ.RunFailed},
+		{"WhatItNeverTook", true, `volume := import("volume")` + "\n" + `volume.create("w", {size_gib: 1})` + "\n", writ.RunSucceeded},
+	} {
+		for name, restarts := range map[string]bool{"": false, "AndTheSupervisorRestarts": true} {
+			t.Run(tt.name+name, func(t *testing.T) {
+				inSite(t, func(t *testing.T, s *site) {
+					n1 := s.realNode("n1")
+					s.wantState(s.submit(oneVolume), writ.RunSucceeded)
+					var id writ.RunID
+					began := strings.Contains(tt.script, "slow")
+					if began {
+						id = s.submit(tt.script)
+						s.awaitCall(id, 1, writ.CallRunning)
+					}
+					if tt.dies {
+						n1.halt()
+					}
+					if !began {
+						id = s.submit(tt.script)
+					}
+					time.Sleep(2 * time.Second)
+					if tt.dies && tt.name != "WhatItNeverTook" {
+						time.Sleep(3 * time.Minute)
+					}
+					s.realNode("n2")
+					time.Sleep(2 * time.Second)
+					if run, _ := s.look(id); run.State.Ended() {
+						t.Fatalf("before it was removed, the run is %s: %+v", run.State, run.Failure)
+					}
+					s.decide(n1.id(), "remove")
+					if restarts {
+						s.halt()
+						s.start()
+					}
+					removed := time.Now()
+					run, _ := s.wantState(id, tt.want)
+					if took := time.Since(removed); took > 2*time.Minute || !restarts && took > 5*time.Second {
+						t.Errorf("it took %s", took)
+					}
+					if tt.want == writ.RunFailed && run.Failure.Code != writ.CodeNodeLost {
+						t.Errorf("failure = %+v", run.Failure)
+					}
+					s.wantAwake()
+				})
+			})
+		}
+	}
+}
+
+// A run that lost what wakes it, by a bug that nobody knows of yet, goes on all the same, and people are told.
+func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallPlanned)
+		time.Sleep(2 * time.Second)
+		s.execOn("UPDATE calls SET retry_at = 0")
+		time.Sleep(5 * time.Second)
+		if !strings.Contains(s.logged(), "nothing would have woken a run; please report that\" run="+string(id)) {
+			t.Error("nobody was told")
+		}
+		s.join("n1")
+		began := time.Now()
+		s.wantState(id, writ.RunSucceeded)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		s.logs.mu.Lock()
+		defer s.logs.mu.Unlock()
+		s.logs.text.Reset()
+	})
+}
