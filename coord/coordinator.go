@@ -43,6 +43,7 @@ const (
 	keepRegistrations = 24 * time.Hour
 	pruneEvery        = time.Hour
 	expireEvery       = time.Second
+	endsEvery         = time.Minute
 )
 
 // Coordinator is one coordinator. Fill in its fields, then call Serve, or Handler and Run. Everything that waits is in the ledger, so that
@@ -128,7 +129,7 @@ func (c *Coordinator) init() {
 		}
 		c.metrics = newMetrics(c)
 		c.handler = c.routes(&dashboard.Dashboard{
-			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.rosterNotice,
+			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice,
 		})
 	})
 }
@@ -148,6 +149,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
+	said := make(ends)
+	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { said.warn(ctx, c) }) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })

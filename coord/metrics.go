@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"writ"
+	"writ/identity"
 	"writ/ledger"
 )
 
@@ -58,6 +59,7 @@ var (
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
+	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that somebody has for a time only expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
 	readWithin    = 5 * time.Second
 )
 
@@ -82,6 +84,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- connectedDesc
 	ch <- rosterDesc
 	ch <- renewDesc
+	ch <- roleDesc
 }
 
 // Collect reads them. What cannot be read is left out, so that the rest is still there when the ledger is away.
@@ -106,6 +109,20 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	if roster := s.c.rosters.current.Load(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
+		collectRoles(ch, roster)
+	}
+}
+
+// collectRoles reads when roles expire. Of two that are alike but for the right to destroy, the one that ends first counts.
+func collectRoles(ch chan<- prometheus.Metric, roster *identity.Roster) {
+	seen := make(map[[3]string]bool)
+	for _, e := range roster.Expiries() {
+		labels := [3]string{e.Principal, string(e.Role), e.Project}
+		if e.Principal == "" || seen[labels] {
+			continue
+		}
+		seen[labels] = true
+		ch <- prometheus.MustNewConstMetric(roleDesc, prometheus.GaugeValue, float64(e.At.Unix()), labels[:]...)
 	}
 }
 

@@ -1,14 +1,21 @@
 package coord
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"writ/identity"
 )
 
-// rosterNotice is what every page of the dashboard says of the roster, "" while there is nothing to do.
-func (c *Coordinator) rosterNotice() string { return renewalNotice(c.rosters.current.Load(), c.Now()) }
+// notice is what every page of the dashboard says of the roster, "" while there is nothing to do.
+func (c *Coordinator) notice() string {
+	roster, now := c.rosters.current.Load(), c.Now()
+	if text := renewalNotice(roster, now); text != "" {
+		return text
+	}
+	return rolesNotice(roster, now)
+}
 
 // renewalNotice says that a roster is to be renewed, from half of its life on.
 func renewalNotice(r *identity.Roster, now time.Time) string {
@@ -21,5 +28,66 @@ func renewalNotice(r *identity.Roster, now time.Time) string {
 	default:
 		return fmt.Sprintf("Version %d of the roster expires on %s. A root operator renews it with writ roster renew.",
 			r.Version, r.Expires.Format(time.DateOnly))
+	}
+}
+
+// rolesNotice says which role ends next, and how many do within 30 days.
+func rolesNotice(r *identity.Roster, now time.Time) string {
+	if r == nil {
+		return ""
+	}
+	var next *identity.Expiry
+	more := 0
+	for _, e := range r.Expiries() {
+		switch {
+		case e.Principal == "" || e.Stage(now) == 0 || e.Ended(now):
+		case next == nil:
+			next = &e
+		default:
+			more++
+		}
+	}
+	if next == nil {
+		return ""
+	}
+	text := fmt.Sprintf("A role ends soon: %s. A root operator prolongs it with %s.", next, next.Renew)
+	if more > 0 {
+		text += fmt.Sprintf(" %d more expire within 30 days: see writ user list.", more)
+	}
+	return text
+}
+
+// ends remembers of what it was said that it ends, and how near that was. It belongs to one goroutine.
+type ends map[string]int
+
+// warn logs what ends by itself: 30, 7 and 1 days before, and when it has.
+func (said ends) warn(ctx context.Context, c *Coordinator) {
+	roster, now := c.rosters.current.Load(), c.Now()
+	if roster == nil {
+		return
+	}
+	still := make(map[string]bool)
+	for _, e := range roster.Expiries() {
+		still[e.What] = true
+		stage := e.Stage(now)
+		if stage == said[e.What] {
+			continue
+		}
+		before := said[e.What]
+		said[e.What] = stage
+		switch {
+		case e.Ended(now) && e.Principal != "" && before == 0: // long ago, as it was meant
+		case e.Ended(now) && e.Principal != "":
+			c.Log.WarnContext(ctx, e.What+" has expired", "at", e.At, "fix", e.Renew)
+		case e.Ended(now):
+			c.Log.ErrorContext(ctx, e.What+" has expired: no datacenter accepts new work", "at", e.At, "fix", e.Renew)
+		case stage > before:
+			c.Log.WarnContext(ctx, e.String(), "at", e.At, "fix", e.Renew)
+		}
+	}
+	for what := range said {
+		if !still[what] {
+			delete(said, what)
+		}
 	}
 }

@@ -1,9 +1,15 @@
 package coord
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"writ/identity"
 )
@@ -27,5 +33,121 @@ func TestARosterAsksForItsRenewalFromHalfOfItsLife(t *testing.T) {
 	}
 	if got := renewalNotice(nil, made); got != "" {
 		t.Errorf("without a roster: %q", got)
+	}
+}
+
+const day = 24 * time.Hour
+
+// withRoles is a roster of 90 days in which two roles end.
+func withRoles(made time.Time) *identity.Roster {
+	role := func(who string, role identity.Role, ends time.Duration) identity.Binding {
+		return identity.Binding{Principal: who, Role: role, Project: "*", Expires: made.Add(ends)}
+	}
+	return &identity.Roster{
+		Version: 7, Created: made, Expires: made.Add(90 * day),
+		Principals: []identity.Principal{{Name: "alice", State: identity.Active}, {Name: "bob", State: identity.Active}},
+		Bindings:   []identity.Binding{role("alice", identity.Deployer, 40*day), role("bob", identity.Operator, 41*day)},
+	}
+}
+
+func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := withRoles(made)
+	for after, want := range map[time.Duration]string{
+		9 * day:   "",
+		10 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator prolongs it with writ user add alice --role deployer --project '*'.",
+		11 * day:  "A role ends soon: the role deployer of alice on all projects expires on 2026-02-10. A root operator prolongs it with writ user add alice --role deployer --project '*'. 1 more expire within 30 days: see writ user list.",
+		40 * day:  "A role ends soon: the role operator of bob on all projects expires on 2026-02-11. A root operator prolongs it with writ user add bob --role operator --project '*'.",
+		100 * day: "",
+	} {
+		if got := rolesNotice(r, made.Add(after)); got != want {
+			t.Errorf("after %s: %q, want %q", after, got, want)
+		}
+	}
+}
+
+// What ends is logged 30, 7 and 1 days before, and when it has, once each; a roster that lasts longer is told of again when it ends.
+func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := made
+	var log bytes.Buffer
+	c := &Coordinator{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := withRoles(made)
+	r.Bindings = r.Bindings[:1]
+	c.rosters.current.Store(r)
+	said := make(ends)
+	var got []string
+	look := func() {
+		log.Reset()
+		said.warn(t.Context(), c)
+		for line := range strings.Lines(log.String()) {
+			_, message, _ := strings.Cut(line, "msg=")
+			message, _, _ = strings.Cut(message, " at=")
+			level := strings.Fields(line)[1]
+			got = append(got, now.Format(time.DateOnly)+" "+level+" "+strings.Trim(message, "\""))
+		}
+	}
+	for ; now.Before(made.Add(92 * day)); now = now.Add(6 * time.Hour) {
+		look()
+	}
+	renewed := withRoles(now)
+	renewed.Version, renewed.Bindings = 8, nil
+	c.rosters.current.Store(renewed)
+	look()
+	now = now.Add(89 * day)
+	look()
+	want := []string{
+		"2026-01-11 level=WARN the role deployer of alice on all projects expires on 2026-02-10",
+		"2026-02-03 level=WARN the role deployer of alice on all projects expires on 2026-02-10",
+		"2026-02-09 level=WARN the role deployer of alice on all projects expires on 2026-02-10",
+		"2026-02-10 level=WARN the role deployer of alice on all projects has expired",
+		"2026-03-02 level=WARN version 7 of the roster expires on 2026-04-01",
+		"2026-03-25 level=WARN version 7 of the roster expires on 2026-04-01",
+		"2026-03-31 level=WARN version 7 of the roster expires on 2026-04-01",
+		"2026-04-01 level=ERROR version 7 of the roster has expired: no datacenter accepts new work",
+		"2026-06-30 level=WARN version 8 of the roster expires on 2026-07-02",
+	}
+	want[len(want)-1] = now.Format(time.DateOnly) + " level=WARN version 8 of the roster expires on " + renewed.Expires.Format(time.DateOnly)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	said = make(ends) // begun anew, long after a role has ended
+	c.rosters.current.Store(r)
+	now, got = made.Add(41*day), nil
+	if look(); got != nil {
+		t.Errorf("of a role that ended as it was meant: %q", got)
+	}
+}
+
+type roles struct{ roster *identity.Roster }
+
+func (roles) Describe(ch chan<- *prometheus.Desc)   { ch <- roleDesc }
+func (r roles) Collect(ch chan<- prometheus.Metric) { collectRoles(ch, r.roster) }
+
+func TestRolesThatEndAreMetrics(t *testing.T) {
+	r := withRoles(time.Unix(0, 0).UTC())
+	r.Bindings[1].Principal, r.Bindings[1].Role, r.Bindings[1].Destructive = "alice", identity.Deployer, true // for longer, and more
+	r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Viewer, Project: "*"},
+		identity.Binding{Principal: "bob", Role: identity.Admin, Project: "*", Expires: time.Unix(99, 0)})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(roles{r})
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	var got []string
+	for _, m := range families[0].GetMetric() {
+		text := families[0].GetName()
+		for _, l := range m.GetLabel() {
+			text += " " + l.GetName() + "=" + l.GetValue()
+		}
+		got = append(got, fmt.Sprintf("%s %v", text, m.GetGauge().GetValue()))
+	}
+	want := []string{
+		"writ_role_expires_seconds principal=alice project=* role=deployer 3.5424e+06",
+		"writ_role_expires_seconds principal=bob project=* role=admin 99",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }

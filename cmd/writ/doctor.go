@@ -211,7 +211,8 @@ func (a *app) examine(ctx context.Context, data string) []finding {
 		found = append(found, examineServer(ctx, c)...)
 		var f finding
 		roster, f = examineRoster(ctx, c)
-		found = append(append(found, f), examineDatacenters(ctx, c)...)
+		found = append(append(found, f), examineRoles(roster, time.Now())...)
+		found = append(found, examineDatacenters(ctx, c)...)
 	}
 	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
@@ -356,6 +357,19 @@ func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, fin
 		f.State, f.Fix = doubtful, "a root operator should sign a new version"
 	}
 	return roster, f
+}
+
+// examineRoles looks for roles that end within 30 days.
+func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
+	if roster == nil {
+		return nil
+	}
+	for _, e := range roster.Expiries() {
+		if e.Principal != "" && e.Stage(now) > 0 && !e.Ended(now) {
+			found = append(found, finding{Check: "role of " + e.Principal, State: doubtful, Detail: e.String(), Fix: e.Renew})
+		}
+	}
+	return found
 }
 
 func (a *app) examineKey(c *client.Client, roster *identity.Roster) finding {

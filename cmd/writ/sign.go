@@ -144,6 +144,15 @@ func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	}
 }
 
+// warnOfRoles warns whoever signs that a role of theirs ends within 30 days.
+func (a *app) warnOfRoles(r *identity.Roster, who string, now time.Time) {
+	for _, e := range r.Expiries() {
+		if e.Principal == who && e.Stage(now) > 0 && !e.Ended(now) {
+			a.Warn("%s: a root operator prolongs it with `%s`", e, e.Renew)
+		}
+	}
+}
+
 func (a *app) signCommand() *cobra.Command {
 	var o orderFlags
 	var out string
@@ -187,6 +196,7 @@ func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []by
 		if person, err = c.Person(r); err != nil {
 			return "", err
 		}
+		a.warnOfRoles(r, person.Name, time.Now())
 		return person.Name, nil
 	})
 	if person != nil {

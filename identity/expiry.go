@@ -1,0 +1,81 @@
+package identity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// warnBefore is how long before something expires people are warned of it, the longest first.
+var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
+
+// Expiry is something in a roster that ends by itself: the roster, or a role. Keys in a roster never do, and join tokens last a day at most.
+type Expiry struct {
+	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
+	Principal string // whose role it is, "" of the roster
+	Role      Role
+	Project   string // its name, "*" for all
+	At        time.Time
+	Renew     string // what a root operator types
+}
+
+// Stage is how many of the warnings, at 30, 7 and 1 days before the end and at the end itself, are due: from 0 to 4. What a roster says of
+// itself is due earlier too, see RenewFrom.
+func (e Expiry) Stage(now time.Time) int {
+	due := 0
+	for _, before := range slices.Concat(warnBefore, []time.Duration{0}) {
+		if !now.Before(e.At.Add(-before)) {
+			due++
+		}
+	}
+	return due
+}
+
+// Ended reports whether it has ended.
+func (e Expiry) Ended(now time.Time) bool { return !now.Before(e.At) }
+
+// String says when it ends: "the role deployer of alice on web-shop expires on 2026-12-24".
+func (e Expiry) String() string { return e.What + " expires on " + e.At.UTC().Format(time.DateOnly) }
+
+// Expiries returns what ends by itself, the next first. A role that somebody has for longer by another binding is not among them.
+func (r *Roster) Expiries() []Expiry {
+	all := []Expiry{{What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew"}}
+	for i, b := range r.Bindings {
+		p := r.Principal(b.Principal)
+		if b.Expires.IsZero() || p == nil || p.State != Active || r.outlived(i) {
+			continue
+		}
+		project := string(b.Project)
+		if known := r.Project(b.Project); known != nil {
+			project = known.Name
+		}
+		on := project
+		if b.Project == anyProject {
+			on = "all projects"
+		}
+		renew := fmt.Sprintf("writ user add %s --role %s --project '%s'", b.Principal, b.Role, project)
+		if b.Destructive {
+			renew += " --destructive"
+		}
+		all = append(all, Expiry{
+			What: fmt.Sprintf("the role %s of %s on %s", b.Role, b.Principal, on), Principal: b.Principal, Role: b.Role, Project: project, At: b.Expires,
+			Renew: renew,
+		})
+	}
+	slices.SortStableFunc(all, func(a, b Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.What, b.What)) })
+	return all
+}
+
+// outlived reports whether another binding gives all that one does, for longer.
+func (r *Roster) outlived(i int) bool {
+	b := r.Bindings[i]
+	for j, other := range r.Bindings {
+		longer := other.Expires.IsZero() || other.Expires.After(b.Expires) || other.Expires.Equal(b.Expires) && j < i
+		if j != i && longer && other.Principal == b.Principal && other.Role == b.Role &&
+			(other.Project == b.Project || other.Project == anyProject) && (other.Destructive || !b.Destructive) {
+			return true
+		}
+	}
+	return false
+}
