@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -133,6 +136,42 @@ func TestDevGoesOnWhereItWas(t *testing.T) {
 	s.Writ("run", "watch", string(open))
 }
 
+// TestDevEndsSoonWithRunsOpen ends a development cluster in the middle of its work, while somebody watches. The next one goes on.
+func TestDevEndsSoonWithRunsOpen(t *testing.T) {
+	t.Parallel()
+	s := testsite.Empty(t)
+	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2"}
+	p := s.Start("dev", "Ctrl-C ends it", dev...)
+	for i := range 20 {
+		file := fmt.Sprintf("r%d.tengo", i)
+		name := fmt.Sprintf("slow-600-db%d", i) // drivers are in the middle of it
+		if i%4 == 3 {
+			name = "slow-600-db0" // which another run holds
+		}
+		s.Script(file, fmt.Sprintf("herodb := import(\"herodb\")\nx := herodb.create(%q, {memory_mib: 64}).address\n", name))
+		s.Submit(file)
+	}
+	s.Script("watched.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-watched\", {memory_mib: 64}).address\n")
+	s.Start("submit", "running in local", "submit", "watched.tengo")
+	began := time.Now()
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	took := time.Since(began)
+	t.Logf("it ended after %s", took.Round(10*time.Millisecond))
+	if took > 20*time.Second { // a client alone once kept it for 75 s
+		t.Error("that is too long")
+	}
+	s.Kill("submit")
+	s.Start("dev", "Ctrl-C ends it", dev...)
+	if open := strings.Fields(s.Writ("run", "list", "--state", "running", "-o", "name")); len(open) != 21 {
+		t.Errorf("%d runs are open after the next start, want 21", len(open))
+	}
+}
+
 // TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which leaves the run alone.
 func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
@@ -252,9 +291,22 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	broker := testenv.RedisWithPassword(t)
 	s := testsite.New(t)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0"})
+	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}, {node: \"dc1-n2\"}).address\n")
+	run := string(s.Submit("long.tengo"))
+	for !strings.Contains(s.Writ("run", "show", run, "-o", "json"), `"state": "running",`) {
+		time.Sleep(100 * time.Millisecond) // until the node is at it
+	}
+	began := time.Now()
 	s.Writ("node", "remove", "dc1-n2")
+	if list := s.Writ("node", "list"); strings.Contains(list, "dc1-n2") {
+		t.Errorf("it is still listed:\n%s", list)
+	}
+	if why, _, _ := s.Try("run", "explain", run); !strings.Contains(why, "NODE_LOST") {
+		t.Errorf("the run that it worked for is explained as:\n%s", why)
+	}
 	p := s.Procs["dc1-n2"]
 	err := p.Wait()
+	t.Logf("it ended after %s", time.Since(began).Round(10*time.Millisecond))
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitRemoved {
 		t.Errorf("it ended with %v", err)
 	}

@@ -27,6 +27,10 @@ const (
 	devImages     = "images" // a directory of files that may be images
 )
 
+// devGrace is how long jobs may go on once a development cluster was told to end. Somebody waits for their prompt; what is cut off begins again
+// with the next start.
+const devGrace = 2 * time.Second
+
 // DevName is the name of the person of a development cluster.
 const DevName = "dev"
 
@@ -295,7 +299,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 		}
 		node := &Runner{
 			Data: dir, Name: n.name, Supervisor: []string{n.door}, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
-			Host: d.Host, Speed: d.Speed, Version: d.Version, Log: d.Log.With("process", "runner"),
+			Host: d.Host, Speed: d.Speed, Grace: devGrace, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.startPeer(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
 			joined := false
