@@ -36,22 +36,12 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	if r == nil {
 		return ""
 	}
-	var next *identity.Expiry
-	more := 0
-	for _, e := range r.Expiries() {
-		switch {
-		case e.Principal == "" || e.Stage(now) == 0 || e.Ended(now):
-		case next == nil:
-			next = &e
-		default:
-			more++
-		}
-	}
-	if next == nil {
+	roles := r.EndingRoles(now)
+	if len(roles) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("A role ends soon: %s. A root operator prolongs it with %s.", next, next.Renew)
-	if more > 0 {
+	text := fmt.Sprintf("A role ends soon: %s. A root operator prolongs it with %s.", roles[0], roles[0].Renew)
+	if more := len(roles) - 1; more > 0 {
 		text += fmt.Sprintf(" %d more expire within 30 days: see writ user list.", more)
 	}
 	return text

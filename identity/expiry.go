@@ -67,6 +67,11 @@ func (r *Roster) Expiries() []Expiry {
 	return all
 }
 
+// EndingRoles returns the roles of Expiries that end within the first of the warnings, 30 days, and have not ended.
+func (r *Roster) EndingRoles(now time.Time) []Expiry {
+	return slices.DeleteFunc(r.Expiries(), func(e Expiry) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
+}
+
 // outlived reports whether another binding gives all that one does, for longer.
 func (r *Roster) outlived(i int) bool {
 	b := r.Bindings[i]

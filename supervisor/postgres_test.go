@@ -1,7 +1,6 @@
 package supervisor_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -77,10 +76,7 @@ func TestAnOldSupervisorThatWakesUpChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- next.Run(ctx) }()
-		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
+		s.run(next, records)
 		s.wantState(id, writ.RunSucceeded)
 		s.wantEffects(2)
 		s.halt()

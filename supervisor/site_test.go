@@ -174,10 +174,15 @@ func (s *site) start() {
 		s.t.Fatal(err)
 	}
 	s.door.set(s.Supervisor, s.journal)
+	s.run(s.Supervisor, s.journal)
+}
+
+// run lets a supervisor serve the site until halt.
+func (s *site) run(sup *supervisor.Supervisor, records *journal.Journal) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
-	s.stop, s.ended = stop, ended
-	go func(sup *supervisor.Supervisor) { ended <- sup.Run(ctx) }(s.Supervisor)
+	s.Supervisor, s.journal, s.stop, s.ended = sup, records, stop, ended
+	go func() { ended <- sup.Run(ctx) }()
 	s.t.Cleanup(s.halt)
 }
 

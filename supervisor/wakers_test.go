@@ -69,11 +69,7 @@ func TestADatabaseThatRestartsDuringRecoveryLosesNoRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.execOn("ALTER TABLE calls RENAME TO calls_away")
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- next.Run(ctx) }()
-		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
-		t.Cleanup(s.halt)
+		s.run(next, records)
 		time.Sleep(5 * time.Second)
 		s.execOn("ALTER TABLE calls_away RENAME TO calls")
 		s.wantState(sent, writ.RunSucceeded)
@@ -135,11 +131,7 @@ func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(slow.goOn) // the old one's pass comes to its end while the new one recovers
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- next.Run(ctx) }()
-		s.Supervisor, s.journal, s.stop, s.ended = next, records, stop, ended
-		t.Cleanup(s.halt)
+		s.run(next, records)
 		if err := <-oldEnded; err != nil && !errors.Is(err, journal.ErrFenced) {
 			t.Errorf("the old one ended with %v", err)
 		}

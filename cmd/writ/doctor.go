@@ -364,10 +364,8 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 	if roster == nil {
 		return nil
 	}
-	for _, e := range roster.Expiries() {
-		if e.Principal != "" && e.Stage(now) > 0 && !e.Ended(now) {
-			found = append(found, finding{Check: "role of " + e.Principal, State: doubtful, Detail: e.String(), Fix: e.Renew})
-		}
+	for _, e := range roster.EndingRoles(now) {
+		found = append(found, finding{Check: "role of " + e.Principal, State: doubtful, Detail: e.String(), Fix: e.Renew})
 	}
 	return found
 }

@@ -146,8 +146,8 @@ func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 
 // warnOfRoles warns whoever signs that a role of theirs ends within 30 days.
 func (a *app) warnOfRoles(r *identity.Roster, who string, now time.Time) {
-	for _, e := range r.Expiries() {
-		if e.Principal == who && e.Stage(now) > 0 && !e.Ended(now) {
+	for _, e := range r.EndingRoles(now) {
+		if e.Principal == who {
 			a.Warn("%s: a root operator prolongs it with `%s`", e, e.Renew)
 		}
 	}
