@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/testenv"
 )
 
 // TestAResourceGoesFromHandToHand lets many runs wait for the same resource: each gets it as soon as the one before it is done with it, and
@@ -49,6 +50,7 @@ func leastHeap() uint64 {
 // TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its turn. What is
 // bounded and not by the number of runs is there before the first measure.
 func TestAWaitingRunNeedsNoMemory(t *testing.T) {
+	testenv.Nightly(t, "TestBenchWaiting of cmd/writ and TestNoQuestionReadsMoreThanItsAnswer of supervisor/journal")
 	const before, more, most = 300, 600, 400 // runs, and bytes for each of those that are more
 	s := newSite(t)
 	busy := make(chan struct{})
