@@ -14,6 +14,13 @@ import (
 	"writ/supervisor/journal"
 )
 
+// beatsPerSecond is how many beats of a node are heard, and beatsAtOnce how many at once, as after the queue was away. Nodes send one a second, and
+// each may cost an answer.
+const (
+	beatsPerSecond = 4
+	beatsAtOnce    = 60
+)
+
 // receiveWait is how long one look at the out streams waits; a node that joins is listened to after this at the latest.
 const receiveWait = time.Second
 
@@ -67,7 +74,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 			return false
 		}
 	}
-	if looksLikeReport(m.Body) && s.hearReports(ctx, m.Stream.Node, m.Body, key) {
+	if looksLikeReport(m.Body) && s.hearReports(m.Stream.Node, m.Body, key) {
 		return false
 	}
 	results, _, err := seal.Open[writ.Result](seal.Result, m.Body, key)
@@ -111,6 +118,12 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
 		s.complaints.of(node, "a node beats for another", "for", b.Node)
+		return
+	}
+	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
+		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
+			s.complaints.of(node, "more beats of a node come than are heard of one")
+		}
 		return
 	}
 	s.hearEpoch(ctx, node, b.Epoch)

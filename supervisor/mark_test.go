@@ -196,6 +196,43 @@ func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 	})
 }
 
+// Each of them would be answered with a signed message, by the one who hears all nodes.
+func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		time.Sleep(5 * time.Second)
+		n.setSilent(true)
+		s.halt()
+		s.start()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		before := n.heardControls()
+		var old []any
+		for i := range seal.MaxRecords {
+			old = append(old, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: 1, Clock: time.Now().UnixMilli(), Slots: 4})
+		}
+		sealed, err := seal.Seal(seal.Beat, n.key, old...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if got := n.heardControls() - before; got < 10 || got > 110 {
+			t.Errorf("%d old beats within 10 seconds got %d answers", 100*len(old), got)
+		}
+		n.setSilent(false)
+		time.Sleep(5 * time.Second)
+		if got := s.liveness(n.id); got != writ.LivenessReady {
+			t.Errorf("the node is %s once it beats as it should", got)
+		}
+	})
+}
+
 // liveness is what was told of a node last, silent if nothing was.
 func (s *site) liveness(id writ.NodeID) (l writ.Liveness) {
 	s.t.Helper()

@@ -5,19 +5,21 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
+	"writ/internal/sleep"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 )
 
 const (
-	// maxReported bounds each list of a report, maxDrift the sentences about one resource.
-	maxReported = 500
-	maxDrift    = 20
 	// maxMended is how many of the things that were mended are kept with their resource, maxTold how many are events within an hour.
 	maxMended = 5
 	maxTold   = 10
@@ -26,40 +28,179 @@ const (
 // looksLikeReport guesses which kind of seal to try first, as looksLikeBeat.
 func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte("round")) }
 
-// hearReport takes what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
-// part of the resources, and what they have used is told to the coordinators; the node is told once all of it is on disk.
-func (s *Supervisor) hearReport(ctx context.Context, node writ.NodeID, r writ.Report) {
+const (
+	// reportEvery is how often reports are taken: of each node the newest. Nodes make one every 30 seconds, and say again what was not taken.
+	reportEvery = time.Second
+	// reportsAtOnce is how many of them are written at the same time: they share commits.
+	reportsAtOnce = 8
+	// newsPerSecond is how many events may follow from the reports of a node, and newsAtOnce how many at once: after its host was started, every
+	// resource is told, and so are the hours in which it was cut off.
+	newsPerSecond = 5
+	newsAtOnce    = 2000
+)
+
+// reports are those that were not taken yet: of each node the newest.
+type reports struct {
+	news limit.Names   // events that follow from them, by node
+	some chan struct{} // has something when there are any
+
+	mu     sync.Mutex
+	newest map[writ.NodeID]*writ.Report
+}
+
+func newReports() *reports {
+	return &reports{
+		news: limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce}, some: make(chan struct{}, 1), newest: make(map[writ.NodeID]*writ.Report),
+	}
+}
+
+// put keeps a report until it is taken, in place of the one before.
+func (q *reports) put(r *writ.Report) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.newest[r.Node] = r
+	select {
+	case q.some <- struct{}{}:
+	default:
+	}
+}
+
+// all takes the reports out.
+func (q *reports) all() map[writ.NodeID]*writ.Report {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.newest
+	q.newest = make(map[writ.NodeID]*writ.Report)
+	return all
+}
+
+// hearReport takes what a node says of things that no resource has, and leaves the rest to takeReports: a write for each report would let one
+// node keep all others waiting.
+func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		s.complaints.of(node, "a node reports for another", "for", r.Node)
 		return
 	}
-	if !s.fleet.report(moderateReport(&r), s.epoch) {
-		return // an old one: the queue came back from a snapshot, or somebody says it again
+	if s.fleet.report(moderateReport(r), s.epoch) { // else an old one: the queue came back from a snapshot, or somebody says it again
+		s.reports.put(r)
 	}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), func(tx *journal.Tx) error {
-		if err := lookedAfter(tx, node, &r); err != nil {
-			return err
+}
+
+// takeReports takes the newest report of each node, every reportEvery until ctx ends.
+func (s *Supervisor) takeReports(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.reports.some:
 		}
-		for i := range r.Usage {
-			tx.AddEvents(writ.Event{Usage: &r.Usage[i]})
+		var taking errgroup.Group
+		taking.SetLimit(reportsAtOnce)
+		for _, r := range s.reports.all() {
+			taking.Go(func() error {
+				s.takeReport(ctx, r)
+				return nil
+			})
 		}
-		return nil
-	})
-	if err != nil {
-		s.complaints.of(node, "a report cannot be kept; its node sends the next one", "err", err)
+		_ = taking.Wait()
+		_ = sleep.For(ctx, reportEvery)
+	}
+}
+
+// takeReport takes what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
+// part of the resources, and what they have used is told to the coordinators; the node is told once all of it is on disk. What would be more
+// news than a node may have is left to a later report.
+func (s *Supervisor) takeReport(ctx context.Context, r *writ.Report) {
+	t := &taking{report: r, may: func(events int) bool {
+		_, may := s.reports.news.Reserve(string(r.Node), events, 0)
+		return may
+	}}
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), t.into)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil:
+		s.complaints.of(r.Node, "a report cannot be kept; its node sends the next one", "err", err)
+		return
+	case t.strange > 0:
+		s.complaints.of(r.Node, "a node tells of usage by what it does not have; that is not charged", "entries", t.strange)
+	}
+	if t.left {
+		s.complaints.of(r.Node, "a node reports more changes than are told of one; the rest waits")
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
 		told := &writ.Told{Incarnation: r.Incarnation, Round: r.Round}
-		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: node, Told: told})
+		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: r.Node, Told: told})
 	}
+}
+
+// taking is a report on its way into the journal.
+type taking struct {
+	report  *writ.Report
+	may     func(events int) bool // so many more may follow from it
+	left    bool                  // something waits for a later report: there was too much
+	strange int                   // entries of usage that are not the node's to tell
+}
+
+// into writes what follows from the report.
+func (t *taking) into(tx *journal.Tx) error {
+	t.left, t.strange = false, 0 // of a transaction that was tried before
+	resources, err := tx.ResourcesOn(t.report.Node)
+	if err != nil {
+		return err
+	}
+	resources = slices.DeleteFunc(resources, func(r *journal.Resource) bool {
+		return r.Node != t.report.Node // the database says that it is there, and the record that it is elsewhere
+	})
+	if err := t.charge(tx, resources); err != nil {
+		return err
+	}
+	return t.lookedAfter(tx, resources)
+}
+
+// charge makes events of what resources have used: those that the node has, and those that it had.
+func (t *taking) charge(tx *journal.Tx, resources []*journal.Resource) error {
+	has := make(map[writ.UID]*journal.Departed, len(resources))
+	for _, r := range resources {
+		has[r.UID] = &journal.Departed{ResourceID: r.ResourceID, Created: r.Created}
+	}
+	for i := range t.report.Usage {
+		u := &t.report.Usage[i]
+		of := has[u.UID]
+		if of == nil {
+			var err error
+			if of, err = tx.Departed(u.UID, t.report.Node); err != nil && writ.CodeOf(err) != writ.CodeRecordForged {
+				return err
+			}
+		}
+		switch {
+		case of == nil || of.ResourceID != u.ResourceID || !hourOf(of, u.Hour, tx.Now):
+			t.strange++
+		case !t.may(1):
+			t.left = true
+			return nil
+		default:
+			tx.AddEvents(writ.Event{Usage: u})
+		}
+	}
+	return nil
+}
+
+// hourOf reports whether a resource can have used something in an hour of which is still told. Clocks may be apart by less than an hour.
+func hourOf(r *journal.Departed, hour, now time.Time) bool {
+	earliest := r.Created
+	if told := now.Add(-journal.UsageTold); earliest.Before(told) {
+		earliest = told
+	}
+	return hour.Equal(hour.Truncate(time.Hour)) && !hour.Before(earliest.Add(-2*time.Hour)) && !hour.After(now.Add(time.Hour))
 }
 
 // lookedAfter keeps how the resources of a node stand and how they differ from what was asked for, where that is another way than is known, and
 // what of them was mended. Each thing that was mended is an event, which has the rest too; what is told already is told no more.
-func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
+func (t *taking) lookedAfter(tx *journal.Tx, resources []*journal.Resource) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
-	for _, d := range report.Drifts {
+	for _, d := range t.report.Drifts {
 		if d.UID == "" { // its driver could not even say which one it is
 			unseen[d.ResourceID] = d.Lasts
 			continue
@@ -67,21 +208,14 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		found[d.UID] = d.Lasts
 	}
 	states := make(map[writ.ResourceID]writ.ResourceState)
-	for _, s := range report.States {
+	for _, s := range t.report.States {
 		states[s.ResourceID] = s
 	}
 	mendings := make(map[writ.UID][]writ.NodeMending)
-	for _, m := range report.Mendings {
+	for _, m := range t.report.Mendings {
 		mendings[m.UID] = append(mendings[m.UID], m)
 	}
-	resources, err := tx.ResourcesOn(node)
-	if err != nil {
-		return err
-	}
 	for _, r := range resources {
-		if r.Node != node { // the database says that it is there, and the record that it is elsewhere
-			continue
-		}
 		now, ok := found[r.UID]
 		if !ok {
 			now = unseen[r.ResourceID]
@@ -89,34 +223,40 @@ func lookedAfter(tx *journal.Tx, node writ.NodeID, report *writ.Report) error {
 		changed := !slices.Equal(now, r.Drift)
 		untold := changed
 		r.Drift = now
+		gone := false
 		switch s, told := states[r.ResourceID]; {
 		case !told || s.UID != r.UID && (s.UID != "" || s.State != catalog.Gone): // of what is gone its driver may know no more
 		case s.State == catalog.Gone && r.State == catalog.Deleting:
-			if err := finishDelete(tx, r); err != nil {
-				return err
-			}
-			continue
+			gone = true
 		case s.State != r.State || s.Address != r.Address:
 			r.State, r.Address = s.State, s.Address
 			changed, untold = true, true
 		}
+		var events []writ.Event
 		for _, m := range mendings[r.UID] {
-			if !mended(r, report.Incarnation, m) {
+			if !mended(r, t.report.Incarnation, m) {
 				continue
 			}
 			changed = true
 			if mayTell(r, tx.Now) {
 				untold = false
-				tx.AddEvents(writ.Event{Resource: shownResource(r.Resource)})
+				events = append(events, writ.Event{Resource: shownResource(r.Resource)})
 			}
 		}
 		if untold {
-			tx.AddEvents(writ.Event{Resource: shownResource(r.Resource)})
+			events = append(events, writ.Event{Resource: shownResource(r.Resource)})
 		}
-		if !changed {
-			continue
+		var err error
+		switch {
+		case (gone || len(events) > 0) && !t.may(max(len(events), 1)):
+			t.left = true
+		case gone:
+			err = finishDelete(tx, r)
+		case changed:
+			tx.AddEvents(events...)
+			err = tx.PutResource(r)
 		}
-		if err := tx.PutResource(r); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -161,85 +301,6 @@ func mayTell(r *journal.Resource, now time.Time) bool {
 	return true
 }
 
-// moderateReport cuts a report down to what a node can mean, in place.
-func moderateReport(r *writ.Report) *writ.Report {
-	r.Drifts = r.Drifts[:min(len(r.Drifts), maxReported)]
-	for i, d := range r.Drifts {
-		lasts := d.Lasts[:min(len(d.Lasts), maxDrift)]
-		for j := range lasts {
-			lasts[j] = clip(lasts[j], maxText)
-		}
-		r.Drifts[i].Lasts = lasts
-	}
-	r.States = r.States[:min(len(r.States), maxReported)]
-	for i := range r.States {
-		s := &r.States[i]
-		s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
-	}
-	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
-	for i := range r.Mendings {
-		m := &r.Mendings[i]
-		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
-	}
-	r.Mended = max(r.Mended, 0)
-	r.Orphans = moderateOrphans(r.Orphans)
-	moderateNetwork(r.Network)
-	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
-		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
-	})
-	for i := range r.Usage {
-		u := &r.Usage[i]
-		u.Node = r.Node // it speaks for itself only
-		u.Used = u.Used.Most(writ.Used{})
-	}
-	return r
-}
-
-// moderateOrphans cuts down what a node says of what belongs to no resource.
-func moderateOrphans(all []writ.Orphan) []writ.Orphan {
-	all = all[:min(len(all), maxWedged)]
-	for i, o := range all {
-		if len(o.Remedy) > maxText {
-			o.Remedy = "" // half a command may do anything
-		}
-		all[i] = writ.Orphan{
-			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy,
-		}
-	}
-	return all
-}
-
-// maxMendings is more often than a node can mend anything: a count above it is none.
-const maxMendings = 1 << 40
-
-// maxListed bounds each list about the networks of a node.
-const maxListed = 64
-
-// moderateNetwork cuts down what a node says of its networks, in place.
-func moderateNetwork(n *writ.NodeNetwork) {
-	if n == nil {
-		return
-	}
-	n.Ports = n.Ports[:min(len(n.Ports), maxListed)]
-	for i := range n.Ports {
-		p := &n.Ports[i]
-		p.Owner, p.Network = clip(p.Owner, maxText), clip(p.Network, maxWord)
-	}
-	o := n.Overlay
-	if o == nil {
-		return
-	}
-	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address, maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
-	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
-	for i := range o.Peers {
-		p := &o.Peers[i]
-		p.Endpoint, p.Type, p.State = clip(p.Endpoint, maxText), clip(p.Type, maxWord), clip(p.State, maxWord)
-	}
-	for i := range o.Routes {
-		o.Routes[i].Subnet, o.Routes[i].NextHop = clip(o.Routes[i].Subnet, maxWord), clip(o.Routes[i].NextHop, maxText)
-	}
-}
-
 // report takes over what a node says of things that no resource has, and reports whether the report is newer than the last: of no
 // earlier process than the one that beats, and made since the supervisor of this epoch began. Nodes of an earlier version do not say the latter.
 func (f *fleet) report(r *writ.Report, epoch int64) bool {
@@ -261,11 +322,11 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	return true
 }
 
-// hearReports opens a report of a node; ok is false if it is none.
-func (s *Supervisor) hearReports(ctx context.Context, node writ.NodeID, sealed []byte, key seal.Keys) (ok bool) {
+// hearReports opens reports of a node; ok is false if they are none.
+func (s *Supervisor) hearReports(node writ.NodeID, sealed []byte, key seal.Keys) (ok bool) {
 	reports, _, err := seal.Open[writ.Report](seal.Report, sealed, key)
-	for _, r := range reports {
-		s.hearReport(ctx, node, r)
+	for i := range reports {
+		s.hearReport(node, &reports[i])
 	}
 	return err == nil
 }

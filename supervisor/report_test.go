@@ -236,12 +236,8 @@ func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
 func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n, liar := s.join("n1"), s.join("n2")
-		hour := time.Now().UTC().Truncate(time.Hour)
-		time.Sleep(2 * time.Second) // both beat
-		usage := writ.Usage{
-			ResourceID: writ.ResourceID{Project: theProject, Kind: writ.KindMachine, Name: "m"}, UID: "u", Hour: hour,
-			Used: writ.Used{CPUSeconds: 60, Sent: -5},
-		}
+		usage := s.usageOf(s.make("m", "n1"))
+		usage.Sent = -5
 		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 3, Round: 7, Usage: []writ.Usage{usage, {UID: "of no project"}}})
 		foreign := usage
 		foreign.Node = n.id
@@ -262,6 +258,132 @@ func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 		}
 		if got := liar.toldReport(); got != nil {
 			t.Errorf("the liar was told %+v", got)
+		}
+	})
+}
+
+// make makes a machine on a node and returns it.
+func (s *site) make(name, node string) *writ.Resource {
+	s.t.Helper()
+	s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("`+name+`", {cpus: 1, memory_mib: 64}, {node: "`+node+`"})`), writ.RunSucceeded)
+	events := s.eventsOf("resource")
+	return events[len(events)-1].Resource
+}
+
+// usageOf is what a resource may have used within this hour.
+func (s *site) usageOf(r *writ.Resource) writ.Usage {
+	return writ.Usage{ResourceID: r.ResourceID, UID: r.UID, Hour: s.clock.now().UTC().Truncate(time.Hour), Used: writ.Used{CPUSeconds: 60}}
+}
+
+// What a node says that resources used becomes somebody's bill: only what it has counts, or had until of late, for hours in which that was there.
+func TestANodeChargesOnlyWhatItHas(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n, liar := s.join("n1"), s.join("n2")
+		made, gone := s.usageOf(s.make("m", "n1")), s.usageOf(s.make("gone", "n1"))
+		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.delete("gone")`), writ.RunSucceeded)
+		with := func(u writ.Usage, change func(u *writ.Usage)) writ.Usage {
+			change(&u)
+			return u
+		}
+		none := []writ.Usage{
+			with(made, func(u *writ.Usage) { u.Project = "7d2c3c1e-7d0b-4bb5-9a7e-5a1d2f0c9b11" }),
+			with(made, func(u *writ.Usage) { u.Name = "another" }),
+			with(made, func(u *writ.Usage) { u.UID = "another" }),
+			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(time.Minute) }),
+			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(-24 * time.Hour) }), // before it was made
+			with(made, func(u *writ.Usage) { u.Hour = u.Hour.Add(24 * time.Hour) }),
+			with(gone, func(u *writ.Usage) { u.Name = "m" }),
+		}
+		much := with(gone, func(u *writ.Usage) { u.CPUSeconds, u.Received = 1<<60, 1<<60 })
+		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Usage: append(none, made, much)})
+		liar.send(seal.Report, writ.Report{Node: liar.id, Incarnation: 1, Round: 1, Usage: []writ.Usage{made, gone}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		names := map[writ.NodeID]string{n.id: "n1", liar.id: "n2"}
+		var charged []string
+		for _, e := range s.eventsOf("usage") {
+			charged = append(charged, fmt.Sprintf("%s on %s: %d CPU seconds, %d bytes", e.Usage.Name, names[e.Usage.Node], e.Usage.CPUSeconds, e.Usage.Received))
+		}
+		if diff := cmp.Diff([]string{"m on n1: 60 CPU seconds, 0 bytes", "gone on n1: 14745600 CPU seconds, 360000000000000 bytes"}, charged); diff != "" {
+			t.Errorf("charged (-want +got):\n%s", diff)
+		}
+		for _, from := range []*testNode{n, liar} {
+			if got := from.toldReport(); got == nil {
+				t.Error("a node whose usage does not count was not told, and says it again for ever")
+			}
+		}
+		s.clock.set(journal.UsageTold + 2*time.Hour)
+		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 2, Usage: []writ.Usage{gone, made}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := len(s.eventsOf("usage")); got > 2 {
+			t.Errorf("hours of long ago are charged: %d events", got)
+		}
+	})
+}
+
+// A node that reports without a pause costs as much as one that does not: of all that come within a second the newest counts.
+func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		made := s.make("m", "n1")
+		before := len(s.eventsOf("resource"))
+		const seconds, each = 10, 50
+		for i := range seconds * each {
+			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: int64(i + 1), States: []writ.ResourceState{
+				{ResourceID: made.ResourceID, UID: made.UID, State: fmt.Sprintf("s%d", i)},
+			}})
+			time.Sleep(time.Second / each)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		events := s.eventsOf("resource")
+		if got := len(events) - before; got < seconds/2 || got > seconds+2 {
+			t.Errorf("%d reports within %d seconds became %d events", seconds*each, seconds, got)
+		}
+		if got, want := events[len(events)-1].Resource.State, fmt.Sprintf("s%d", seconds*each-1); got != want {
+			t.Errorf("it is told to be %s, and was %s last", got, want)
+		}
+	})
+}
+
+// Of a node whose resources change without end more is told later, and it is told so: what is left comes with a later report.
+func TestANodeHasItsShareOfNews(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1")
+		made := s.make("m", "n1")
+		before := len(s.eventsOf("resource"))
+		state := ""
+		report := func(round int64) {
+			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: made.ResourceID, UID: made.UID, State: state}}})
+		}
+		usage := make([]writ.Usage, 0, 500)
+		for len(usage) < cap(usage) {
+			usage = append(usage, s.usageOf(made))
+		}
+		for round := range int64(5) { // what may be told at once is used up
+			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round + 1, Usage: usage})
+			time.Sleep(2 * time.Second)
+		}
+		synctest.Wait()
+		if got := len(s.eventsOf("usage")); got < 2000 || got > 2100 {
+			t.Errorf("%d events follow from the reports of one node within 10 seconds", got)
+		}
+		if got := n.toldReport(); got == nil || got.Round != 4 {
+			t.Errorf("the node was told of %+v; the fifth report was too much", got)
+		}
+		state = "later"
+		report(6)
+		time.Sleep(2 * time.Second)
+		report(7)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		events := s.eventsOf("resource")
+		if len(events) != before+1 || events[before].Resource.State != "later" {
+			t.Errorf("what was left is not told later: %d events", len(events)-before)
+		}
+		if got := n.toldReport(); got == nil || got.Round < 6 {
+			t.Errorf("the node was told of %+v", got)
 		}
 	})
 }

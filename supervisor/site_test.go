@@ -455,6 +455,7 @@ type testNode struct {
 	effects  map[writ.JobKey]int
 	acked    map[writ.JobKey]bool
 	told     *writ.Told                    // the last
+	controls int                           // that have come
 	asked    []writ.Recall                 // for the next beat
 	stopped  chan struct{}                 // closed when the supervisor cancelled something
 	pretend  func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
@@ -648,6 +649,7 @@ func (n *testNode) listen(ctx context.Context) {
 				continue
 			}
 			n.mu.Lock()
+			n.controls += len(controls)
 			for _, c := range controls {
 				n.epoch = max(n.epoch, c.Epoch)
 				for _, key := range c.Acks {
@@ -694,6 +696,13 @@ func (n *testNode) toldReport() *writ.Told {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told
+}
+
+// heardControls is how many messages of the supervisor have come.
+func (n *testNode) heardControls() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.controls
 }
 
 func (n *testNode) setSilent(silent bool) {

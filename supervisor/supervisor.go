@@ -99,9 +99,11 @@ type Supervisor struct {
 	unknownEpochs unknownEpochs
 	faults        *faults
 	complaints    *complaints
-	refusals      limit.Lines  // that are said, by signer and code
-	previews      fair.Places  // of previews under way, by project
-	checking      fair.Places  // of scripts that are being checked, by project
+	refusals      limit.Lines // that are said, by signer and code
+	previews      fair.Places // of previews under way, by project
+	checking      fair.Places // of scripts that are being checked, by project
+	reports       *reports
+	beats         limit.Names  // that are heard, by node
 	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
 }
 
@@ -113,7 +115,8 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), reverified: newReverified(), checks: newChecks(), recent: newRecent(),
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), doubts: newDoubts(),
-		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log),
+		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
+		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
@@ -182,6 +185,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.judgeRuns(working) })
 	group.Go(func() error { return s.collect(working) })
+	group.Go(func() error { return s.takeReports(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })

@@ -50,6 +50,7 @@ var coveredTables = []covered{
 	{"resources", []string{"project", "kind", "name"}, []string{"body"}, map[string]string{
 		"node": searched, "cpus": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
+	{"departed", []string{"uid", "node"}, []string{"body"}, map[string]string{"gone": "forgetting a resource that is gone is withholding it"}},
 	{"tokens", []string{"id"}, []string{"key", "created_by", "expires", "spent", "spent_key"}, nil},
 	{"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"}, nil},
 	{"statements", []string{"digest"}, []string{"answer", "expires"}, map[string]string{

@@ -114,6 +114,10 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.PutResource(&Resource{Resource: writ.Resource{ResourceID: writ.ResourceID{Project: "p", Kind: "volume", Name: "v" + name}, Node: "n"}}); err != nil {
 				return err
 			}
+			gone := &Resource{Resource: writ.Resource{ResourceID: writ.ResourceID{Project: "p", Kind: "volume", Name: "gone" + name}, UID: writ.UID(name), Node: "n"}}
+			if err := tx.depart(gone); err != nil {
+				return err
+			}
 			if err := tx.PutNode(&Node{Node: writ.Node{ID: writ.NodeID("node-" + name), Name: "n" + name}, PublicKey: []byte(name)}); err != nil {
 				return err
 			}
@@ -155,6 +159,7 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 				return r != nil && r.Name == "v1", err
 			}},
 			{"resources", func() (bool, error) { all, err := tx.Resources(); return len(all) == 2, err }},
+			{"departed", func() (bool, error) { d, err := tx.Departed("1", "n"); return d != nil && d.Name == "gone1", err }},
 			{"tokens", func() (bool, error) { k, err := tx.Token("t1"); return k != nil && string(k.Key) == "1", err }},
 			{"secrets", func() (bool, error) {
 				s, err := tx.Secret("p", "s1", 1)
@@ -211,12 +216,12 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndToldOnce(t *testing.T) {
 			}
 		}
 		first := map[string]string{ // the row that readAll reads
-			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "tokens": "id = 't1'", "secrets": "name = 's1'",
+			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "secrets": "name = 's1'",
 			"statements":  "digest = '" + writ.DigestOf([]byte("1")).String() + "'",
 			"refusals":    "digest = '" + writ.DigestOf([]byte("refused 1")).String() + "'",
 			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'",
 		}
-		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "'t1'", "'t2'", "'s1'", "'s2'", "'d1'", "'d2'",
+		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'s1'", "'s2'", "'d1'", "'d2'",
 			writ.DigestOf([]byte("1")).String(), writ.DigestOf([]byte("2")).String(),
 			writ.DigestOf([]byte("refused 1")).String(), writ.DigestOf([]byte("refused 2")).String())
 		for _, c := range coveredTables {

@@ -60,6 +60,11 @@ func (tx *Tx) PutResource(r *Resource) error {
 	}
 	if before != nil {
 		tx.shift(before.Node, Load{}.minus(before.load()))
+		if before.UID != r.UID || before.Node != r.Node { // another one under its name, or it is elsewhere now
+			if err := tx.depart(before); err != nil {
+				return err
+			}
+		}
 	}
 	tx.shift(r.Node, r.load())
 	return tx.exec(`INSERT INTO resources (project, kind, name, node, cpus, memory_mib, disk_gib, body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -78,6 +83,9 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 		return err
 	}
 	tx.shift(before.Node, Load{}.minus(before.load()))
+	if err := tx.depart(before); err != nil {
+		return err
+	}
 	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project), string(id.Kind), id.Name)
 }
 

@@ -36,6 +36,8 @@ var nodeAttacks = []attack{
 	{"node", "wrong-type", "keys of its queue that are of another type", wrongType},
 	{"node", "results", "sealed results of runs that do not exist", results},
 	{"node", "beats", "sealed beats without a pause", beats},
+	{"node", "old-beats", "sealed beats of an earlier epoch, many in a message", oldBeats},
+	{"node", "reports", "sealed reports without a pause, with usage of others and states that change", reports},
 	{"node", "garbage", "messages that cannot be opened", garbage(1 << 10)},
 	{"node", "oversize", "messages of 6 MiB", garbage(6 << 20)},
 	{"node", "fill", "its queue at Redis filled, and looked through again and again", fill},
@@ -174,6 +176,30 @@ func beats(ctx context.Context, a *attacker) error {
 			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Try: 1})
 		}
 		return []any{b}
+	})
+}
+
+func oldBeats(ctx context.Context, a *attacker) error {
+	return a.sealed(ctx, seal.Beat, func(m member, number int64) (all []any) {
+		for i := range int64(seal.MaxRecords) {
+			all = append(all, writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1, Sequence: number<<8 | i, Clock: time.Now().UnixMilli(), Epoch: 1, Slots: 16})
+		}
+		return all
+	})
+}
+
+func reports(ctx context.Context, a *attacker) error {
+	return a.sealed(ctx, seal.Report, func(m member, number int64) (all []any) {
+		for i := range int64(seal.MaxRecords) {
+			id := writ.ResourceID{Project: writ.ProjectID("6c1f3c1e-7d0b-4bb5-9a7e-5a1d2f0c9b11"), Kind: writ.KindMachine, Name: "another's"}
+			r := writ.Report{Node: m.Node, Incarnation: 1 << 40, Round: number<<8 | i, Epoch: 1 << 62}
+			for range 50 {
+				r.Usage = append(r.Usage, writ.Usage{ResourceID: id, UID: "u", Hour: time.Now().UTC().Truncate(time.Hour), Used: writ.Used{CPUSeconds: 1 << 60}})
+				r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: "u", State: fmt.Sprint(number)})
+			}
+			all = append(all, r)
+		}
+		return all
 	})
 }
 

@@ -1,0 +1,93 @@
+package supervisor
+
+import (
+	"slices"
+
+	"writ"
+)
+
+const (
+	// maxReported bounds each list of a report, maxDrift the sentences about one resource.
+	maxReported = 500
+	maxDrift    = 20
+	// maxMendings is more often than a node can mend anything: a count above it is none.
+	maxMendings = 1 << 40
+	// maxListed bounds each list about the networks of a node.
+	maxListed = 64
+)
+
+// mostUsed is more than any resource uses in an hour: 4,096 processors, 64 TiB of memory, 16 PiB of disk, 800 Gbit/s each way.
+var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600, Sent: 100e9 * 3600}
+
+// moderateReport cuts a report down to what a node can mean, in place.
+func moderateReport(r *writ.Report) *writ.Report {
+	r.Drifts = r.Drifts[:min(len(r.Drifts), maxReported)]
+	for i, d := range r.Drifts {
+		lasts := d.Lasts[:min(len(d.Lasts), maxDrift)]
+		for j := range lasts {
+			lasts[j] = clip(lasts[j], maxText)
+		}
+		r.Drifts[i].Lasts = lasts
+	}
+	r.States = r.States[:min(len(r.States), maxReported)]
+	for i := range r.States {
+		s := &r.States[i]
+		s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
+	}
+	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
+	for i := range r.Mendings {
+		m := &r.Mendings[i]
+		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
+	}
+	r.Mended = max(r.Mended, 0)
+	r.Orphans = moderateOrphans(r.Orphans)
+	moderateNetwork(r.Network)
+	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
+		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
+	})
+	for i := range r.Usage {
+		u := &r.Usage[i]
+		u.Node = r.Node // it speaks for itself only
+		u.Used = u.Used.Most(writ.Used{}).Least(mostUsed)
+	}
+	return r
+}
+
+// moderateOrphans cuts down what a node says of what belongs to no resource.
+func moderateOrphans(all []writ.Orphan) []writ.Orphan {
+	all = all[:min(len(all), maxWedged)]
+	for i, o := range all {
+		if len(o.Remedy) > maxText {
+			o.Remedy = "" // half a command may do anything
+		}
+		all[i] = writ.Orphan{
+			Module: clip(o.Module, maxWord), Kind: clip(o.Kind, maxWord), Name: clip(o.Name, maxText), Of: clip(o.Of, maxWord), Remedy: o.Remedy,
+		}
+	}
+	return all
+}
+
+// moderateNetwork cuts down what a node says of its networks, in place.
+func moderateNetwork(n *writ.NodeNetwork) {
+	if n == nil {
+		return
+	}
+	n.Ports = n.Ports[:min(len(n.Ports), maxListed)]
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		p.Owner, p.Network = clip(p.Owner, maxText), clip(p.Network, maxWord)
+	}
+	o := n.Overlay
+	if o == nil {
+		return
+	}
+	o.Address, o.Subnet, o.Version, o.Detail = clip(o.Address, maxWord), clip(o.Subnet, maxWord), clip(o.Version, maxWord), clip(o.Detail, maxText)
+	o.Peers, o.Routes = o.Peers[:min(len(o.Peers), maxListed)], o.Routes[:min(len(o.Routes), maxListed)]
+	for i := range o.Peers {
+		p := &o.Peers[i]
+		p.Endpoint, p.Type, p.State = clip(p.Endpoint, maxText), clip(p.Type, maxWord), clip(p.State, maxWord)
+	}
+	for i := range o.Routes {
+		o.Routes[i].Subnet, o.Routes[i].NextHop = clip(o.Routes[i].Subnet, maxWord), clip(o.Routes[i].NextHop, maxText)
+	}
+}
