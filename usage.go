@@ -29,14 +29,6 @@ func (u Used) Plus(v Used) Used {
 	}
 }
 
-// Least returns the lesser of each number.
-func (u Used) Least(v Used) Used {
-	return Used{
-		min(u.CPUSeconds, v.CPUSeconds), min(u.MemoryMiBSeconds, v.MemoryMiBSeconds), min(u.DiskGiBSeconds, v.DiskGiBSeconds),
-		min(u.Received, v.Received), min(u.Sent, v.Sent),
-	}
-}
-
 // Most returns the greater of each number.
 func (u Used) Most(v Used) Used {
 	return Used{

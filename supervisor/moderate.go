@@ -48,9 +48,18 @@ func moderateReport(r *writ.Report) *writ.Report {
 	for i := range r.Usage {
 		u := &r.Usage[i]
 		u.Node = r.Node // it speaks for itself only
-		u.Used = u.Used.Most(writ.Used{}).Least(mostUsed)
+		u.Used = moderateUsed(u.Used)
 	}
 	return r
+}
+
+// moderateUsed takes each number between none and mostUsed.
+func moderateUsed(u writ.Used) writ.Used {
+	u = u.Most(writ.Used{})
+	return writ.Used{
+		CPUSeconds: min(u.CPUSeconds, mostUsed.CPUSeconds), MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
+		DiskGiBSeconds: min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received), Sent: min(u.Sent, mostUsed.Sent),
+	}
 }
 
 // moderateOrphans cuts down what a node says of what belongs to no resource.
