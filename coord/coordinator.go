@@ -84,7 +84,7 @@ type Coordinator struct {
 	outbox   outbox
 	metrics  *metrics
 	streams  limit.Shares
-	lines    limit.Lines   // of what was refused
+	lines    limit.Lines   // of what others cause
 	stopping chan struct{} // closed when Run ends: streams end then
 	limits   limit.Addresses
 	projects limit.Names // what they hand in

@@ -209,7 +209,9 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		log.DebugContext(ctx, "submission "+result)
 	case writ.CodeOf(err) == writ.CodeConflict: // it was somewhere else before, and is no longer waiting
 		k.done(s)
-		log.WarnContext(ctx, "submission "+result+" too late", "err", err)
+		if times, say := k.c.lines.Say(result+" too late "+string(k.dc), time.Now()); say {
+			log.WarnContext(ctx, "submission "+result+" too late", "err", err, "times", times)
+		}
 	case ctx.Err() == nil:
 		k.later(s, err)
 		if times, say := k.c.lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say { // it may be so for thousands

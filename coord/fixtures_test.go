@@ -20,6 +20,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/link"
@@ -135,29 +136,11 @@ func signedRoster(t testing.TB, r *identity.Roster) []byte {
 	return text
 }
 
-// journalOf is a log that tests can read.
-type journalOf struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journalOf) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journalOf) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // place is a coordinator that is being served, with its client.
 type place struct {
 	*Coordinator
 	t      testing.TB
-	log    *journalOf
+	log    *testenv.Log
 	client *api.Client
 	stop   func() // and wait
 }
@@ -170,9 +153,9 @@ func start(t testing.TB, change func(c *Coordinator)) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := new(journalOf)
+	log := new(testenv.Log)
 	c := &Coordinator{
-		Log:       slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:       log.Logger(),
 		PublicURL: "http://" + listener.Addr().String(), Cluster: firstRoster().Cluster, Version: "test",
 	}
 	if change != nil {

@@ -132,7 +132,9 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if err := h.c.Ledger.AddRegistration(ctx, in); err != nil {
 		return nil, err
 	}
-	h.c.Log.InfoContext(ctx, "a supervisor asks for a place in the roster", "name", b.Name, "remote", remote(ctx))
+	if times, say := h.c.lines.Say("registration", time.Now()); say { // anybody may ask, under any name
+		h.c.Log.InfoContext(ctx, "a supervisor asks for a place in the roster", "name", b.Name, "remote", remote(ctx), "times", times)
+	}
 	waiting, err := h.c.Ledger.Registrations(ctx)
 	if err != nil {
 		return nil, err

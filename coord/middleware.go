@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -26,15 +25,18 @@ import (
 
 // asked is what is known of a request besides what net/http says.
 type asked struct {
-	id     string
-	remote string
+	id      string
+	remote  string
+	refused bool // that it was is in the log
 }
 
 type askedKey struct{}
 
-func askedOf(ctx context.Context) asked {
-	a, _ := ctx.Value(askedKey{}).(asked)
-	return a
+func askedOf(ctx context.Context) *asked {
+	if a, ok := ctx.Value(askedKey{}).(*asked); ok {
+		return a
+	}
+	return new(asked)
 }
 
 const requestIDHeader = "X-Request-Id"
@@ -45,7 +47,7 @@ var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 func (c *Coordinator) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		a := asked{id: r.Header.Get(requestIDHeader), remote: r.RemoteAddr}
+		a := &asked{id: r.Header.Get(requestIDHeader), remote: r.RemoteAddr}
 		if !requestIDPattern.MatchString(a.id) {
 			a.id = writ.NewUUID()
 		}
@@ -65,7 +67,8 @@ func (c *Coordinator) observe(next http.Handler) http.Handler {
 // methods are those that are counted by their names.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// record writes the access log. Reading is not worth a line, except for who looks for a defect.
+// record writes the access log, for who looks for a defect. What a request has changed has a line of its own, and so has what was refused: anybody
+// may send as many requests as he likes.
 func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration) {
 	route := chi.RouteContext(r.Context()).RoutePattern()
 	if route == "" {
@@ -79,11 +82,7 @@ func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration
 	if !seen.endless {
 		c.metrics.durations.WithLabelValues(method, route).Observe(took.Seconds())
 	}
-	level := slog.LevelDebug
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && seen.status() != http.StatusTooManyRequests {
-		level = slog.LevelInfo
-	}
-	c.Log.Log(r.Context(), level, "request", "request", askedOf(r.Context()).id, "method", r.Method, "path", r.URL.Path,
+	c.Log.DebugContext(r.Context(), "request", "request", askedOf(r.Context()).id, "method", r.Method, "path", r.URL.Path,
 		"status", seen.status(), "bytes", seen.bytes, "took", took.Round(time.Microsecond), "remote", r.RemoteAddr)
 }
 
@@ -159,14 +158,14 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the dashboard allows itself more
-		// What only reads is checked as well: a page of a stranger could read, with the operator's browser, what listens on loopback.
-		if err := c.names.Check(r); err != nil {
-			c.fail(w, r, err)
-			return
-		}
 		if wait := c.limits.Take(r.RemoteAddr, costOf(r), time.Now()); wait > 0 {
 			h.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
 			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from %s", r.RemoteAddr))
+			return
+		}
+		// What only reads is checked as well: a page of a stranger could read, with the operator's browser, what listens on loopback.
+		if err := c.names.Check(r); err != nil {
+			c.fail(w, r, err)
 			return
 		}
 		control := http.NewResponseController(w)
@@ -226,8 +225,13 @@ func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := askedOf(r.Context())
 	problem := api.ProblemOf(err, a.id)
-	if problem.Code == writ.CodeInternal && r.Context().Err() == nil {
-		c.Log.ErrorContext(r.Context(), "cannot answer request", "request", a.id, "method", r.Method, "path", r.URL.Path, "err", err)
+	log := c.Log.With("request", a.id, "method", r.Method, "path", r.URL.Path)
+	switch {
+	case r.Context().Err() != nil: // nobody is there to hear it
+	case problem.Code == writ.CodeInternal:
+		log.ErrorContext(r.Context(), "cannot answer request", "err", err)
+	case isRefusal(r, problem.Code):
+		c.refused(r.Context(), log.With("remote", a.remote), "request", err)
 	}
 	body, _ := json.Marshal(problem) // strings and numbers
 	w.Header().Set("Content-Type", api.ProblemType)
@@ -236,6 +240,16 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.WriteHeader(problem.Status)
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// isRefusal tells a request that was not let in from one that only reads, and asks for what is not there or in a form that nobody knows.
+func isRefusal(r *http.Request, code writ.Code) bool {
+	switch kind := code.Info().Kind; r.Method {
+	case http.MethodGet, http.MethodHead:
+		return kind != writ.NotFound && kind != writ.Invalid
+	default:
+		return true
+	}
 }
 
 // unknownParameters refuses query parameters that the operation does not have: a filter with a typing error would select everything.

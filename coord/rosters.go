@@ -201,7 +201,10 @@ func (c *Coordinator) welcome(ctx context.Context, hello link.Hello) (link.Welco
 		return link.Welcome{}, err
 	}
 	if hello.Roster > roster.Version {
-		c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster, "here", roster.Version)
+		if times, say := c.lines.Say("newer roster "+string(hello.Datacenter), time.Now()); say {
+			c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster,
+				"here", roster.Version, "times", times)
+		}
 	}
 	return link.Welcome{Roster: roster.Version, Coordinators: c.Coordinators}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 // Times of the HTTP server. There is none for a whole answer: event streams have no end, and set a limit for each write.
@@ -52,7 +52,7 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 		ReadHeaderTimeout: headerWithin,
 		IdleTimeout:       idleAfter,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          limit.ErrorLog(c.Log),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.Run(ctx) })

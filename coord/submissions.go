@@ -59,7 +59,9 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		c.news.wake()
 	} else {
 		c.metrics.submissions.WithLabelValues("repeated").Inc()
-		log.InfoContext(ctx, "submission came again", "state", s.State)
+		if times, say := c.lines.Say("submission came again", time.Now()); say { // whoever has seen one can send it
+			log.InfoContext(ctx, "submission came again", "state", s.State, "times", times)
+		}
 	}
 	c.outbox.wake(s.Datacenter)
 	return s, nil
@@ -110,8 +112,13 @@ func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identit
 	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed}
 }
 
-// refused logs and counts what was not let in.
+// refused logs and counts what was not let in: once, by whoever knows most of it.
 func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string, err error) {
+	a := askedOf(ctx)
+	if a.refused {
+		return
+	}
+	a.refused = true
 	code := writ.CodeOf(err)
 	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
 	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say { // anybody may send as many as he likes

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -128,10 +127,10 @@ func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
 	}
 	for _, c := range controls {
 		if c.Node != n.node {
-			return nil, fmt.Errorf("it is for node %s", c.Node)
+			return nil, writ.Errorf(writ.CodeBadRequest, "it is for node %s", c.Node)
 		}
 		if epoch := n.epoch.Load(); c.Epoch < epoch {
-			return nil, fmt.Errorf("its epoch is %d, the node has seen %d", c.Epoch, epoch)
+			return nil, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", c.Epoch, epoch)
 		}
 		if err := writ.CheckEpoch(c.Epoch, n.now()); err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -44,7 +43,7 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		}
 	}()
 	if epoch := n.epoch.Load(); job.Epoch < epoch { // looked at from the desk: whoever is told what there is, is told of this or it is not done
-		n.drop(taking, "delivery", task.ID, fmt.Errorf("its epoch is %d, the node has seen %d", job.Epoch, epoch))
+		n.drop(taking, "delivery", task.ID, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
 		return
 	}
 	if result := n.carryOut(taking, w); result != nil {
@@ -69,11 +68,11 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 	}
 	switch {
 	case job.Node != n.node || job.Datacenter != n.member.Datacenter() || job.Cluster != n.member.Roster().Cluster:
-		err = fmt.Errorf("it is for node %s of datacenter %s", job.Node, job.Datacenter)
+		err = writ.Errorf(writ.CodeBadRequest, "it is for node %s of datacenter %s", job.Node, job.Datacenter)
 	case !job.Run.Valid() || job.Seq < 1 || job.Try < 1 || job.Delivery < 1:
-		err = fmt.Errorf("%s is not the key of a job", job.TaskID())
+		err = writ.Errorf(writ.CodeBadRequest, "%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
-		err = fmt.Errorf("it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
+		err = writ.Errorf(writ.CodeExpired, "it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
 	default:
 		err = writ.CheckEpoch(job.Epoch, now)
 	}
@@ -169,6 +168,7 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 			if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
 				return nil, cause
 			}
+			n.warnOfUnsigned(taking, w, err)
 			return nil, err
 		}
 	}
@@ -186,6 +186,19 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	}
 	past, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number, !w.repeatable())
 	return past, n.noteStore(taking, err)
+}
+
+// warnOfUnsigned logs a job for which nobody has signed, or not any more. An honest supervisor sends such a one only while its roster and the node's
+// differ, so that is how it shows that somebody else has its key.
+func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
+	e := writ.AsError(why)
+	if !e.Decided() {
+		return
+	}
+	if times, say := n.lines.Say("unsigned "+string(e.Code), time.Now()); say {
+		n.log.WarnContext(ctx, "refused a job for which nobody has signed: does somebody else have the key of the supervisor?",
+			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "name", w.job.Name, "code", e.Code, "err", why, "times", times)
+	}
 }
 
 // until returns a context that ends at a time, in unix milliseconds, as far away as it is now by the node's clock: setting the clock later

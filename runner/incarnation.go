@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/identity/seal"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/runner/queue"
@@ -40,6 +41,7 @@ type incarnation struct {
 	grace   time.Duration
 	now     func() time.Time // wall clock
 	log     *slog.Logger
+	lines   limit.Lines // of what others cause
 	counts  *counts
 
 	number   int64 // see journal.Begin
@@ -192,7 +194,10 @@ func (n *incarnation) probeStore(ctx context.Context) {
 // drop counts and logs what is ignored.
 func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
 	n.counts.dropped.Add(1)
-	n.log.WarnContext(ctx, "dropped a "+what, "id", id, "err", err)
+	code := writ.CodeOf(err)
+	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say { // whoever has Redis can send as many as he likes
+		n.log.WarnContext(ctx, "dropped a "+what, "id", clip(id, maxSentence), "code", code, "err", err, "times", times)
+	}
 }
 
 // faultText says why the node refuses work at the moment, "" if it does not.

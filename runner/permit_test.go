@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/runner"
 	"writ/supervisor/nodes"
 )
@@ -141,8 +142,8 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
-				n := s.fresh(nil)
+				s, log := newSite(t), new(testenv.Log)
+				n := s.fresh(func(r *runner.Runner) { r.Log = log.Logger() })
 				volume := n.job(100, "volume.create", "data", nil)
 				n.push(volume)
 				n.await(volume.JobKey)
@@ -162,9 +163,34 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 				if acted := n.host.count(job.JobKey.String()) == 1; acted != (tt.want == "") {
 					t.Errorf("it was destroyed: %v", acted)
 				}
+				// A key of the supervisor that somebody else has shows itself on the node by what is refused.
+				if warned := log.Lines("level=WARN") == 1 && log.Lines("code="+string(tt.want)) == 1; warned != (tt.want != "") {
+					t.Errorf("that it was refused is logged: %v\n%s", warned, log)
+				}
 			})
 		})
 	}
+}
+
+func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 1000
+		s, log := newSite(t), new(testenv.Log)
+		n := s.fresh(func(r *runner.Runner) { r.Log = log.Logger() })
+		payload := s.submission(s.alice, func(p *identity.Payload) { p.Targets, p.MaxCalls = nil, jobs })
+		began := time.Now()
+		for seq := range jobs {
+			job := s.destroy(seq+1, payload, nil)
+			n.push(job)
+			if got := n.await(job.JobKey); codeOf(got) != writ.CodeDestructiveDenied {
+				t.Fatalf("result = %+v", got.Error)
+			}
+		}
+		most := 1 + int(time.Since(began)/(10*time.Second))
+		if lines := log.Lines("nobody has signed"); lines == 0 || lines > most {
+			t.Errorf("%d jobs make %d lines, at most %d are right", jobs, lines, most)
+		}
+	})
 }
 
 func TestDestructionWaitsForTheDoorAndGivesUpRetryably(t *testing.T) {

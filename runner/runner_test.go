@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/testenv"
 	"writ/runner"
 	"writ/sal"
 )
@@ -150,6 +152,32 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 		}
 		if n.host.total() != 0 {
 			t.Error("something happened on the host")
+		}
+	})
+}
+
+// Whoever has Redis can put into it what he likes, also what the supervisor has sent once.
+func TestWhatIsDroppedIsAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(testenv.Log)
+		n := newSite(t).fresh(func(r *runner.Runner) { r.Log = log.Logger() })
+		old := n.job(1, "volume.create", "data", func(j *writ.Job) { j.StartBy = time.Now().Add(-time.Second).UnixMilli() })
+		for i := range 500 {
+			n.push(old)
+			n.pushBytes(strings.Repeat("x", 10_000)+strconv.Itoa(i), []byte("nonsense"))
+			n.tell(writ.Control{Node: "0192f6c2-0000-7000-8000-0000000000bb"})
+		}
+		quiet(time.Second)
+		if got := n.runner.Counts().Dropped; got < 1000 {
+			t.Fatalf("%d were dropped", got)
+		}
+		if lines := log.Lines("dropped a"); lines != 3 || log.Lines("dropped a delivery") != 2 || log.Lines("code=EXPIRED") != 1 {
+			t.Errorf("they make %d lines:\n%.3000s", lines, log)
+		}
+		for line := range strings.Lines(log.String()) {
+			if len(line) > 2000 {
+				t.Errorf("a line has %d bytes", len(line))
+			}
 		}
 	})
 }

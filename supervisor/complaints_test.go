@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,24 +13,6 @@ import (
 	"writ/runner/queue"
 	"writ/supervisor/nodes"
 )
-
-// logs are the lines that a supervisor wrote.
-type logs struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (s *site) logged() string {
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
-	return s.logs.text.String()
-}
 
 // shown is how a node was told of last.
 func (s *site) shown(id writ.NodeID) (last writ.Node) {
@@ -51,7 +32,7 @@ func (s *site) shown(id writ.NodeID) (last writ.Node) {
 func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
-		before := strings.Count(s.logged(), "\n")
+		before := strings.Count(s.logs.String(), "\n")
 		out := queue.Stream{Node: n.id, Direction: queue.Out}
 		const bad = 100_000
 		for range bad / 1000 {
@@ -63,11 +44,11 @@ func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(20 * time.Minute)
-		lines := strings.Count(s.logged(), "\n") - before
+		lines := strings.Count(s.logs.String(), "\n") - before
 		if lines == 0 || lines >= 100 {
 			t.Errorf("%d bad messages made %d lines", bad, lines)
 		}
-		if !strings.Contains(s.logged(), "times=") {
+		if !strings.Contains(s.logs.String(), "times=") {
 			t.Error("nobody is told how many there were")
 		}
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
@@ -109,7 +90,7 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 		if len(keeper.cleared) != 2 || keeper.cleared[0] != bad.id {
 			t.Errorf("cleared %v", keeper.cleared)
 		}
-		if n := strings.Count(s.logged(), "is kept off the queue"); n != 2 {
+		if n := strings.Count(s.logs.String(), "is kept off the queue"); n != 2 {
 			t.Errorf("it is logged %d times", n)
 		}
 	})

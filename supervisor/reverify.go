@@ -185,7 +185,9 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error
 	}
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordForged:
-		s.Log.Error("a run ends: the journal does not give back what was accepted", "run", run.ID, "err", err)
+		if times, say := s.refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
+			s.Log.Error("a run ends: the journal does not give back what was accepted", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
+		}
 		return &stop{state: writ.RunFailed, err: writ.AsError(err), by: s.Now().Add(stopWithin)}, nil
 	case err != nil:
 		return nil, err

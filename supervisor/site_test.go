@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/testenv"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
 	"writ/sal/catalog"
@@ -50,7 +51,7 @@ type site struct {
 	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
 	marks     supervisor.Marks // of the next supervisor that starts
-	logs      logs
+	logs      testenv.Log
 	clock     *clock // of everybody, unless a node has its own
 	said      *said  // what supervisors log, if it is not nil
 
@@ -199,7 +200,7 @@ func (s *site) halt() {
 	if err := s.journal.Close(); err != nil {
 		s.t.Error(err)
 	}
-	if strings.Contains(s.logged(), "nothing would have woken") {
+	if strings.Contains(s.logs.String(), "nothing would have woken") {
 		s.t.Error("only the watch woke a run: see the log")
 	}
 }

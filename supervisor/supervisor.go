@@ -99,7 +99,7 @@ type Supervisor struct {
 	unknownEpochs unknownEpochs
 	faults        *faults
 	complaints    *complaints
-	refusals      limit.Lines // that are said, by signer and code
+	refusals      limit.Lines // that are said, by signer and code, or by code alone
 	previews      fair.Places // of previews under way, by project
 	checking      fair.Places // of scripts that are being checked, by project
 	reports       *reports

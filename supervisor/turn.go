@@ -429,7 +429,7 @@ func (t *turn) evaluate(ctx context.Context) (*pass, error) {
 // keepCrashes records the death of the evaluator at once, so that a script which also kills the supervisor's host cannot do so for
 // ever, and asks for another turn.
 func (t *turn) keepCrashes(ctx context.Context) error {
-	t.s.Log.Warn("the evaluator died", "run", t.run.ID, "times", t.run.Crashes)
+	t.s.complaints.of("", "the evaluator died", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
 	crashes := t.run.Crashes
 	err := t.s.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		run, err := tx.Run(t.run.ID)

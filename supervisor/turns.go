@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"writ"
 	"writ/internal/fair"
+	"writ/internal/limit"
 )
 
 // maxTurns is how many runs take a turn at the same time. Turns mostly wait for a shared commit, or for the evaluator, so there are more than
@@ -26,6 +28,7 @@ type turns struct {
 	owners func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) // whose runs are that were not told with begin; those that there are not are left out
 	drop   func(results []arrival)                                        // that are of runs that there are not
 	log    *slog.Logger
+	lines  limit.Lines // by code
 
 	mu    sync.Mutex
 	boxes map[writ.RunID]*box
@@ -420,7 +423,9 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 	if failed != nil {
 		code := writ.CodeOf(failed)
 		if ctx.Err() == nil && code != writ.CodeStoreUnavailable && code != writ.CodeRecordForged { // these are said once, not for each run
-			t.log.Warn("a run cannot advance; it is tried again", "run", run, "err", failed)
+			if times, say := t.lines.Say(string(code), time.Now()); say {
+				t.log.Warn("a run cannot advance; it is tried again", "run", run, "code", code, "err", failed, "times", times)
+			}
 		}
 		all.compact()
 		b.mails = append([]mail{all}, b.mails...)

@@ -15,8 +15,30 @@ import (
 
 	"writ"
 	"writ/internal/fair"
+	"writ/internal/testenv"
 	"writ/supervisor/journal"
 )
+
+func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(testenv.Log)
+		turns := newTurns(func(context.Context, writ.RunID, mail) error { return errors.New("nobody knows why") }, log.Logger())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- turns.run(ctx) }()
+		for i := range 1000 {
+			turns.post(writ.RunID(fmt.Sprint("r", i)), mail{})
+		}
+		synctest.Wait()
+		if lines := log.Lines("cannot advance"); lines != 1 {
+			t.Errorf("a thousand runs make %d lines", lines)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

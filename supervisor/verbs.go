@@ -58,7 +58,7 @@ func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, vers
 		_, err = s.AdoptRosters(ctx, newer.Signed)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("newer rosters cannot be adopted", "have", have, "coordinator", version, "err", err)
+		s.complaints.of("", "newer rosters cannot be adopted", "have", have, "coordinator", version, "err", err) // one can say so at each session
 	}
 }
 

@@ -287,7 +287,7 @@ func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.execOn("UPDATE calls SET retry_at = 0")
 		time.Sleep(5 * time.Second)
-		if !strings.Contains(s.logged(), "nothing would have woken a run; please report that\" run="+string(id)) {
+		if !strings.Contains(s.logs.String(), "nothing would have woken a run; please report that\" run="+string(id)) {
 			t.Error("nobody was told")
 		}
 		s.join("n1")
@@ -296,8 +296,6 @@ func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		s.logs.mu.Lock()
-		defer s.logs.mu.Unlock()
-		s.logs.text.Reset()
+		s.logs.Reset()
 	})
 }

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"writ/internal/testenv"
 )
 
 func TestAllowancesKeepAddressesApartAndAreBounded(t *testing.T) {
@@ -77,6 +83,41 @@ func TestWhatGoesOnIsSaidOnceInAWhile(t *testing.T) {
 	}
 	if said != 6 || counted < 1500 {
 		t.Errorf("two kinds for 25 s were said %d times, of %d in all; want three times each", said, counted)
+	}
+}
+
+func TestTheFirstLinesOfAKindMayBeMany(t *testing.T) {
+	l := Lines{AtOnce: 20}
+	now, said := time.Now(), 0
+	for range 1000 {
+		if _, say := l.Say("", now); say {
+			said++
+		}
+		now = now.Add(25 * time.Millisecond)
+	}
+	if said != 22 {
+		t.Errorf("in 25 s %d lines were said, want 20 and two more", said)
+	}
+}
+
+// TestStrangersMakeAFewLinesOfAServer sends a server of TLS what is none.
+func TestStrangersMakeAFewLinesOfAServer(t *testing.T) {
+	log := new(testenv.Log)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = ErrorLog(log.Logger())
+	server.StartTLS()
+	defer server.Close()
+	for range 1000 {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+	}
+	if lines := log.Lines(""); lines == 0 || lines > 3 {
+		t.Errorf("a thousand strangers make %d lines", lines)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
+	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/sal"
 )
@@ -30,6 +31,8 @@ const (
 	maxStreams = 4
 	// keptAfter is how long what is kept outlives its transfer grant: a call whose time was over and whose run is resumed goes on with it.
 	keptAfter = time.Hour
+	// givenAtOnce is how many archives are begun before that is not logged each time.
+	givenAtOnce = 20
 )
 
 // Giver gives archives to other nodes, to each what its transfer grant says. Fill it in and call Serve once.
@@ -48,6 +51,9 @@ type Giver struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
+	refusals limit.Lines
+	given    limit.Lines
+
 	pace    *rate.Limiter // nil if Rate is 0
 	places  places
 	streams chan struct{} // has a token for each archive that is being given away
@@ -60,7 +66,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	g.streams, g.pace = make(chan struct{}, maxStreams), newPace(g.Rate)
+	g.streams, g.pace, g.given.AtOnce = make(chan struct{}, maxStreams), newPace(g.Rate), givenAtOnce
 	var open sync.WaitGroup
 	defer open.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -77,7 +83,9 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("take connections of other nodes: %w", err)
 		case err != nil: // out of files, mostly
-			g.Log.WarnContext(ctx, "cannot take a connection of another node", "err", err)
+			if times, say := g.refusals.Say("accept", time.Now()); say {
+				g.Log.WarnContext(ctx, "cannot take a connection of another node", "err", err, "times", times)
+			}
 			_ = sleep.For(ctx, time.Second)
 			continue
 		}
@@ -97,25 +105,27 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 func (g *Giver) serve(ctx context.Context, guest *guest, config *tls.Config) {
 	defer context.AfterFunc(ctx, func() { _ = guest.conn.Close() })()
 	if err := g.talk(ctx, guest, tls.Server(guest.conn, config)); err != nil && ctx.Err() == nil {
-		g.Log.WarnContext(ctx, "another node did not get what it asked for", "from", guest.conn.RemoteAddr().String(), "err", err)
+		g.refused(ctx, guest, err)
+	}
+}
+
+// refused logs that somebody did not get what he asked for: anybody may connect, as often as he likes. Strangers hide nothing that nodes are
+// refused.
+func (g *Giver) refused(ctx context.Context, guest *guest, err error) {
+	who, code := "another node", writ.CodeOf(err)
+	if guest.transfer == "" {
+		who = "a stranger"
+	}
+	if times, say := g.refusals.Say(who+" "+string(code), time.Now()); say {
+		g.Log.WarnContext(ctx, who+" did not get what it asked for", "from", guest.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
 	}
 }
 
 // talk reads the request, and gives what it asks for or says why not.
 func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
-	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
-		return err
-	}
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("shake hands: %w", err)
-	}
-	shown, err := keyOf(conn.ConnectionState())
+	asked, shown, err := hearRequest(ctx, conn)
 	if err != nil {
-		return err
-	}
-	var asked request
-	if err := receive(conn, &asked); err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return writ.Errorf(writ.CodeBadRequest, "no request of a node came: %w", err)
 	}
 	moving := &moving{conn, stall}
 	grant, err := g.check(asked, shown)
@@ -125,7 +135,6 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: told(err)}))
 	}
-	log := g.Log.With("transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String())
 	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // a stream may go on until then
 	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
 	defer stop()
@@ -148,7 +157,10 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	if asked.Edition != archive.Edition || begin > archive.Bytes {
 		begin = 0
 	}
-	log.InfoContext(ctx, "gives an archive to another node", "bytes", archive.Bytes, "offset", begin)
+	if times, say := g.given.Say("", time.Now()); say { // a node may ask for the same again and again
+		g.Log.InfoContext(ctx, "gives an archive to another node", "transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String(),
+			"bytes", archive.Bytes, "offset", begin, "times", times)
+	}
 	out := &tail{to: g.paced(ctx, moving), skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
 	buffered, hash := bufio.NewWriterSize(out, chunk), sha256.New()
 	err = guarded(func() error { return archive.Write(ctx, io.MultiWriter(hash, buffered)) })
@@ -159,6 +171,23 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		return err
 	}
 	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
+}
+
+// hearRequest reads the request of the other end, which has shown a key.
+func hearRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25519.PublicKey, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
+		return asked, nil, err
+	}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return asked, nil, fmt.Errorf("shake hands: %w", err)
+	}
+	if shown, err = keyOf(conn.ConnectionState()); err != nil {
+		return asked, nil, err
+	}
+	if err := receive(conn, &asked); err != nil {
+		return asked, nil, fmt.Errorf("read the request: %w", err)
+	}
+	return asked, shown, nil
 }
 
 // paced keeps what is written to the bound of the node, if it has one.

@@ -24,6 +24,7 @@ import (
 
 	"writ"
 	"writ/identity/seal"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/btrfs/btrfstest"
@@ -105,7 +106,8 @@ type node struct {
 	stop    func()
 	sent    atomic.Int64 // bytes on its connections, encrypted
 	cutAt   atomic.Int64 // each connection is cut after so many bytes, if not 0
-	dead    atomic.Bool  // it has crashed: its connections are as good as gone
+	log     testenv.Log
+	dead    atomic.Bool // it has crashed: its connections are as good as gone
 }
 
 func (s *site) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
@@ -155,7 +157,7 @@ func (n *node) give(shipper sal.Shipper) {
 			return shipper
 		},
 		Rate: 1 << 30, // is in nobody's way
-		Now:  time.Now, Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
+		Now:  time.Now, Log: slog.New(slog.NewTextHandler(io.MultiWriter(n.Output(), &n.log), nil)),
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.Context()))
 	ended := make(chan error, 1)

@@ -118,6 +118,39 @@ func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	}
 }
 
+// TestWhatStrangersDoIsAFewLines also has a node show what it may not, meanwhile: that is a line of its own.
+func TestWhatStrangersDoIsAFewLines(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	from.made("data", 0)
+	from.give(nil)
+	config, err := secured(newKey())
+	must(t, err)
+	for i := range 1000 {
+		conn, err := net.Dial("tcp", from.address)
+		must(t, err)
+		if i%10 == 0 {
+			conn = tls.Client(conn, config)
+			_ = send(conn, request{Grant: []byte("nothing")})
+		} else {
+			_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
+		}
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+	}
+	if lines := from.log.Lines("a stranger did not get"); lines < 2 || lines > 8 || from.log.Lines("code=BAD_REQUEST") == 0 {
+		t.Errorf("a thousand strangers make %d lines:\n%.2000s", lines, &from.log)
+	}
+	unknown := to.origin(from, "data", func(w *writ.TransferGrant) { w.Resource.Kind = writ.KindImage })
+	if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), unknown); writ.CodeOf(err) != writ.CodeDriverMissing {
+		t.Error(err)
+	}
+	from.kill() // which waits until it is logged
+	if lines := from.log.Lines("another node did not get"); lines != 1 || from.log.Lines("code=DRIVER_MISSING") != 1 {
+		t.Errorf("what a node was refused makes %d lines", lines)
+	}
+}
+
 // TestStrangersKeepNobodyOut has strangers keep all the places that they can get: from another address they take each one back that they lose,
 // with and without a key; from the same one they keep what they have.
 func TestStrangersKeepNobodyOut(t *testing.T) {

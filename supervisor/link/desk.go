@@ -8,8 +8,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 // Bounds of a desk.
@@ -25,6 +27,7 @@ const (
 type desk struct {
 	log     *slog.Logger
 	running *sync.WaitGroup // of the goroutines that answer
+	faults  limit.Lines     // by verb
 
 	mu      sync.Mutex
 	busy    int
@@ -83,7 +86,9 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 		data, _ = d.encode(f, nil, err)
 	}
 	if writ.CodeOf(err) == writ.CodeInternal && ctx.Err() == nil { // who stops, or stands by from now on, is not at fault
-		d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "err", err)
+		if times, say := d.faults.Say(string(f.Verb), time.Now()); say { // of the verbs that are known here: others are no fault
+			d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "err", err, "times", times)
+		}
 	}
 
 	d.mu.Lock()

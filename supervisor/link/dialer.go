@@ -42,6 +42,8 @@ type Dialer struct {
 	HTTP     *http.Client // dials; http.DefaultClient if nil
 	Log      *slog.Logger
 
+	comings limit.Lines // and goings: a coordinator can end a session each second
+
 	mu   sync.Mutex
 	peer *peer // of the session that stands, nil between sessions
 }
@@ -59,7 +61,7 @@ func (d *Dialer) Run(ctx context.Context) error {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	desk := newDesk(&answering, log)
-	var cut limit.Lines
+	d.comings.AtOnce = comingsAtOnce
 	pace := rate.NewLimiter(readBytes, readBytesOnce)
 	for attempt := 0; ; attempt++ {
 		welcomed, err := d.session(ctx, desk, pace, log)
@@ -70,7 +72,7 @@ func (d *Dialer) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		wait := retryAfter(attempt)
-		if times, say := cut.Say("", time.Now()); say { // a coordinator can end a session each second
+		if times, say := d.comings.Say("cut", time.Now()); say {
 			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond), "times", times)
 		}
 		select {
@@ -133,7 +135,9 @@ func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, lo
 		d.peer = nil
 		d.mu.Unlock()
 	}()
-	log.InfoContext(ctx, "linked to the coordinator", "session", welcome.Session, "after", welcome.Ack)
+	if times, say := d.comings.Say("linked", time.Now()); say {
+		log.InfoContext(ctx, "linked to the coordinator", "session", welcome.Session, "after", welcome.Ack, "times", times)
+	}
 
 	out := newOutflow(d.Events, welcome.Ack)
 	works := []func(context.Context) error{

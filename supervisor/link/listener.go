@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 // Listener is a coordinator's end of the links of all its datacenters: an http.Handler for Path. Fill it in before use; Close it
@@ -34,6 +35,9 @@ type Listener struct {
 	Connected func(ctx context.Context, session *Session)
 	Log       *slog.Logger
 
+	refusals limit.Lines
+	comings  limit.Lines // and goings
+
 	mu       sync.Mutex
 	sessions map[writ.DatacenterID]*Session // the newest of each datacenter
 	desks    map[writ.DatacenterID]*desk
@@ -51,6 +55,9 @@ func (l *Listener) Close() {
 	l.mu.Unlock()
 	l.serving.Wait()
 }
+
+// comingsAtOnce is how often the other end of a link may come or go before that is not logged each time.
+const comingsAtOnce = 20
 
 var (
 	errClosing  = errors.New("the coordinator is stopping")
@@ -73,12 +80,25 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	s, err := l.greet(ctx, conn, r.RemoteAddr)
 	if err != nil {
-		l.Log.WarnContext(ctx, "link refused", "remote", r.RemoteAddr, "err", err)
+		l.refused(ctx, r.RemoteAddr, err)
 		return
 	}
 	log := l.Log.With("dc", s.Hello.Datacenter, "session", s.ID)
 	if err := l.serve(ctx, conn, s, log); err != nil && !errors.Is(err, errClosing) {
-		log.WarnContext(ctx, "datacenter is away", "err", err)
+		if times, say := l.comings.Say("away "+string(s.Hello.Datacenter), time.Now()); say {
+			log.WarnContext(ctx, "datacenter is away", "err", err, "times", times)
+		}
+	}
+}
+
+// refused logs that somebody got no session: anybody may come, as often as he likes.
+func (l *Listener) refused(ctx context.Context, remote string, err error) {
+	if ctx.Err() != nil {
+		return // the listener ends
+	}
+	code := writ.CodeOf(err)
+	if times, say := l.refusals.Say(string(code), time.Now()); say {
+		l.Log.WarnContext(ctx, "link refused", "remote", remote, "code", code, "err", err, "times", times)
 	}
 }
 
@@ -100,6 +120,7 @@ func (l *Listener) open() {
 		return
 	}
 	l.base, l.stop = context.WithCancelCause(context.Background())
+	l.comings.AtOnce = comingsAtOnce
 	l.sessions = map[writ.DatacenterID]*Session{}
 	l.desks = map[writ.DatacenterID]*desk{}
 	l.changed = make(chan struct{})
@@ -111,11 +132,11 @@ func (l *Listener) greet(ctx context.Context, conn *websocket.Conn, remote strin
 	nonce := make([]byte, 32)
 	_, _ = rand.Read(nonce) // crypto/rand.Read never fails
 	if err := transmit(ctx, conn, &frame{Type: typeChallenge, Nonce: nonce}); err != nil {
-		return nil, err
+		return nil, writ.Errorf(writ.CodeBadRequest, "send a challenge: %w", err)
 	}
 	f, err := await(ctx, conn, typeHello)
 	if err != nil {
-		return nil, err
+		return nil, writ.Errorf(writ.CodeBadRequest, "%w", err)
 	}
 	hello := *f.Hello
 	if err := l.admit(ctx, hello, nonce); err != nil {
@@ -160,7 +181,10 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 		return fmt.Errorf("welcome: %w", err)
 	}
 	l.announce(s)
-	log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch, "after", in.received)
+	if times, say := l.comings.Say("connected "+string(s.Hello.Datacenter), time.Now()); say {
+		log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch,
+			"after", in.received, "times", times)
+	}
 	err = s.peer.run(session, ctx, func(f *frame) error {
 		if f.Type == typeFault {
 			s.fault.Store(&f.Detail)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/limit"
 )
 
 // outflow sends the events of a journal in one session: in order, from what the coordinator has, at most Window unacknowledged.
@@ -122,12 +123,15 @@ const confirmEvery = 200 * time.Millisecond
 
 // confirm tells the source what the coordinator has, the newest only if acks come faster than that.
 func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
+	var lines limit.Lines
 	confirmed := int64(0)
 	for {
 		_, acks, changed := o.state()
 		if acks > confirmed {
 			if err := o.source.Acknowledge(ctx, acks); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err)
+				if times, say := lines.Say("", time.Now()); say {
+					log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err, "times", times)
+				}
 			}
 			confirmed = acks
 			select {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 // linked runs a coordinator and a supervisor in a bubble and gives test their session.
@@ -254,6 +255,26 @@ func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
 	if said.Len() > 0 {
 		t.Errorf("it said: %s", said.String())
 	}
+}
+
+func TestRequestsThatFailAreAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, log := newWire(), new(testenv.Log)
+		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
+		d.Log = log.Logger()
+		sessions := connected(l)
+		defer net.serve(l)()
+		defer start(t, d)()
+		within(t, sessions, "the session")
+		for range 1000 {
+			if err := l.Request(t.Context(), dc, VerbValues, nil, nil, nil); writ.CodeOf(err) != writ.CodeExecError {
+				t.Fatal(err)
+			}
+		}
+		if lines := log.Lines("cannot answer request"); lines == 0 || lines > 3 {
+			t.Errorf("a thousand requests make %d lines", lines)
+		}
+	})
 }
 
 func TestTooManyRequestsAreRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func TestWrongSignatureIsRefusedAndTriedAgainEverMoreSlowly(t *testing.T) {
@@ -63,6 +65,55 @@ func TestRefusalSaysWhy(t *testing.T) {
 			s.write(string(data))
 			if f := s.next(typeRefused); f.Error.Code != tt.code {
 				t.Errorf("%+v is refused with %s, want %s", tt.hello, f.Error.Code, tt.code)
+			}
+		}
+	})
+}
+
+func TestThoseThatAreRefusedAreAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, log := newWire(), new(testenv.Log)
+		l := coordinator(newArchive(0))
+		l.Log = log.Logger()
+		defer net.serve(l)()
+		forged, _ := (&frame{Type: typeHello, Hello: &Hello{Datacenter: dc, Journal: journal, Signature: []byte("forged")}}).encode()
+		for i := range 1000 {
+			s := net.stranger(t)
+			s.next(typeChallenge)
+			if i%2 == 0 {
+				s.write("nonsense")
+			} else {
+				s.write(string(forged))
+			}
+			for _, err := s.read(); err == nil; {
+				_, err = s.read()
+			}
+			_ = s.conn.CloseNow()
+		}
+		if lines := log.Lines("link refused"); lines != 2 || log.Lines("code=SIGNATURE_INVALID") != 1 || log.Lines("code=BAD_REQUEST") != 1 {
+			t.Errorf("a thousand refusals of two kinds make %d lines:\n%.2000s", lines, log)
+		}
+	})
+}
+
+func TestWhoComesAndGoesAllTheTimeIsAFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const times = 500
+		net, here, there := newWire(), new(testenv.Log), new(testenv.Log)
+		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
+		l.Log, d.Log = here.Logger(), there.Logger()
+		came := make(chan *Session)
+		l.Connected = func(_ context.Context, s *Session) { came <- s }
+		defer net.serve(l)()
+		defer start(t, d)()
+		began := time.Now()
+		for range times {
+			(<-came).end(errors.New("cut by the test"))
+		}
+		most := 2 * (comingsAtOnce + int(time.Since(began)/(10*time.Second)) + 1)
+		for name, log := range map[string]*testenv.Log{"the coordinator": here, "the supervisor": there} {
+			if lines := log.Lines(""); lines < comingsAtOnce || lines > most || most > times/2 {
+				t.Errorf("%s writes %d lines of %d sessions, at most %d are right", name, lines, times, most)
 			}
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
 	"writ/runner/queue"
 )
 
@@ -224,12 +225,10 @@ func (s *service) wait() {
 	s.handlers.Wait()
 }
 
-// asynqLog passes on what asynq says: while Redis is away it says the same many times a second, so at most one warning in ten seconds.
+// asynqLog passes on what asynq says: while Redis is away it says the same many times a second.
 type asynqLog struct {
-	log *slog.Logger
-
-	mu   sync.Mutex
-	last time.Time
+	log   *slog.Logger
+	lines limit.Lines
 }
 
 func (l *asynqLog) Debug(args ...any) {}
@@ -239,13 +238,7 @@ func (l *asynqLog) Error(args ...any) { l.warn(args) }
 func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself goes on
 
 func (l *asynqLog) warn(args []any) {
-	l.mu.Lock()
-	quiet := time.Since(l.last) < 10*time.Second
-	if !quiet {
-		l.last = time.Now()
-	}
-	l.mu.Unlock()
-	if !quiet {
-		l.log.Warn("asynq is in trouble", "err", fmt.Sprint(args...))
+	if times, say := l.lines.Say("", time.Now()); say {
+		l.log.Warn("asynq is in trouble", "err", fmt.Sprint(args...), "times", times)
 	}
 }

@@ -146,6 +146,21 @@ func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
 	}
 }
 
+// Whoever has Redis puts in what nobody can read as often as he likes.
+func TestTasksThatCannotBeReadAreAFewLines(t *testing.T) {
+	t.Parallel()
+	q, log := open(t, testenv.Redis(t).URL), new(testenv.Log)
+	q.Log = log.Logger()
+	for i := range 1000 {
+		if err := q.refuse(t.Context(), testNode, new(lookout), []string{fmt.Sprint(strings.Repeat("x", 10_000), i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := log.String(); log.Lines("") == 0 || log.Lines("") > 3 || len(text) > 2000 {
+		t.Errorf("a thousand make %d lines of %d bytes", log.Lines(""), len(text))
+	}
+}
+
 // paused pauses the queue, or lets it go on.
 func (w *worker) paused(yes bool) {
 	w.t.Helper()

@@ -21,6 +21,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
 	"writ/runner/queue"
 )
 
@@ -42,6 +43,7 @@ type Queue struct {
 	deliveries deliveries
 	lookouts   lookouts
 	offences   offences // of nodes
+	unreadable limit.Lines
 	closed     chan struct{}
 	closing    sync.Once
 	serving    sync.WaitGroup

@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/limit"
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
@@ -426,7 +427,7 @@ func askOne(ctx context.Context, address string, rosters config.Rosters, registr
 func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog: limit.ErrorLog(log),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
