@@ -1,12 +1,14 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -32,7 +34,8 @@ func (a *app) contextListCommand() *cobra.Command {
 			}
 			all := []contextView{}
 			for _, c := range file.Contexts {
-				all = append(all, contextView{c, c.Name == file.Current || len(file.Contexts) == 1})
+				current := c.Name == file.Current || len(file.Contexts) == 1
+				all = append(all, contextView{withoutPasswords(c), current})
 			}
 			return a.Print(terminal.List(all, all, func(c contextView) string { return c.Name },
 				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return mark(c.Current) }},
@@ -44,6 +47,15 @@ func (a *app) contextListCommand() *cobra.Command {
 			))
 		},
 	}
+}
+
+// withoutPasswords returns a context as it may be printed: the address of a server behind a proxy can have a password in it.
+func withoutPasswords(c config.Context) config.Context {
+	c.Servers = slices.Clone(c.Servers)
+	for i, server := range c.Servers {
+		c.Servers[i] = redact.Text(server)
+	}
+	return c
 }
 
 // mark shows a fact in a table.

@@ -12,6 +12,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/redact"
 	"writ/coord"
 	"writ/identity"
 	"writ/runner"
@@ -40,7 +41,7 @@ func (a *app) log(l logFlags) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no level of a log", l.level).WithHint("use debug, info, warn or error")
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(a.Err, options)), nil

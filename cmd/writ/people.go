@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
@@ -242,7 +243,7 @@ func publicKey(s string) (ssh.PublicKey, error) {
 		return nil, nil
 	}
 	text := []byte(s)
-	if !strings.Contains(s, " ") && !client.HoldsKey(s) {
+	if !strings.Contains(s, " ") && !redact.HoldsKey(s) {
 		var err error
 		if text, err = os.ReadFile(s); err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %v", err).
@@ -253,7 +254,7 @@ func publicKey(s string) (ssh.PublicKey, error) {
 	if err != nil {
 		e := writ.Errorf(writ.CodeUsage, "this is no public key of SSH")
 		switch {
-		case client.HoldsKey(s):
+		case redact.HoldsKey(s):
 			return nil, e.WithHint("it is a private one, which nobody else should see; name the file of its public half, which ends in .pub")
 		case strings.Contains(string(text), "PRIVATE KEY"):
 			return nil, e.WithHint("it is a private one, which nobody else should see; its public half is %s.pub", s)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 )
 
@@ -52,7 +53,7 @@ func (k *Key) Close() error {
 // Open finds the key. known says which keys mean something, for a choice among several; nil if all do. Every error has the code
 // KEY_UNUSABLE and repeats nothing of a key.
 func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
-	if HoldsKey(k.Spec) {
+	if redact.HoldsKey(k.Spec) {
 		return nil, keyInsteadOfName()
 	}
 	switch spec, fingerprint, _ := strings.Cut(k.Spec, ":"); {
@@ -78,14 +79,6 @@ func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
 	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no SSH key: neither %s nor one in an ssh-agent", path).
 		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
 }
-
-// HoldsKey reports whether a value that should name a key is a private key itself, or the beginning of one.
-func HoldsKey(value string) bool {
-	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || strings.HasPrefix(strings.TrimSpace(value), openSSHMagic)
-}
-
-// openSSHMagic is how the base64 text of every private key of OpenSSH begins: "openssh-key-v1" and a zero byte.
-const openSSHMagic = "b3BlbnNzaC1rZXktdjEA"
 
 func keyInsteadOfName() *writ.Error {
 	return writ.Errorf(writ.CodeKeyUnusable, "--key or WRIT_KEY holds a private key, and should name one").
@@ -113,7 +106,7 @@ func (k Keys) fromFile(path string) (*Key, error) {
 
 // Owner returns the name under which the key may sign. Unlike Open it does not need the private key if the public one lies beside it.
 func (k Keys) Owner(r *identity.Roster) (string, error) {
-	if HoldsKey(k.Spec) {
+	if redact.HoldsKey(k.Spec) {
 		return "", keyInsteadOfName()
 	}
 	path := k.Spec

@@ -19,6 +19,7 @@ import (
 	"github.com/oasdiff/yaml"
 
 	"writ"
+	"writ/cmd/writ/internal/redact"
 	"writ/internal/failpoint"
 )
 
@@ -61,8 +62,8 @@ func Load(path string) (*File, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err)
 	}
 	for _, c := range f.Contexts {
-		if err := c.check(); err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "the configuration %s: context %q: %v", path, c.Name, err)
+		if err := c.checkKept(); err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "the configuration %s: context %q: %v", path, c.Name, err).WithHint("%s", writ.AsError(err).Hint)
 		}
 	}
 	return f, nil
@@ -86,6 +87,16 @@ func (c *Context) check() error {
 		}
 	}
 	return nil
+}
+
+// checkKept returns what is wrong with a context that is kept in a file: check, and that it holds nothing that only its owner may see. Whatever
+// prints contexts shows all of them.
+func (c *Context) checkKept() error {
+	if slices.ContainsFunc(append([]string{c.Name, string(c.Cluster), c.Project, c.Key}, c.Servers...), redact.HoldsKey) {
+		return writ.Errorf(writ.CodeUsage, "it holds a private key or a token, where only the name of one belongs").
+			WithHint("give the name of the file with the key, or \"agent\"; if others could read the key here, use another one from now on")
+	}
+	return c.check()
 }
 
 // Save writes the configuration: completely or not at all, for the owner only.
@@ -114,8 +125,8 @@ func (f *File) Context(name string) *Context {
 
 // Put adds a context, or replaces the one of its name.
 func (f *File) Put(c Context) error {
-	if err := c.check(); err != nil {
-		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err)
+	if err := c.checkKept(); err != nil {
+		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).WithHint("%s", writ.AsError(err).Hint)
 	}
 	if have := f.Context(c.Name); have != nil {
 		*have = c

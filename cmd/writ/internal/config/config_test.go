@@ -86,6 +86,29 @@ func TestDamagedConfigurationIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
+// TestAKeyIsNotKept gives the text of a key where a context names one, as a variable of a CI system easily does.
+func TestAKeyIsNotKept(t *testing.T) {
+	const canary = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
+	key := "-----BEGIN OPENSSH PRIVATE KEY-----\n" + canary + "\n-----END OPENSSH PRIVATE KEY-----\n"
+	for name, c := range map[string]Context{
+		"as the key": {Name: "a", Key: key}, "in one line": {Name: "a", Key: strings.ReplaceAll(key, "\n", " ")}, "without its frame": {Name: "a", Key: canary},
+		"as the project": {Name: "a", Project: key}, "as a server": {Name: "a", Servers: []string{"https://a.example/" + key}},
+		"as the name": {Name: key}, "a key of age": {Name: "a", Key: "AGE-SECRET-KEY-1QQQ"}, "a token": {Name: "a", Project: "writ1.abcdefgh.abcdefghijkl"},
+	} {
+		f := &File{Path: filepath.Join(t.TempDir(), "config.yaml")}
+		if err := f.Put(c); writ.CodeOf(err) != writ.CodeUsage || len(f.Contexts) != 0 || writ.AsError(err).Hint == "" {
+			t.Errorf("%s is put in: %v", name, err)
+		}
+		f.Contexts = []Context{c} // as an earlier version kept it
+		if err := f.Save(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Load(f.Path); writ.CodeOf(err) != writ.CodeUsage || got != nil || !strings.Contains(err.Error(), f.Path) || writ.AsError(err).Hint == "" {
+			t.Errorf("%s is loaded: %v", name, err)
+		}
+	}
+}
+
 // roster returns a chain of signed rosters.
 func chain(t *testing.T, versions int) (writ.ClusterID, [][]byte) {
 	t.Helper()

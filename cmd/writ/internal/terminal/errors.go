@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/redact"
 )
 
 // ExitError is an error with an exit code of its own.
@@ -82,6 +83,6 @@ func forPeople(err error) *writ.Error {
 		e = &writ.Error{Code: writ.CodeInternal, Message: err.Error()}
 	}
 	shown := *e
-	shown.Message, shown.Hint = redact(e.Message), redact(e.Hint)
+	shown.Message, shown.Hint = redact.Text(e.Message), redact.Text(e.Hint)
 	return &shown
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 
+	"writ/cmd/writ/internal/redact"
 	"writ/internal/hidden"
 )
 
@@ -83,7 +84,7 @@ func (t *Terminal) Bad(format string, args ...any) {
 
 func (t *Terminal) progress(mark, format string, args ...any) {
 	if !t.Quiet {
-		fmt.Fprintf(t.Err, "%s%s\n", mark, CleanLines(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(t.Err, "%s%s\n", mark, CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 	}
 }
 
@@ -108,7 +109,7 @@ func (t *Terminal) Paint(tone Tone, s string) string {
 
 // Warn shows what may become a problem, Quiet or not.
 func (t *Terminal) Warn(format string, args ...any) {
-	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 }
 
 // Passphrase asks for a passphrase. It is an error if nobody is there.

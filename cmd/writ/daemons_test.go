@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+// TestNoDaemonLogsASecret gives a daemon's log what somebody has given by mistake, like a token where the address of a supervisor was meant.
+func TestNoDaemonLogsASecret(t *testing.T) {
+	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
+	for _, format := range []string{"text", "json"} {
+		said := new(testenv.Log)
+		a := &app{Terminal: &terminal.Terminal{Err: said}}
+		log, err := a.log(logFlags{level: "debug", format: format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("joining", "supervisor", token)
+		log.Warn("cannot join yet, and try again", "err", fmt.Errorf("no address: %s", token))
+		log.With("redis", "redis://:hunter2@127.0.0.1:6379").Debug("serving " + token)
+		if text := said.String(); strings.Contains(text, strings.Split(token, ".")[2]) || strings.Contains(text, "hunter2") || said.Lines("not shown") != 3 {
+			t.Errorf("%s:\n%s", format, text)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// Package redact knows what opens something by itself when it is read, and keeps it out of what is shown, logged and stored: private keys of SSH
+// and age, join tokens, and passwords. Errors and logs repeat what somebody typed, and that may be a key where its file was meant. It must not know
+// where its texts go.
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+)
+
+// notShown stands for what was taken out.
+const notShown = "(secret, not shown)"
+
+// keyPattern finds private keys of SSH and age, and join tokens, also without their end, as in a text that was cut.
+var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
+	`|b3BlbnNzaC1rZXktdjEA(?:[A-Za-z0-9+/=\s]|\\[nrt])*` +
+	`|AGE-SECRET-KEY-[0-9A-Za-z-]*` +
+	`|(writ[0-9]+\.[a-z2-7]{8,}\.)[A-Za-z0-9_-]{8,}`)
+
+// passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped.
+var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
+	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@` +
+	`|(\b(?:ssl)?password=)(?:'[^']*'|[^\s"'&` + "`" + `]+)`)
+
+// base64Pattern finds what may be a line from the middle of a key. Its beginning tells what is none: the digest of a public key.
+var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
+
+// typePattern finds "ssh-ed25519" in base64, wherever it begins there: a private key has it in its middle.
+var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTUxO`)
+
+// Text takes secrets out of a text.
+func Text(s string) string {
+	s = keyPattern.ReplaceAllString(s, "${2}"+notShown)
+	s = passwordPattern.ReplaceAllStringFunc(s, func(found string) string {
+		at := passwordPattern.FindStringSubmatch(found)
+		before := at[1] + at[2]
+		if before == "" {
+			return at[3] + notShown
+		}
+		return before + notShown + "@"
+	})
+	return base64Pattern.ReplaceAllStringFunc(s, func(found string) string {
+		if mayBeKey(found) {
+			return notShown
+		}
+		return found
+	})
+}
+
+// HoldsKey reports whether a value that should name something is a private key or a token itself, or the beginning of one.
+func HoldsKey(value string) bool {
+	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || keyPattern.MatchString(value)
+}
+
+// mayBeKey tells a run of base64 that may be a part of a key from other words that are as long: a digest in hex, a public key of SSH, a path.
+func mayBeKey(run string) bool {
+	switch {
+	case strings.HasPrefix(run, "SHA256:"), isPublicKey(run):
+		return false
+	case typePattern.MatchString(run):
+		return true
+	case looksRandom(run):
+		return strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
+	case 10*strings.Count(run, "/") > len(run): // a path
+		return false
+	}
+	return strings.ContainsAny(run, "0123456789+") && strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
+}
+
+// The letters that no hex digit is.
+const (
+	upper = "GHIJKLMNOPQRSTUVWXYZ"
+	lower = "ghijklmnopqrstuvwxyz"
+)
+
+// looksRandom reports whether at least every other character is of another kind than the one before it, which is so in no words.
+func looksRandom(run string) bool {
+	changes, before := 0, kindOf(run[0])
+	for i := range len(run) {
+		if kind := kindOf(run[i]); kind != before {
+			changes, before = changes+1, kind
+		}
+	}
+	return 2*changes >= len(run)
+}
+
+func kindOf(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return 1
+	case c >= 'A' && c <= 'Z':
+		return 2
+	case c >= 'a' && c <= 'z':
+		return 3
+	}
+	return 4
+}
+
+// isPublicKey reports whether base64 begins as every public key of SSH does: with the length of the name of its type, and the name.
+func isPublicKey(run string) bool {
+	begin, err := base64.StdEncoding.DecodeString(run[:12])
+	if err != nil {
+		return false
+	}
+	for _, kind := range []string{"ssh-", "sk-s", "sk-e", "ecds"} {
+		if bytes.Equal(begin[:3], []byte{0, 0, 0}) && bytes.HasPrefix(begin[4:], []byte(kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Attr takes secrets out of an attribute of a log. It is a slog.HandlerOptions.ReplaceAttr.
+func Attr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Text(a.Value.String()))
+	case slog.KindAny: // an error, or a list of what somebody gave
+		text := fmt.Sprintf("%+v", a.Value.Any())
+		if shown := Text(text); shown != text {
+			a.Value = slog.StringValue(shown)
+		}
+	}
+	return a
+}

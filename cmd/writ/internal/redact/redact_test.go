@@ -1,0 +1,138 @@
+package redact_test
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/redact"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+// secrets returns each kind of secret, by its name, with a part of it that must not be seen.
+func secrets(t *testing.T) map[string][2]string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "canary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := string(pem.EncodeToMemory(block))
+	lines := strings.Split(file, "\n")
+	opener, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
+	return map[string][2]string{
+		"a key of OpenSSH":           {file, lines[3][:30]},
+		"its beginning":              {file[:200], lines[2][:30]},
+		"its text without the frame": {strings.Join(lines[1:4], "\n"), lines[2][20:]},
+		"its third line":             {lines[3], lines[3][10:40]},
+		"its fourth line":            {lines[4], lines[4][10:40]},
+		"a key of age":               {opener.String(), opener.String()[20:40]},
+		"a join token":               {token, strings.Split(token, ".")[2][10:30]},
+		"a password of PostgreSQL":   {"postgres://writ:hunter/2@db.example:5432/writ?sslmode=verify-full", "hunter"},
+		"a password of Redis":        {"rediss://:hunter2@redis.example:6379/0", "hunter2"},
+		"a password of a proxy":      {"https://alice:hunter2@writ.example.org", "hunter2"},
+		"a password among settings":  {"host=db user=writ password='hunter 2' dbname=writ", "hunter"},
+		"a password as a parameter":  {"postgres://db.example/writ?user=writ&password=hunter2&sslmode=disable", "hunter2"},
+	}
+}
+
+func TestNoTextShowsASecret(t *testing.T) {
+	for range 5 { // keys
+		for name, secret := range secrets(t) {
+			for form, text := range map[string]string{
+				"as it is": secret[0], "quoted": fmt.Sprintf("%q is no file", secret[0]), "in a sentence": "open " + secret[0] + ": no such file",
+			} {
+				shown := strings.NewReplacer("\n", "", `\n`, "").Replace(redact.Text(text))
+				if strings.Contains(shown, secret[1]) || !strings.Contains(shown, "not shown") {
+					t.Errorf("%s, %s: %s is shown as %s", name, form, text, shown)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNoSecretIsShown(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"writ1.example is a token? AGE-SECRET is not one; -----BEGIN PUBLIC KEY-----",
+		identity.Fingerprint(public), string(ssh.MarshalAuthorizedKey(identity.SSHKey(public))),
+		"sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo=",
+		"6f1c000000000000000000000000000000000000000000000000000000000000", "sha256:" + writ.DigestOf([]byte("x")).String(), string(writ.RunIDOf(writ.DigestOf(nil))),
+		"/var/lib/writ/supervisor/journals/2024/wal/000001", "/tmp/TestOnlyOneOfManyFoldersIsTaken12345/001/data/dc1/host/volumes/pool2/x1",
+		"http://127.0.0.1:7440/v1/runs?project=web", "https://writ.example.org:7440/library/table@1", "the password is missing", "mail alice@example.org",
+	} {
+		if shown := redact.Text(text); shown != text {
+			t.Errorf("%s is shown as %s", text, shown)
+		}
+	}
+}
+
+func TestASecretIsNoNameOfOne(t *testing.T) {
+	for name, secret := range secrets(t) {
+		whole := !strings.Contains(name, "password") && !strings.HasSuffix(name, "line") // others may be in a name that is meant
+		if holds := redact.HoldsKey(secret[0]); holds != whole {
+			t.Errorf("%s: %v", name, holds)
+		}
+	}
+	for _, name := range []string{"", "agent", "agent:SHA256:uNiVztksCsDhcc0u9e8BrrJXVGDi0rvJ4E4qRoCGBpU", "~/.ssh/id_ed25519", "web-shop"} {
+		if redact.HoldsKey(name) {
+			t.Errorf("%q counts as a secret", name)
+		}
+	}
+}
+
+func TestNoLogShowsASecret(t *testing.T) {
+	for name, secret := range secrets(t) {
+		for format, handler := range map[string]func(*testenv.Log) slog.Handler{
+			"text": func(l *testenv.Log) slog.Handler {
+				return slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: redact.Attr})
+			},
+			"json": func(l *testenv.Log) slog.Handler {
+				return slog.NewJSONHandler(l, &slog.HandlerOptions{ReplaceAttr: redact.Attr})
+			},
+		} {
+			said := new(testenv.Log)
+			log := slog.New(handler(said))
+			log.Info(secret[0])
+			log.Info("a string", "address", secret[0])
+			log.With("address", secret[0]).WithGroup("in").Info("a group", slog.Group("a", "b", secret[0]))
+			log.Info("an error", "err", fmt.Errorf("cannot reach: %w", errors.New(secret[0])))
+			log.Info("a list", "addresses", []string{"x", secret[0]})
+			log.Info("a struct", "config", struct{ URL string }{secret[0]})
+			shown := strings.NewReplacer("\n", "", `\n`, "").Replace(said.String())
+			if strings.Contains(shown, secret[1]) || strings.Count(shown, "not shown") < 7 {
+				t.Errorf("%s, %s:\n%s", name, format, said)
+			}
+			for line := range strings.Lines(said.String()) {
+				if format == "json" && !json.Valid([]byte(line)) {
+					t.Errorf("%s: no JSON: %s", name, line)
+				}
+			}
+		}
+	}
+	said := new(testenv.Log)
+	slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{ReplaceAttr: redact.Attr})).Info("m", "n", 5, "node", writ.NodeID("n1"), "list", []string{"a"})
+	if !strings.Contains(said.String(), "msg=m n=5 node=n1 list=[a]") {
+		t.Errorf("what is no secret is logged as %s", said)
+	}
+}
