@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"writ"
+	"writ/internal/hidden"
 )
 
 const (
@@ -179,13 +179,11 @@ func (w *textWriter) params(params map[string]any) {
 func (w *textWriter) file(key string, f File) {
 	w.check(filePattern.MatchString(f.Name), key, "%q is not a proper file name: only letters, digits and _./@+- are possible", f.Name)
 	w.check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
-	if i := bytes.IndexFunc(f.Text, isForbidden); i >= 0 {
+	if i := bytes.IndexFunc(f.Text, hidden.IsControl); i >= 0 {
 		w.fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name, 1+bytes.Count(f.Text[:i], []byte("\n")))
 	}
 	w.line(key, fmt.Sprintf("%s %d %s", f.Name, len(f.Text), f.Digest()))
 }
-
-func isForbidden(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
 
 // ParsePayload is the reverse of Text and accepts nothing that Text would not have written. The error has the code PAYLOAD_MALFORMED
 // or TOO_LARGE.

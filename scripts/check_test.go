@@ -70,6 +70,7 @@ var wrong = []struct {
 	{"a := 'ab'\n", []string{"W0001 1:6"}},
 	{"a := \"x", []string{"W0001 1:6"}},
 	{"a := 1\x00", []string{"W0001 1:7", "W0001 1:7"}},
+	{"import(\"run\").log(1) // \x1b[2K", []string{"W0009 1:25"}},
 	{"for a, b, c in [1] {}", []string{"W0001 1:1"}},
 	{strings.Repeat(" ", scripts.MaxSource+1), []string{"W0002 1:1"}},
 	{"a := " + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300), []string{"W0003 1:206"}},

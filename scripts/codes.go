@@ -32,6 +32,7 @@ const (
 	codeLongLiteral  = "W0006"
 	codeTooManyConst = "W0007"
 	codeCompiler     = "W0008"
+	codeControl      = "W0009"
 
 	codeUnknownMember  = "W0101"
 	codeArity          = "W0102"

@@ -63,6 +63,10 @@ run.log(squares)`},
 		`… there is no script known that the checks before it let through …`,
 		`import("run").log("hello")`},
 
+	{codeControl, SeverityError, "a control character",
+		"A script has no control characters but tabs and the LF that ends a line: a terminal acts on others, so a script with an ESC or a CR in it could show something else than it is, and it cannot be signed. They are reported wherever they stand, in comments and texts too. Take them out; `writ fmt -w` brings lines that end with CR and LF, as some editors write them, into order.",
+		"run := import(\"run\")\nrun.log(\"a\u0085b\")",
+		"run := import(\"run\")\nrun.log(\"a\\nb\")"},
 	{codeUnknownMember, SeverityError, "a module has no such member",
 		"The module exists and has nothing of this name. `docs/operations.md` lists the operations of every module, and what `run` and the modules without operations have.",
 		`machine := import("machine")

@@ -9,25 +9,29 @@ import (
 	"writ/internal/hidden"
 )
 
-// maxHidden bounds how much a report says of text that reads other than it is, for each source.
+// maxHidden bounds how much a report says of each kind of text that reads other than it is, for each source.
 const maxHidden = 10
 
-// disguises reports text that reads other than it is, anywhere in a source: in comments, texts and names. One place of a line is enough.
+// disguises reports text that reads other than it is, anywhere in a source: in comments, texts and names. Of each kind one place of a line is enough.
 func (c *checker) disguises(u *unit) {
-	found := 0
-	names := namesIn(u.tree)
-	line, said := 1, 0
+	names, text := namesIn(u.tree), u.source.Text
+	line, said, found := 1, map[string]int{}, map[string]int{}
+	report := func(code string, at, size int, format string, args ...any) {
+		if said[code] == line || found[code] == maxHidden {
+			return
+		}
+		c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
+		said[code], found[code] = line, found[code]+1
+	}
 	word, mixed := 0, false // where the word began, and whether it is more than ASCII
-	text := u.source.Text
 	end := func(at int) {
-		if mixed && said != line && hidden.Disguised(string(text[word:at]), names[u.file.Base+word]) {
-			c.add(codeDisguised, parser.Pos(u.file.Base+word), at-word, "%q has letters that look like others", text[word:at])
-			found, said = found+1, line
+		if mixed && hidden.Disguised(string(text[word:at]), names[u.file.Base+word]) {
+			report(codeDisguised, word, at-word, "%q has letters that look like others", text[word:at])
 		}
 		mixed = false
 	}
 	inWord := false
-	for at := 0; at < len(text) && found < maxHidden; {
+	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRune(text[at:])
 		switch letter := r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r); {
 		case letter && !inWord:
@@ -37,15 +41,14 @@ func (c *checker) disguises(u *unit) {
 			inWord = false
 		}
 		mixed = mixed || inWord && r >= utf8.RuneSelf
-		if hidden.Is(r) && said != line {
-			what := "is not seen"
-			if hidden.Turns(r) {
-				what = "turns the direction of what follows"
-			}
-			c.add(codeHidden, parser.Pos(u.file.Base+at), size, "the character %U %s", r, what)
-			found, said = found+1, line
-		}
-		if r == '\n' {
+		switch {
+		case hidden.IsControl(r) && r != 0: // of NUL the reader says so
+			report(codeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
+		case hidden.Turns(r):
+			report(codeHidden, at, size, "the character %U turns the direction of what follows", r)
+		case hidden.Is(r):
+			report(codeHidden, at, size, "the character %U is not seen", r)
+		case r == '\n':
 			line++
 		}
 		at += size

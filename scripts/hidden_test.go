@@ -25,6 +25,8 @@ func TestCheckWarnsOfTextThatReadsOtherThanItIs(t *testing.T) {
 		"a name all alike":        {"\u0441\u043e\u0440 := 1\nrun.log(\u0441\u043e\u0440)\n", []string{"2:1 W0414", "3:9 W0414"}},
 		"a key all alike":         {"run.log({\u0441\u043e\u0440: 1})\n", []string{"2:10 W0414"}},
 		"a text all alike":        {"run.log(\"\u0441\u043e\u0440\")\n", nil},
+		"both in a line":          {"run.log(\"\u0430dmin\") // \u202e \u200b \u0430dmin\n", []string{"2:10 W0414", "2:22 W0413"}},
+		"both, the other way":     {"run.log(\"a\u202eb \u0430dmin\")\n", []string{"2:11 W0413", "2:16 W0414"}},
 	} {
 		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(head + tt.script)}})
 		var got []string
@@ -48,5 +50,35 @@ func TestCheckWarnsOfTextThatReadsOtherThanItIs(t *testing.T) {
 	}
 	if r := scripts.Check(module); len(r.Diagnostics) != 1 || r.Diagnostics[0].File != "lib/b@1" {
 		t.Errorf("in a module: %s", r)
+	}
+}
+
+func TestCheckRefusesWhatCannotBeSigned(t *testing.T) {
+	const head = "run := import(\"run\")\n"
+	for name, tt := range map[string]struct {
+		script string
+		want   []string // line:column code
+	}{
+		"tabs and ends of lines":   {"\trun.log(1)\t// one\n\n", nil},
+		"ESC in a comment":         {"run.log(1) // \x1b[2K \x1b[1A\n", []string{"2:15 W0009"}},
+		"ESC in a text":            {"run.log(\"a\x1b[2Kb\")\n", []string{"2:11 W0009"}},
+		"CR in a comment":          {"// run.log(2)\rrun.log(1)\nrun.log(3)\n", []string{"2:14 W0009"}},
+		"lines of Windows":         {"run.log(1)\r\nrun.log(2)\r\n", []string{"2:11 W0009", "3:11 W0009"}},
+		"BEL, DEL and NEL":         {"// \a\n// \x7f\n// \u0085\nrun.log(1)\n", []string{"2:4 W0009", "3:4 W0009", "4:4 W0009"}},
+		"beside what is warned of": {"run.log(\"\u0430dmin\") // \u202e \x1b\n", []string{"2:10 W0414", "2:22 W0413", "2:26 W0009"}},
+		"behind many warnings":     {strings.Repeat("// \u202e\n", 10) + "run.log(1) // \x1b\n", append(slices.Repeat([]string{"W0413"}, 10), "12:15 W0009")},
+	} {
+		text := []byte(head + tt.script)
+		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: text}})
+		var got []string
+		for _, d := range r.Diagnostics {
+			got = append(got, fmt.Sprintf("%d:%d %s", d.Line, d.Column, d.Code))
+		}
+		if r.OK() != (tt.want == nil) || !slices.EqualFunc(got, tt.want, strings.HasSuffix) {
+			t.Errorf("%s: %q, want %q\n%s", name, got, tt.want, r)
+		}
+		if strings.ContainsAny(r.String(), "\x1b\r\a\x7f") {
+			t.Errorf("%s: what is refused is shown as it is", name)
+		}
 	}
 }

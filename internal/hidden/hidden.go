@@ -23,6 +23,9 @@ func Is(r rune) bool {
 	return r >= 0x80 && (unicode.Is(unicode.Cf, r) || unicode.Is(fillers, r))
 }
 
+// IsControl reports whether a character is one that a terminal acts on, and no text needs: tabs and LF are none.
+func IsControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
+
 // Turns reports whether a character changes in which direction text is shown.
 func Turns(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
