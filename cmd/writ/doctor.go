@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -88,6 +89,9 @@ supervisor may be at work meanwhile. One whose journal is in PostgreSQL looks fo
 			}
 			if records != "" {
 				found = append(found, examineJournal(cmd.Context(), records)...)
+			}
+			for i, f := range found { // they repeat what stands in a configuration or in a flag
+				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(f.Fix)
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				column("CHECK", func(f finding) string { return f.Check }),
@@ -348,15 +352,21 @@ func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, fin
 		f.Fix = writ.AsError(err).Hint
 		return nil, f
 	}
-	left := time.Until(roster.Expires)
-	f.State, f.Detail = healthy, fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly))
-	switch {
-	case left < 0:
-		f.State, f.Fix = ill, "a root operator signs a new version"
-	case left < roster.Expires.Sub(roster.Created)/2:
-		f.State, f.Fix = doubtful, "a root operator should sign a new version"
+	return roster, examineAge(roster, time.Now())
+}
+
+// examineAge says until when a verified roster counts.
+func examineAge(roster *identity.Roster, now time.Time) finding {
+	f := finding{
+		Check: "roster", State: healthy, Detail: fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly)),
 	}
-	return roster, f
+	switch {
+	case now.After(roster.Expires):
+		f.State, f.Fix = ill, "no datacenter accepts new work until a root operator signs the next version with `writ roster renew`"
+	case now.After(roster.RenewFrom()):
+		f.State, f.Fix = doubtful, "a root operator signs the next version with `writ roster renew`"
+	}
+	return f
 }
 
 // examineRoles looks for roles that end within 30 days.
