@@ -18,6 +18,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -127,7 +128,8 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 		return nil, writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter %s", d.Name)
 	}
 	in := ledger.Registration{
-		Token: b.Token, Name: b.Name, Key: b.Key, Nonce: b.Nonce, Proof: b.Proof, URL: b.URL, Received: time.Now().UTC().Truncate(time.Microsecond),
+		Token: b.Token, Name: b.Name, Key: b.Key, Nonce: b.Nonce, Proof: b.Proof, URL: b.URL,
+		Network: limit.NetworkOf(remote(ctx)), Received: time.Now().UTC().Truncate(time.Microsecond),
 	}
 	if err := h.c.Ledger.AddRegistration(ctx, in); err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(waiting, func(w ledger.Registration) bool { return bytes.Equal(w.Key, in.Key) && w.Token == in.Token })
+	i := slices.IndexFunc(waiting, func(w ledger.Registration) bool { return w.ID() == in.ID() })
 	if i >= 0 {
 		in = waiting[i] // the one that was first
 	}

@@ -2,7 +2,9 @@ package coord
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/ledger"
 	"writ/supervisor/link"
 )
 
@@ -304,5 +307,43 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 	}
 	if list, err := api.Answer[api.RegistrationList](p.client.ListRegistrations(t.Context())); err != nil || len(list.Items) != 0 {
 		t.Errorf("after it was taken in: %+v, %v", list, err)
+	}
+}
+
+// Registering needs no right: who fills the places from one address displaces what came from there, and a supervisor from elsewhere waits on.
+func TestAFloodOfRegistrationsDisplacesOnlyItsNetwork(t *testing.T) {
+	p := start(t, nil)
+	register := func(from string, names ...string) {
+		t.Helper()
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		transport := &http.Transport{DialContext: dialer.DialContext}
+		defer transport.CloseIdleConnections()
+		client, err := api.NewClient(p.PublicURL, api.WithHTTPClient(&http.Client{Transport: transport}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			r := api.NewRegistration{Name: name, Key: key(name).Public().(ed25519.PublicKey), Nonce: make([]byte, identity.NonceSize)}
+			if _, err := api.Answer[api.Registration](client.Register(t.Context(), r)); err != nil {
+				t.Fatalf("%s from %s: %v", name, from, err)
+			}
+		}
+	}
+	var flood []string
+	for n := range ledger.MaxRegistrations + 20 {
+		flood = append(flood, fmt.Sprint("flood-", n))
+	}
+	register("127.0.0.2", "early")
+	register("127.0.0.1", flood...)
+	register("127.0.0.3", "late")
+	register("127.0.0.1", "last")
+	list, err := api.Answer[api.RegistrationList](p.client.ListRegistrations(t.Context()))
+	if err != nil || len(list.Items) != ledger.MaxRegistrations {
+		t.Fatalf("%d wait, %v", len(list.Items), err)
+	}
+	for name, want := range map[string]bool{"early": true, "late": true, "last": true, "flood-0": false, "flood-22": false, "flood-23": true} {
+		if slices.ContainsFunc(list.Items, func(r api.Registration) bool { return r.Name == name }) != want {
+			t.Errorf("%s waits: %v, want %v", name, !want, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -69,8 +70,9 @@ const MaxRegistrations = 100
 
 // Registrations keeps supervisors that wait for a place in the roster.
 type Registrations interface {
-	// AddRegistration records a registration. The same key with the same token again changes nothing, so that nobody else can put
-	// something in its place. RATE_LIMITED if MaxRegistrations wait.
+	// AddRegistration records a registration. The same again changes nothing, and nothing else takes its place: one with the same
+	// key and token and another proof is another registration. If MaxRegistrations wait, one of the network that has most of them
+	// gives way: the oldest without a proof, or the oldest if each has one. RATE_LIMITED if that is the new one.
 	AddRegistration(ctx context.Context, registration Registration) error
 	// Registrations lists those that wait, oldest first.
 	Registrations(ctx context.Context) ([]Registration, error)
@@ -81,13 +83,19 @@ type Registrations interface {
 // Registration is what a supervisor says of itself before the roster names it. Nothing in it is verified here: whoever signs the key
 // into the roster has the token and verifies the proof.
 type Registration struct {
-	Token    string    // the token's id, "" if it has none
-	Name     string    // what the datacenter wants to be called
-	Key      []byte    // ed25519 public key of the supervisor
-	Nonce    []byte    // 32 random bytes
-	Proof    []byte    // of the token, over identity.RegistrationText
-	URL      string    // where the supervisor's nodes find it, "" if it did not say
-	Received time.Time // set by the caller
+	Token    string // the token's id, "" if it has none
+	Name     string // what the datacenter wants to be called
+	Key      []byte // ed25519 public key of the supervisor
+	Nonce    []byte // 32 random bytes
+	Proof    []byte // of the token, over identity.RegistrationText
+	URL      string // where the supervisor's nodes find it, "" if it did not say
+	Network  string // that it came from, set by the caller as the next
+	Received time.Time
+}
+
+// ID is the digest of what the supervisor says, wherever that came from and when.
+func (r Registration) ID() writ.Digest {
+	return writ.DigestOf(fmt.Appendf(nil, "%q %q %x %x %x %q", r.Token, r.Name, r.Key, r.Nonce, r.Proof, r.URL))
 }
 
 // Submissions keeps submissions and moves them by writ.SubmissionMoves, each move by compare-and-set and with its event.

@@ -170,8 +170,12 @@ func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *ident
 		if err != nil && !writ.AsError(err).Retryable() {
 			return nil, err
 		}
+		if r != nil && r.Name != d.Name {
+			return nil, writ.Errorf(writ.CodeConflict, "the supervisor calls its datacenter %q, not %q", r.Name, d.Name).
+				WithHint("start it with --dc %s and a new token", d.Name)
+		}
 		if r != nil {
-			return verifyRegistration(token, d.Name, *r)
+			return r.Key, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -201,29 +205,24 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 	return nil
 }
 
+// findRegistration returns the registration that was made with a token, nil if there is none yet. Anybody can register with the id of the
+// token, which coordinators show: only the proof counts.
 func findRegistration(ctx context.Context, c *client.Client, token identity.Token) (*api.Registration, error) {
 	list, err := api.Answer[api.RegistrationList](c.API.ListRegistrations(ctx))
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(list.Items, func(r api.Registration) bool { return r.Token == token.ID })
+	i := slices.IndexFunc(list.Items, func(r api.Registration) bool { return proves(token, r) })
 	if i < 0 {
 		return nil, nil
 	}
 	return &list.Items[i], nil
 }
 
-// verifyRegistration believes a registration only if the token made its proof.
-func verifyRegistration(token identity.Token, name string, r api.Registration) (ed25519.PublicKey, error) {
-	if len(r.Key) != ed25519.PublicKeySize || !token.Key().Verify(identity.RegistrationText(r.Token, r.Name, r.Key, r.Nonce), r.Proof) {
-		return nil, writ.Errorf(writ.CodeTokenInvalid, "somebody registered with the id of the token and without the token").
-			WithHint("look at who can reach the coordinator; then begin again, with a new token")
-	}
-	if r.Name != name {
-		return nil, writ.Errorf(writ.CodeConflict, "the supervisor calls its datacenter %q, not %q", r.Name, name).
-			WithHint("start it with --dc %s and a new token", name)
-	}
-	return r.Key, nil
+// proves reports whether a token made the proof of a registration.
+func proves(token identity.Token, r api.Registration) bool {
+	return r.Token == token.ID && len(r.Key) == ed25519.PublicKeySize &&
+		token.Key().Verify(identity.RegistrationText(r.Token, r.Name, r.Key, r.Nonce), r.Proof)
 }
 
 func readSupervisorKey(path string) (ed25519.PublicKey, error) {

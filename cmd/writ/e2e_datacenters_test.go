@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/testsite"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/internal/testenv"
 )
 
@@ -46,6 +50,32 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
 	if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
 		t.Errorf("it says %q", out)
+	}
+}
+
+// TestAStrangerTakesNoPlaceOfASupervisor registers with a token's id before the supervisor does that has the token.
+func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
+	t.Parallel()
+	s := testsite.New(t)
+	adding := s.Start("add", "waiting until it registers", "dc", "add", "dc1", "--region", "here", "--token-file", "token")
+	text, err := os.ReadFile(filepath.Join(s.Dir, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := identity.ParseToken(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.Answer[api.Registration](s.Client.API.Register(t.Context(), api.NewRegistration{
+		Token: token.ID, Name: "dc1", Key: make([]byte, ed25519.PublicKeySize), Nonce: make([]byte, identity.NonceSize), Proof: []byte("of nothing"),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start("dc1", "is listening for nodes", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", testenv.Redis(t).URL,
+		"--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), "--join", "@token")
+	if err := adding.Wait(); err != nil {
+		t.Errorf("dc add: %v\n%s", err, adding.Said())
 	}
 }
 

@@ -118,7 +118,8 @@ type ClientInterface interface {
 	// RegisterWithBody Ask for a place in the roster
 	//
 	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same key and token again change nothing.
+	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+	// those without a proof. A supervisor asks again every second.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -128,7 +129,8 @@ type ClientInterface interface {
 	// Register Ask for a place in the roster
 	//
 	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same key and token again change nothing.
+	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+	// those without a proof. A supervisor asks again every second.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -375,7 +377,8 @@ func (c *Client) ListRegistrations(ctx context.Context, reqEditors ...RequestEdi
 // RegisterWithBody Ask for a place in the roster
 //
 // For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same key and token again change nothing.
+// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+// those without a proof. A supervisor asks again every second.
 //
 // Takes any type of body and a specified content type.
 //
@@ -395,7 +398,8 @@ func (c *Client) RegisterWithBody(ctx context.Context, contentType string, body 
 // Register Ask for a place in the roster
 //
 // For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same key and token again change nothing.
+// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+// those without a proof. A supervisor asks again every second.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2274,7 +2278,8 @@ type ClientWithResponsesInterface interface {
 	// RegisterWithBodyWithResponse Ask for a place in the roster
 	//
 	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same key and token again change nothing.
+	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+	// those without a proof. A supervisor asks again every second.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2284,7 +2289,8 @@ type ClientWithResponsesInterface interface {
 	// RegisterWithResponse Ask for a place in the roster
 	//
 	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same key and token again change nothing.
+	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+	// those without a proof. A supervisor asks again every second.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3894,7 +3900,8 @@ func (c *ClientWithResponses) ListRegistrationsWithResponse(ctx context.Context,
 // RegisterWithBodyWithResponse Ask for a place in the roster
 //
 // For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same key and token again change nothing.
+// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+// those without a proof. A supervisor asks again every second.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -3910,7 +3917,8 @@ func (c *ClientWithResponses) RegisterWithBodyWithResponse(ctx context.Context, 
 // RegisterWithResponse Ask for a place in the roster
 //
 // For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same key and token again change nothing.
+// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
+// those without a proof. A supervisor asks again every second.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

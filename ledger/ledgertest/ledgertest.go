@@ -21,7 +21,8 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 	}{
 		{"rosters are kept in order and for ever", testRosters},
 		{"the newest roster is what is listed", testRosterRows},
-		{"registrations are bounded and nobody replaces another's", testRegistrations},
+		{"nobody replaces another's registration", testRegistrations},
+		{"a flood of registrations displaces only those of its network", testRegistrationFlood},
 		{"a roster takes its supervisors out of the registrations", testRegistrationEnds},
 		{"a submission comes in once", testSubmissionOnce},
 		{"waiting submissions are listed in order of arrival", testWaiting},

@@ -62,30 +62,72 @@ func testRosterRows(t *testing.T, l ledger.Ledger) {
 func registration(key int, token string) ledger.Registration {
 	return ledger.Registration{
 		Token: token, Name: "north", Key: supervisorKey(key), Nonce: []byte("nonce"), Proof: []byte("proof"),
-		URL: "http://127.0.0.1:7441", Received: at(key),
+		URL: "http://127.0.0.1:7441", Network: "192.0.2.1/32", Received: at(key),
 	}
+}
+
+// from moves a registration to another network, and takes its proof away.
+func from(network string, r ledger.Registration) ledger.Registration {
+	r.Network, r.Proof = network, []byte{}
+	return r
 }
 
 func testRegistrations(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	first := registration(1, "a")
-	ok(t, l.AddRegistration(ctx, first))
+	again := from("198.51.100.7/32", first)
+	again.Proof, again.Received = first.Proof, at(2)
 	forged := first
-	forged.Proof, forged.Received = []byte("junk"), at(60)
-	ok(t, l.AddRegistration(ctx, forged))
+	forged.Proof, forged.Received = []byte("junk"), at(3)
+	ok(t, errors.Join(l.AddRegistration(ctx, first), l.AddRegistration(ctx, again), l.AddRegistration(ctx, forged)))
 	got, err := l.Registrations(ctx)
-	if diff := cmp.Diff([]ledger.Registration{first}, got); err != nil || diff != "" {
-		t.Errorf("after the same key and token again: %v\n%s", err, diff)
+	if diff := cmp.Diff([]ledger.Registration{first, forged}, got); err != nil || diff != "" {
+		t.Errorf("after the same again, and with another proof: %v\n%s", err, diff)
 	}
-	for n := 2; n <= ledger.MaxRegistrations; n++ {
-		ok(t, l.AddRegistration(ctx, registration(n, "")))
-	}
-	wantCode(t, "one too many", l.AddRegistration(ctx, registration(ledger.MaxRegistrations+1, "")), writ.CodeRateLimited)
-	ok(t, l.AddRegistration(ctx, first)) // one that is there needs no room
 	ok(t, l.RemoveRegistrations(ctx, at(3)))
 	got, err = l.Registrations(ctx)
-	if err != nil || len(got) != ledger.MaxRegistrations-2 || !got[0].Received.Equal(at(3)) {
-		t.Errorf("after removing two: %d, first %v, %v", len(got), got[0].Received, err)
+	if diff := cmp.Diff([]ledger.Registration{forged}, got); err != nil || diff != "" {
+		t.Errorf("after the first was removed: %v\n%s", err, diff)
+	}
+}
+
+func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	const flood, office = "192.0.2.1/32", "10.0.0.1/32"
+	proven, other := registration(1, "a"), from(office, registration(2, ""))
+	ok(t, errors.Join(l.AddRegistration(ctx, proven), l.AddRegistration(ctx, other)))
+	const last = ledger.MaxRegistrations + 10
+	for n := 3; n <= last; n++ {
+		ok(t, l.AddRegistration(ctx, from(flood, registration(n, ""))))
+	}
+	waiting := func() (keys map[string]bool) {
+		t.Helper()
+		got, err := l.Registrations(ctx)
+		if err != nil || len(got) != ledger.MaxRegistrations {
+			t.Fatalf("%d wait, %v; want %d", len(got), err, ledger.MaxRegistrations)
+		}
+		keys = make(map[string]bool)
+		for _, r := range got {
+			keys[string(r.Key)] = true
+		}
+		return keys
+	}
+	keys := waiting()
+	for n, want := range map[int]bool{1: true, 2: true, 3: false, 12: false, 13: true, last: true} {
+		if keys[string(supervisorKey(n))] != want {
+			t.Errorf("registration %d waits: %v, want %v", n, !want, want)
+		}
+	}
+	for n := range ledger.MaxRegistrations { // more of that network, now each with a proof, whatever it is worth
+		ok(t, l.AddRegistration(ctx, registration(last+1+n, "b")))
+	}
+	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] || keys[string(supervisorKey(last))] {
+		t.Error("a flood with proofs displaces first its own without one, then its oldest, and nobody else")
+	}
+	wantCode(t, "one without a proof, where each has one", l.AddRegistration(ctx, from(flood, registration(last, ""))), writ.CodeRateLimited)
+	ok(t, l.AddRegistration(ctx, from("10.0.0.2/32", registration(3, ""))))
+	if keys := waiting(); !keys[string(supervisorKey(2))] || !keys[string(supervisorKey(3))] {
+		t.Error("there is no room for another network")
 	}
 }
 

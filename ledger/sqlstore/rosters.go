@@ -124,31 +124,47 @@ func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
 // keyText is a key as the primary key of a row: bytes compare differently on different engines, text does not.
 func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
 
-// AddRegistration records a registration unless it is there already or too many are.
+// AddRegistration records a registration unless it is there already. One gives way if too many are.
 func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.RegistrationKept), func(tx *sqldb.Tx) error {
 		added, err := affected(tx.ExecContext(ctx, `
-			INSERT INTO registrations (key_text, token, name, nonce, proof, url, received)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)
-			ON CONFLICT (key_text, token) DO NOTHING`,
-			keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, micros(r.Received)))
+			INSERT INTO registrations (id, key_text, token, name, nonce, proof, url, network, received)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+			ON CONFLICT (id) DO NOTHING`,
+			r.ID().String(), keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, r.Network, micros(r.Received)))
 		if err != nil || !added {
 			return err
 		}
-		var waiting int
-		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil {
-			return err
-		}
-		if waiting > ledger.MaxRegistrations {
-			return writ.Errorf(writ.CodeRateLimited, "%d supervisors wait to be taken into the roster already", ledger.MaxRegistrations).
-				WithHint("a root operator takes them in with `writ dc add`; those that nobody wants go away after a day")
-		}
-		return nil
+		return displaceRegistration(ctx, tx, r)
 	})
 	if err != nil {
 		return fmt.Errorf("add registration: %w", err)
 	}
 	return nil
+}
+
+// displaceRegistration makes room for the newest registration if too many wait. No token is here to verify a proof with, and a stranger can send
+// anything as one: so a proof counts only among the registrations of one network.
+func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
+	var waiting int
+	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil || waiting <= ledger.MaxRegistrations {
+		return err
+	}
+	var displaced string
+	err := tx.QueryRowContext(ctx, `
+		SELECT id
+		FROM registrations
+		ORDER BY COUNT(*) OVER (PARTITION BY network) DESC, LENGTH(proof) > 0, received, id
+		LIMIT 1`).Scan(&displaced)
+	if err != nil {
+		return err
+	}
+	if displaced == newest.ID().String() {
+		return writ.Errorf(writ.CodeRateLimited, "%d supervisors wait to be taken into the roster already, and the others of this network have a proof",
+			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)
+	return err
 }
 
 // blob keeps empty bytes from being stored as NULL.
@@ -162,13 +178,13 @@ func blob(b []byte) []byte {
 // Registrations lists the supervisors that wait.
 func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error) {
 	rows, err := s.db.Query(ctx, `
-		SELECT key_text, token, name, nonce, proof, url, received
+		SELECT key_text, token, name, nonce, proof, url, network, received
 		FROM registrations
-		ORDER BY received, key_text, token`)
+		ORDER BY received, id`)
 	return collect(rows, err, func(rows *sql.Rows) (r ledger.Registration, err error) {
 		var key string
 		var received int64
-		if err := rows.Scan(&key, &r.Token, &r.Name, &r.Nonce, &r.Proof, &r.URL, &received); err != nil {
+		if err := rows.Scan(&key, &r.Token, &r.Name, &r.Nonce, &r.Proof, &r.URL, &r.Network, &received); err != nil {
 			return r, err
 		}
 		r.Received = sqldb.Time(received)

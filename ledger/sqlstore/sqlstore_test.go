@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"writ"
+	"writ/internal/sqldb"
 	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/ledgertest"
@@ -88,6 +90,50 @@ func open(t testing.TB, path string) *sqlstore.Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// ofVersion makes a store as an earlier version left it, and runs statements on it.
+func ofVersion(t *testing.T, path, last string, statements ...string) {
+	t.Helper()
+	names, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := make(fstest.MapFS)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base := filepath.Base(name); base[:len(last)] <= last {
+			earlier[base] = &fstest.MapFile{Data: text}
+		}
+	}
+	db, err := sqldb.Open(t.Context(), path, earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, text := range statements {
+		if err := db.Write(t.Context(), func(tx *sqldb.Tx) error { _, err := tx.Exec(text); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRegistrationsOfAnEarlierVersionWaitOn(t *testing.T) {
+	test := func(t *testing.T, path string) {
+		ofVersion(t, path, "0005", `INSERT INTO registrations (key_text, token, name, nonce, proof, url, received)
+			VALUES ('a2V5', 'a', 'north', '', '', 'http://10.0.0.7:7441', 1), ('a2V5', '', 'north', '', '', '', 2)`)
+		s := open(t, path)
+		defer s.Close()
+		got, err := s.Registrations(t.Context())
+		if err != nil || len(got) != 2 || string(got[0].Key) != "key" || got[0].Token != "a" || got[0].URL != "http://10.0.0.7:7441" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	t.Run("SQLite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "ledger.db")) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, testenv.Postgres(t).Store()) })
 }
 
 func TestEverythingIsThereAfterReopening(t *testing.T) {

@@ -64,15 +64,16 @@ CREATE TABLE regions (
 	name TEXT PRIMARY KEY
 );
 
-CREATE TABLE registrations (
+CREATE TABLE "registrations" (
+	id TEXT PRIMARY KEY,
 	key_text TEXT NOT NULL,
 	token TEXT NOT NULL,
 	name TEXT NOT NULL,
 	nonce BYTEA NOT NULL,
 	proof BYTEA NOT NULL,
 	url TEXT NOT NULL,
-	received BIGINT NOT NULL,
-	PRIMARY KEY (key_text, token)
+	network TEXT NOT NULL,
+	received BIGINT NOT NULL
 );
 
 CREATE TABLE resources (
