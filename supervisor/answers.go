@@ -50,7 +50,8 @@ func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answe
 }
 
 // refuse returns the error with which a text is refused: signed, and kept, if that is a decision about a text that has an author. The same text
-// again gets the same error. It is errDecided if the text was not refused before, but accepted or carried out.
+// again gets the same error. It is RATE_LIMITED and signed by nobody if the refusal cannot be kept, because the same text may be accepted later. It
+// is errDecided if the text was not refused before, but accepted or carried out.
 func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error) error {
 	e := writ.AsError(why)
 	if !e.Decided() || len(e.Proof) > 0 {
@@ -83,6 +84,9 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 		}
 		return tx.AddRefusal(journal.Text{Digest: author.Digest, Signer: author.Signer, Expires: author.Expires}, body)
 	})
+	if full := writ.AsError(err); err != nil && full.Code == writ.CodeRateLimited {
+		return writ.Errorf(full.Code, "refused, but not for good (%s: %s): %s", e.Code, e.Message, full.Message).WithHint("%s", full.Hint)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,43 @@ func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
 		later.Nonce = identity.NewNonce()
 		if _, err := s.Submit(t.Context(), s.signPayload(later)); err != nil {
 			t.Errorf("signed again: %v", err)
+		}
+	})
+}
+
+// Whoever has a lot refused makes nothing acceptable that was refused before. What there is no room for is told without a proof: it may be
+// accepted later.
+func TestAFloodOfRefusalsMakesNothingAcceptable(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		tooEarly := func() []byte {
+			p := s.payload("x := 1\n")
+			p.Deployment, p.Nonce = identity.Deployment{Name: "web", Base: 1}, identity.NewNonce()
+			return s.signPayload(p)
+		}
+		kept, unkept := tooEarly(), tooEarly()
+		proof := s.wantRefused(kept, writ.CodeConflict)
+		time.Sleep(time.Second) // it is the oldest
+		for n := range 32 {
+			flood := journal.Text{Digest: writ.DigestOf([]byte{byte(n)}), Signer: s.payload("").Signer, Expires: s.Now().Add(time.Hour)}
+			err := s.journal.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRefusal(flood, make([]byte, journal.MaxRefusalBytes/16-64)) })
+			if (err == nil) != (n < 16) {
+				t.Fatalf("refusal %d of a flood: %v", n, err)
+			}
+		}
+		_, err := s.Submit(t.Context(), unkept)
+		if e := writ.AsError(err); e.Code != writ.CodeRateLimited || e.Proof != nil || !strings.Contains(e.Message, string(writ.CodeConflict)) {
+			t.Errorf("what there is no room for: %v, with a proof of %d bytes", err, len(e.Proof))
+		}
+		first := s.payload("x := 1\n")
+		first.Deployment = identity.Deployment{Name: "web"}
+		if _, err := s.Submit(t.Context(), s.signPayload(first)); err != nil {
+			t.Fatalf("what need not be refused: %v", err)
+		}
+		if again := s.wantRefused(kept, writ.CodeConflict); !bytes.Equal(again, proof) {
+			t.Error("the same submission gets another proof")
+		}
+		if _, err := s.Submit(t.Context(), unkept); err != nil {
+			t.Errorf("what was not refused for good: %v", err)
 		}
 	})
 }

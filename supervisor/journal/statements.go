@@ -9,13 +9,13 @@ import (
 	"writ/internal/sqldb"
 )
 
-// What a journal keeps of one signer. Statements are evidence and make repeats harmless, so one too many is not taken; of refusals the oldest
-// make room.
+// What a journal keeps of one signer. Statements are evidence and make repeats harmless, and nothing accepts a text whose refusal is here: so one
+// too many is not taken, and none makes room before its text has expired.
 const (
 	MaxStatements     = 10_000
 	MaxStatementBytes = 64 << 20
-	MaxRefusals       = 1_000
-	MaxRefusalBytes   = 2 << 20
+	MaxRefusals       = 10_000
+	MaxRefusalBytes   = 16 << 20
 )
 
 // ErrRefused is the error of keeping what was done about a text that was refused before.
@@ -38,14 +38,8 @@ func (tx *Tx) AddStatement(t Text, answer []byte) error {
 		return ErrRefused
 	}
 	size := len(t.Signed) + len(answer)
-	have, bytes, err := tx.keptOf("statements", t.Signer)
-	if err != nil {
+	if err := tx.roomFor("statements", t.Signer, size, MaxStatements, MaxStatementBytes); err != nil {
 		return err
-	}
-	if have >= MaxStatements || bytes+size > MaxStatementBytes {
-		return writ.Errorf(writ.CodeRateLimited, "%s has signed %d statements (%d KiB) that this datacenter still keeps, "+
-			"of %d (%d KiB) that it keeps of one signer", t.Signer, have, bytes>>10, MaxStatements, MaxStatementBytes>>10).
-			WithHint("each is kept until a day after it expires; wait, or let somebody else decide")
 	}
 	mac, err := tx.code("statements", t.Digest.String(), answer, sqldb.Micros(t.Expires))
 	if err != nil {
@@ -60,29 +54,29 @@ func (tx *Tx) StatementAnswer(digest writ.Digest) ([]byte, error) {
 	return tx.answer("statements", digest)
 }
 
-// AddRefusal keeps the answer to a text that was refused, but not the text, until that expires. If its signer has too many of them here the
-// oldest go.
+// AddRefusal keeps the answer to a text that was refused, but not the text, until that expires. It is RATE_LIMITED if its signer has too many of
+// them here: then the text is not refused for good, and nobody may be told so.
 func (tx *Tx) AddRefusal(t Text, answer []byte) error {
+	if err := tx.roomFor("refusals", t.Signer, len(answer), MaxRefusals, MaxRefusalBytes); err != nil {
+		return err
+	}
 	mac, err := tx.code("refusals", t.Digest.String(), answer, sqldb.Micros(t.Expires))
 	if err != nil {
 		return err
 	}
-	have, bytes, err := tx.keptOf("refusals", t.Signer)
-	if err != nil {
-		return err
-	}
-	for have > 0 && (have >= MaxRefusals || bytes+len(answer) > MaxRefusalBytes) {
-		_, err := tx.deleted(`DELETE FROM refusals WHERE digest IN
-			(SELECT digest FROM refusals WHERE signer = $1 ORDER BY refused, digest LIMIT 1)`, t.Signer)
-		if err != nil {
-			return err
-		}
-		if have, bytes, err = tx.keptOf("refusals", t.Signer); err != nil {
-			return err
-		}
-	}
 	return tx.exec(`INSERT INTO refusals (digest, answer, expires, signer, size, refused, mac) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		t.Digest.String(), answer, sqldb.Micros(t.Expires), t.Signer, len(answer), sqldb.Micros(tx.Now), mac)
+}
+
+// roomFor reports whether one of the two tables may have another row of a signer.
+func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
+	have, bytes, err := tx.keptOf(table, signer)
+	if err != nil || have < most && bytes+size <= mostBytes {
+		return err
+	}
+	return writ.Errorf(writ.CodeRateLimited, "this datacenter keeps %d %s (%d KiB) of %s already, of %d (%d KiB) that it keeps of one signer",
+		have, table, bytes>>10, signer, most, mostBytes>>10).
+		WithHint("each is kept until a day after what was signed expires; wait, or let somebody else sign")
 }
 
 // Refusal returns the answer to a text that was refused before, nil if it was not.
