@@ -24,5 +24,5 @@ type Adoption struct {
 	Time       int64        `json:"time"`  // unix milliseconds
 }
 
-// AdoptionNonce is how many bytes a client's nonce has.
-const AdoptionNonce = 32
+// ClientNonce is how many bytes the nonce of a client has.
+const ClientNonce = 32

@@ -252,14 +252,23 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 
 // ListAdoptions asks the datacenters which roster is in force there. What they sign passes through.
 func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
-	nonce, err := hex.DecodeString(r.Params.Nonce)
-	if err != nil || len(nonce) != writ.AdoptionNonce {
-		return nil, writ.Errorf(writ.CodeBadRequest, "nonce: %d hex digits are needed", 2*writ.AdoptionNonce)
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
 	}
 	answers, err := askEach[link.AdoptedAnswer](ctx, h.c, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
 	return api.ListAdoptions200JSONResponse{Items: views(answers, func(a reply[link.AdoptedAnswer]) api.DatacenterAdoption {
 		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.answer.Proof, Error: writ.AsError(a.err)}
 	})}, err
+}
+
+// nonceOf reads the nonce of a client.
+func nonceOf(digits string) ([]byte, error) {
+	nonce, err := hex.DecodeString(digits)
+	if err != nil || len(nonce) != writ.ClientNonce {
+		return nil, writ.Errorf(writ.CodeBadRequest, "nonce: %d hex digits are needed", 2*writ.ClientNonce)
+	}
+	return nonce, nil
 }
 
 // reply is what a datacenter answered, or why it did not.

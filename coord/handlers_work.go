@@ -102,6 +102,16 @@ func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (
 	return api.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
+// GetStanding asks the datacenter how a run stands. What it signs passes through.
+func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObject) (api.GetStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ofRun[link.StandingAnswer](ctx, h.c, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
+	return api.GetStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
 func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
 	if r.Params.After < 0 {
 		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first call is number 1", r.Params.After)

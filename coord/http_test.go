@@ -2,7 +2,9 @@ package coord
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -631,5 +633,53 @@ func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("HEAD /healthz: %s", response.Status)
+	}
+}
+
+// How a run stands is asked of its datacenter, and what that signs passes through.
+func TestHowARunStandsPassesThrough(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, func(s *supervisor) {
+		hello := s.dialer.Hello
+		s.dialer.Hello = func() link.Hello {
+			h := hello()
+			h.Verbs = append(h.Verbs, link.VerbStanding)
+			return h
+		}
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+			if verb != link.VerbStanding {
+				return s.handle(ctx, verb, params, progress)
+			}
+			var asked link.Standing
+			err := link.Decode(params, &asked)
+			return link.StandingAnswer{Proof: append([]byte(asked.Run), asked.Nonce...)}, err
+		}
+	})
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.await("accepted", func() bool { return p.run(sub.Run).State == api.RunStateAccepted })
+	nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
+	ask := func(run writ.RunID, nonce string) ([]byte, error) {
+		answer, err := api.Answer[api.RunStanding](p.client.GetStanding(t.Context(), run, &api.GetStandingParams{Nonce: nonce}))
+		return answer.Proof, err
+	}
+	if proof, err := ask(sub.Run, hex.EncodeToString(nonce)); err != nil || string(proof) != string(sub.Run)+string(nonce) {
+		t.Errorf("%q, %v", proof, err)
+	}
+	if _, err := ask(sub.Run, "07"); writ.CodeOf(err) != writ.CodeBadRequest {
+		t.Errorf("a short nonce: %v", err)
+	}
+	if _, err := ask(writ.RunIDOf(writ.Digest{1}), hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeNotFound {
+		t.Errorf("no run: %v", err)
+	}
+	s.leave()
+	if _, err := ask(sub.Run, hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		t.Errorf("while the datacenter is away: %v", err)
+	}
+	connect(p, vienna, nil)
+	if _, err := ask(sub.Run, hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeVerbUnsupported {
+		t.Errorf("an older supervisor: %v", err)
 	}
 }

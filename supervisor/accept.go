@@ -145,22 +145,27 @@ func (s *Supervisor) known(ctx context.Context, signed []byte, refused error) (w
 	return run, nil
 }
 
-// stored returns a run of the journal.
+// stored returns a run of the journal, as it is shown.
 func (s *Supervisor) stored(ctx context.Context, id writ.RunID) (writ.Run, error) {
-	var run *journal.Run
-	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		run, err = tx.Run(id)
-		return err
-	})
-	if err == nil && run == nil {
-		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id).WithHint("it forgets runs %d days after their end", int(s.KeepRuns.Hours()/24))
-	}
+	run, err := s.row(ctx, id)
 	if err != nil {
 		return writ.Run{}, err
 	}
 	shown := run.Run
 	shown.Output = nil
 	return shown, nil
+}
+
+// row returns a run of the journal.
+func (s *Supervisor) row(ctx context.Context, id writ.RunID) (run *journal.Run, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		run, err = tx.Run(id)
+		return err
+	})
+	if err == nil && run == nil {
+		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id).WithHint("it forgets runs %d days after their end", int(s.KeepRuns.Hours()/24))
+	}
+	return run, err
 }
 
 func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {

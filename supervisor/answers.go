@@ -16,7 +16,7 @@ import (
 )
 
 // What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
-// why a text was refused, and which roster is in force. An answer is signed once, in the transaction that decides, and kept with the record.
+// why a text was refused, which roster is in force, and how a run stands. An answer is signed once, in the transaction that decides, and kept with the record.
 //
 // A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
 // the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
@@ -131,8 +131,8 @@ func (s *Supervisor) wasRefused(ctx context.Context, digest writ.Digest) error {
 
 // adopted signs which roster is in force here, for a client that gave a nonce.
 func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
-	if len(nonce) != writ.AdoptionNonce {
-		return link.AdoptedAnswer{}, writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(nonce), writ.AdoptionNonce)
+	if err := checkNonce(nonce); err != nil {
+		return link.AdoptedAnswer{}, err
 	}
 	roster := s.roster.Load()
 	digest, err := roster.Digest()
@@ -143,4 +143,31 @@ func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
 		Cluster: s.Pin, Datacenter: s.Datacenter, Roster: roster.Version, Digest: digest, Nonce: nonce, Time: s.Now().UnixMilli(),
 	})
 	return link.AdoptedAnswer{Proof: proof}, err
+}
+
+// standing signs how a run stands, for a client that gave a nonce.
+func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) (link.StandingAnswer, error) {
+	if err := checkNonce(nonce); err != nil {
+		return link.StandingAnswer{}, err
+	}
+	run, err := s.row(ctx, id)
+	if err != nil {
+		return link.StandingAnswer{}, err
+	}
+	stands := link.RunStanding{
+		Cluster: s.Pin, Datacenter: s.Datacenter, Run: id, State: run.State, Resumes: run.Resumes, Nonce: nonce, Time: s.Now().UnixMilli(),
+	}
+	if run.State.Ended() {
+		stands.Summary = writ.DigestOf(run.Summary)
+	}
+	proof, err := seal.Seal(seal.RunStanding, s.Key, stands)
+	return link.StandingAnswer{Proof: proof}, err
+}
+
+// checkNonce refuses a nonce that is none of a client.
+func checkNonce(nonce []byte) error {
+	if len(nonce) != writ.ClientNonce {
+		return writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(nonce), writ.ClientNonce)
+	}
+	return nil
 }

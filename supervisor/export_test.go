@@ -1,9 +1,22 @@
 package supervisor
 
 import (
+	"context"
+	"encoding/json"
+
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/link"
 )
+
+// Ask asks the supervisor what a coordinator may ask.
+func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, error) {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return s.handle(ctx, verb, text, nil)
+}
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.
 func (s *Supervisor) Known(id writ.NodeID) *journal.Node {

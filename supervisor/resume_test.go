@@ -1,7 +1,9 @@
 package supervisor_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/link"
 )
 
 func (s *site) resume(id writ.RunID) error {
@@ -158,6 +161,60 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 		_, calls := s.mustResume(id, writ.RunSucceeded)
 		if got := states(calls); got != "1:succeeded/4" {
 			t.Errorf("calls are %s", got)
+		}
+	})
+}
+
+// The end before a resume stays sealed: the supervisor says which one is the last, to whoever asks now.
+func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		b := newBreaking(map[string]int{"v": 2})
+		s.join("n1", b.join)
+		id := s.submit(oneVolume)
+		nonce := make([]byte, writ.ClientNonce)
+		stands := func(run *journal.Run, resumes int) {
+			t.Helper()
+			nonce[0]++
+			answer, err := s.Ask(t.Context(), link.VerbStanding, link.Standing{Run: id, Nonce: nonce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := link.RunStanding{
+				Cluster: s.Pin, Datacenter: theDatacenter, Run: id, State: run.State, Resumes: resumes, Nonce: nonce, Time: s.Now().UnixMilli(),
+			}
+			if run.State.Ended() {
+				want.Summary = writ.DigestOf(run.Summary)
+			}
+			got, _, err := seal.Open[link.RunStanding](seal.RunStanding, answer.(link.StandingAnswer).Proof, seal.Only(s.key.Public().(ed25519.PublicKey)))
+			if diff := cmp.Diff([]link.RunStanding{want}, got); diff != "" || err != nil {
+				t.Errorf("%v %s", err, diff)
+			}
+		}
+		first, _ := s.wantRest(id, writ.RunFailed)
+		stands(first, 0)
+		again, _ := s.mustResume(id, writ.RunFailed)
+		stands(again, 1)
+		if bytes.Equal(first.Summary, again.Summary) {
+			t.Error("two ends have one seal")
+		}
+		if err := s.resume(id); err != nil {
+			t.Fatal(err)
+		}
+		open, _ := s.look(id)
+		if open.State.Ended() {
+			t.Fatalf("resumed, it is %s", open.State)
+		}
+		stands(open, 2)
+		last, _ := s.wantRest(id, writ.RunSucceeded)
+		stands(last, 2)
+
+		for what, params := range map[writ.Code]link.Standing{
+			writ.CodeBadRequest: {Run: id, Nonce: []byte("short")},
+			writ.CodeNotFound:   {Run: writ.RunIDOf(writ.Digest{}), Nonce: nonce},
+		} {
+			if answer, err := s.Ask(t.Context(), link.VerbStanding, params); writ.CodeOf(err) != what {
+				t.Errorf("%+v: %+v, %v; want %s", params, answer, err, what)
+			}
 		}
 	})
 }

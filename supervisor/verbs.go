@@ -36,7 +36,7 @@ func (s *Supervisor) hello(history string) link.Hello {
 		Datacenter: s.Datacenter, Journal: history, Version: s.Version,
 		Verbs: []link.Verb{
 			link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources,
-			link.VerbSecrets, link.VerbNodes, link.VerbAdopted,
+			link.VerbSecrets, link.VerbNodes, link.VerbAdopted, link.VerbStanding,
 		},
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
@@ -90,6 +90,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.adopted(p.Nonce)
+	case link.VerbStanding:
+		p, err := decode[link.Standing](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.standing(ctx, p.Run, p.Nonce)
 	case link.VerbPlan:
 		p, err := decode[link.Plan](params)
 		if err != nil {

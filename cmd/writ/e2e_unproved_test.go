@@ -117,6 +117,49 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		lied("a failure as a success", state("succeeded"), "run", command, failed)
 	}
 	wants("an honest end", nil, 0, "verified", "run", "show", fine)
+
+	in.Script("flaky.tengo", "import(\"herodb\").create(\"flaky-1-db\", {memory_mib: 64}, {retries: 0}).name\n")
+	flaky := string(in.Submit("flaky.tengo"))
+	wants("a run that can be resumed", nil, writ.ExitFailed, "is failed", "run", "watch", flaky)
+	var before any
+	wants("an honest failure", func(path string, answer any) any {
+		if path == "/v1/runs/"+flaky {
+			before = answer
+		}
+		return answer
+	}, 0, "and verified\n", "run", "show", flaky)
+	wants("a resume", nil, 0, "succeeded", "run", "resume", flaky)
+	asBefore := func(path string, answer any) any {
+		if path == "/v1/runs/"+flaky {
+			return before
+		}
+		return answer
+	}
+	var stood any
+	standing := "/v1/runs/" + flaky + "/standing"
+	withoutStanding := func(path string, answer any) any {
+		switch path {
+		case standing:
+			stood = answer
+			return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
+		}
+		return asBefore(path, answer)
+	}
+	const unknown = "; not known whether it was resumed since: "
+	wants("an earlier end of which nobody can be asked", withoutStanding, 0, "and verified as of ", "run", "show", flaky)
+	wants("an earlier end of which nobody can be asked", withoutStanding, writ.ExitFailed, unknown, "run", "watch", flaky)
+	wants("an earlier end of which nobody can be asked", withoutStanding, 0, unknown, "run", "explain", flaky)
+	for _, command := range []string{"show", "watch", "explain"} {
+		lied("an earlier end of a run that succeeded since", asBefore, "run", command, flaky)
+	}
+	lied("an earlier end, with an earlier answer", func(path string, answer any) any {
+		if path == standing {
+			return stood
+		}
+		return asBefore(path, answer)
+	}, "run", "show", flaky)
+	wants("an honest end after a resume", nil, 0, "succeeded, sealed", "run", "show", flaky)
+
 	in.Script("web.tengo", "x := 1\n")
 	bound := []string{"submit", "web.tengo", "--deployment", "web@7"}
 	wants("a signed refusal", nil, writ.ExitConflict, "CONFLICT", bound...)

@@ -355,14 +355,16 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	if err != nil {
 		return err
 	}
-	summary, err := r.end(roster, run)
-	if err != nil {
+	end, err := r.client.End(ctx, roster, &run)
+	switch {
+	case err != nil:
 		return err
-	}
-	if summary.State == writ.RunSucceeded {
+	case !run.State.Ended():
+		return writ.Errorf(writ.CodeConflict, "somebody resumed run %s, which reads the log", run.ID).WithHint("`writ run watch %s` shows it", run.ID)
+	case end.State == writ.RunSucceeded:
 		return nil
 	}
-	failure := summary.Failure
+	failure := end.Failure
 	if failure != nil {
 		told := *failure
 		told.Position, told.Trace = "", nil // nobody knows the script

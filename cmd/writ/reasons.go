@@ -67,8 +67,15 @@ func (a *app) runExplainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if _, err := a.verifyEnd(roster, &s.run); err != nil {
+				end, err := verifyEnd(ctx, c, roster, &s.run)
+				if err != nil {
 					return err
+				}
+				a.noteDoubt(end)
+				if !s.run.State.Ended() { // it was resumed meanwhile
+					if s, err = situationOf(ctx, c, id); err != nil {
+						return err
+					}
 				}
 			}
 			r := s.explain()

@@ -229,7 +229,17 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 		if err != nil {
 			return err
 		}
-		state, lie = a.verifyEnd(roster, &v.Run)
+		var end client.End
+		end, lie = verifyEnd(ctx, c, roster, &v.Run)
+		switch state = string(v.Run.State); {
+		case lie != nil:
+			state += ", UNVERIFIED: only the coordinator says so"
+		case v.Run.State.Ended():
+			state += fmt.Sprintf(", sealed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
+		}
+		if a.Structured() {
+			a.noteDoubt(end)
+		}
 	}
 	datacenters, err := datacenterNames(ctx, c)
 	if err != nil {
@@ -244,18 +254,18 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 	return lie
 }
 
-// verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says, and returns the state in words.
-// The error says why it cannot.
-func (a *app) verifyEnd(roster *identity.Roster, run *api.Run) (state string, err error) {
-	summary, err := a.end(roster, *run)
-	if err != nil {
-		return fmt.Sprintf("%s, UNVERIFIED: only the coordinator says so", run.State), err
+// verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says. The error says why it cannot. The
+// run is open if it was resumed meanwhile.
+func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, run *api.Run) (client.End, error) {
+	end, err := c.End(ctx, roster, run)
+	if err != nil || !run.State.Ended() {
+		return end, err
 	}
-	run.Failure = summary.Failure
-	if len(run.Output) > 0 || len(summary.Output) > 0 {
-		run.Output = summary.Output
+	run.Failure = end.Failure
+	if len(run.Output) > 0 || len(end.Output) > 0 {
+		run.Output = end.Output
 	}
-	return fmt.Sprintf("%s, sealed by the supervisor of %s and verified", run.State, roster.Datacenter(run.Datacenter).Name), nil
+	return end, nil
 }
 
 // runText shows a run, its calls, and its output if it is known.

@@ -116,55 +116,61 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeou
 	if err != nil {
 		return err
 	}
-	run, err := c.Watch(watching, id, newProgress(a.Terminal, roster).watcher())
-	switch {
-	case ctx.Err() != nil:
-		return terminal.Interrupted(again)
-	case errors.Is(watching.Err(), context.DeadlineExceeded):
-		return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, timeout).WithHint("%s", again)
-	case err != nil:
-		return err
+	for {
+		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster).watcher())
+		switch {
+		case ctx.Err() != nil:
+			return terminal.Interrupted(again)
+		case errors.Is(watching.Err(), context.DeadlineExceeded):
+			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, timeout).WithHint("%s", again)
+		case err != nil:
+			return err
+		}
+		if roster, err = c.Roster(ctx); err != nil {
+			return err
+		}
+		end, err := c.End(ctx, roster, &run)
+		if err != nil {
+			return err
+		}
+		if run.State.Ended() { // and was not resumed meanwhile
+			return a.conclude(roster, run, end, since)
+		}
 	}
-	return a.conclude(ctx, c, run, since)
 }
 
-// conclude says how a run ended. Only what its datacenter has sealed counts.
-func (a *app) conclude(ctx context.Context, c *client.Client, run api.Run, since time.Time) error {
-	roster, err := c.Roster(ctx)
-	if err != nil {
-		return err
-	}
-	summary, err := a.end(roster, run)
-	if err != nil {
-		return err
-	}
+// conclude says how a run ended, as its datacenter has signed it.
+func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, since time.Time) error {
 	if run.Accepted.IsZero() { // the datacenter refused it
-		return a.failed(run, summary.Failure)
+		return a.failed(run, end.Failure)
 	}
-	if ended := time.UnixMilli(summary.Ended); ended.Before(since) && summary.Ended > 0 {
+	if ended := time.UnixMilli(end.Ended); ended.Before(since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, clock(ended)).
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
-	if summary.State != writ.RunSucceeded {
-		return a.failed(run, summary.Failure)
+	if end.State != writ.RunSucceeded {
+		a.noteDoubt(end)
+		return a.failed(run, end.Failure)
 	}
-	run.Output = summary.Output
+	run.Output = end.Output
 	a.Done("run %s succeeded in %s with %s, sealed by the supervisor of %s",
-		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(summary.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
+		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
 	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
 }
 
-// end returns how a run ended, as its datacenter has signed it: the summary, or the refusal of what it did not take. What is not signed is
-// UNVERIFIED.
-func (a *app) end(roster *identity.Roster, run api.Run) (writ.Summary, error) {
-	if !run.Accepted.IsZero() {
-		return client.Outcome(roster, run)
+// verified says how far the end of a run is proved.
+func verified(end client.End) string {
+	if end.Doubt == nil {
+		return "verified"
 	}
-	why, err := client.Refusal(roster, run)
-	if err != nil {
-		return writ.Summary{}, err
+	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", clock(time.UnixMilli(end.Ended)), writ.AsError(end.Doubt).Message)
+}
+
+// noteDoubt tells a person that a run may have been resumed since it ended so.
+func (a *app) noteDoubt(end client.End) {
+	if end.Doubt != nil {
+		a.Note("%s", verified(end))
 	}
-	return writ.Summary{Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why}}, nil
 }
 
 // failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken.

@@ -248,6 +248,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 	ListLogs(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetStanding Ask the datacenter how a run stands
+	//
+	// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+	// that it is the last one asks here.
+	//
+	// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
+	GetStanding(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	//
 	// Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
@@ -677,6 +685,24 @@ func (c *Client) WatchRun(ctx context.Context, run RunPath, params *WatchRunPara
 // Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 func (c *Client) ListLogs(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListLogsRequest(c.Server, run, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStanding Ask the datacenter how a run stands
+//
+// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+// that it is the last one asks here.
+//
+// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
+func (c *Client) GetStanding(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStandingRequest(c.Server, run, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1873,6 +1899,63 @@ func NewListLogsRequest(server string, run RunPath, params *ListLogsParams) (*ht
 	return req, nil
 }
 
+// NewGetStandingRequest constructs an http.Request for the GetStanding method
+func NewGetStandingRequest(server string, run RunPath, params *GetStandingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run", run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/runs/%s/standing", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "nonce", params.Nonce, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetValuesRequest constructs an http.Request for the GetValues method
 func NewGetValuesRequest(server string, run RunPath, params *GetValuesParams) (*http.Request, error) {
 	var err error
@@ -2433,6 +2516,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 	ListLogsWithResponse(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*ListLogsResponse, error)
+
+	// GetStandingWithResponse Ask the datacenter how a run stands
+	//
+	// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+	// that it is the last one asks here.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
+	GetStandingWithResponse(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*GetStandingResponse, error)
 
 	// GetValuesWithResponse Ask the datacenter for a run with its output and what its calls were given and answered
 	//
@@ -3489,6 +3582,54 @@ func (r ListLogsResponse) ContentType() string {
 	return ""
 }
 
+type GetStandingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunStanding
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStandingResponse) GetJSON200() *RunStanding {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStandingResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStandingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStandingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStandingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStandingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetValuesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4162,6 +4303,22 @@ func (c *ClientWithResponses) ListLogsWithResponse(ctx context.Context, run RunP
 		return nil, err
 	}
 	return ParseListLogsResponse(rsp)
+}
+
+// GetStandingWithResponse Ask the datacenter how a run stands
+//
+// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+// that it is the last one asks here.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
+func (c *ClientWithResponses) GetStandingWithResponse(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*GetStandingResponse, error) {
+	rsp, err := c.GetStanding(ctx, run, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStandingResponse(rsp)
 }
 
 // GetValuesWithResponse Ask the datacenter for a run with its output and what its calls were given and answered
@@ -4928,6 +5085,39 @@ func ParseListLogsResponse(rsp *http.Response) (*ListLogsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest LogPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetStandingResponse parses an HTTP response from a GetStandingWithResponse call
+func ParseGetStandingResponse(rsp *http.Response) (*GetStandingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStandingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunStanding
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

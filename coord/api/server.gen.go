@@ -84,6 +84,9 @@ type ServerInterface interface {
 	// ListLogs Ask the datacenter for lines that a run's script wrote
 	// (GET /v1/runs/{run}/logs)
 	ListLogs(w http.ResponseWriter, r *http.Request, run RunPath, params ListLogsParams)
+	// GetStanding Ask the datacenter how a run stands
+	// (GET /v1/runs/{run}/standing)
+	GetStanding(w http.ResponseWriter, r *http.Request, run RunPath, params GetStandingParams)
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	// (GET /v1/runs/{run}/values)
 	GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams)
@@ -240,6 +243,12 @@ func (_ Unimplemented) WatchRun(w http.ResponseWriter, r *http.Request, run RunP
 // ListLogs Ask the datacenter for lines that a run's script wrote
 // (GET /v1/runs/{run}/logs)
 func (_ Unimplemented) ListLogs(w http.ResponseWriter, r *http.Request, run RunPath, params ListLogsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetStanding Ask the datacenter how a run stands
+// (GET /v1/runs/{run}/standing)
+func (_ Unimplemented) GetStanding(w http.ResponseWriter, r *http.Request, run RunPath, params GetStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1132,6 +1141,48 @@ func (siw *ServerInterfaceWrapper) ListLogs(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetStanding operation middleware
+func (siw *ServerInterfaceWrapper) GetStanding(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "run" -------------
+	var run RunPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "run", chi.URLParam(r, "run"), &run, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetStandingParams
+
+	// ------------- Required query parameter "nonce" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "nonce", r.URL.Query(), &params.Nonce, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nonce"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nonce", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStanding(w, r, run, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetValues operation middleware
 func (siw *ServerInterfaceWrapper) GetValues(w http.ResponseWriter, r *http.Request) {
 
@@ -1521,6 +1572,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/runs/{run}/values", wrapper.GetValues)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/runs/{run}/standing", wrapper.GetStanding)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/runs/{run}/logs", wrapper.ListLogs)
@@ -2520,6 +2574,46 @@ func (response ListLogsdefaultApplicationProblemPlusJSONResponse) VisitListLogsR
 	return err
 }
 
+type GetStandingRequestObject struct {
+	Run    RunPath `json:"run"`
+	Params GetStandingParams
+}
+
+type GetStandingResponseObject interface {
+	VisitGetStandingResponse(w http.ResponseWriter) error
+}
+
+type GetStanding200JSONResponse RunStanding
+
+func (response GetStanding200JSONResponse) VisitGetStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStandingdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetStandingdefaultApplicationProblemPlusJSONResponse) VisitGetStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetValuesRequestObject struct {
 	Run    RunPath `json:"run"`
 	Params GetValuesParams
@@ -2870,6 +2964,9 @@ type StrictServerInterface interface {
 	// ListLogs Ask the datacenter for lines that a run's script wrote
 	// (GET /v1/runs/{run}/logs)
 	ListLogs(ctx context.Context, request ListLogsRequestObject) (ListLogsResponseObject, error)
+	// GetStanding Ask the datacenter how a run stands
+	// (GET /v1/runs/{run}/standing)
+	GetStanding(ctx context.Context, request GetStandingRequestObject) (GetStandingResponseObject, error)
 	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
 	// (GET /v1/runs/{run}/values)
 	GetValues(ctx context.Context, request GetValuesRequestObject) (GetValuesResponseObject, error)
@@ -3496,6 +3593,33 @@ func (sh *strictHandler) ListLogs(w http.ResponseWriter, r *http.Request, run Ru
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListLogsResponseObject); ok {
 		if err := validResponse.VisitListLogsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetStanding operation middleware
+func (sh *strictHandler) GetStanding(w http.ResponseWriter, r *http.Request, run RunPath, params GetStandingParams) {
+	var request GetStandingRequestObject
+
+	request.Run = run
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStanding(ctx, request.(GetStandingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStanding")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStandingResponseObject); ok {
+		if err := validResponse.VisitGetStandingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

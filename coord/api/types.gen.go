@@ -163,7 +163,8 @@ type DatacenterAdoption struct {
 	Name  string `json:"name"`
 
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 }
 
@@ -354,7 +355,8 @@ type ProjectList struct {
 }
 
 // Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+// one is the coordinator's word.
 type Proof = []byte
 
 // Proposal defines model for Proposal.
@@ -488,6 +490,14 @@ type RunPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// RunStanding defines model for RunStanding.
+type RunStanding struct {
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
+	Proof Proof `json:"proof"`
+}
+
 // RunState `waiting` until the datacenter has it, `refused` if the datacenter did not take it; `expired` is a submission that waited too long
 // or a run that took too long. The others are those of the run in its datacenter.
 type RunState string
@@ -517,7 +527,8 @@ type StatementAnswer struct {
 	Done string `json:"done"`
 
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force. Believe it only after verifying it with the supervisor's key in the roster. What comes without one is the coordinator's word.
+	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 
 	// Subject as in the statement
@@ -573,6 +584,9 @@ type UsagePage struct {
 
 // Wedged defines model for Wedged.
 type Wedged = writ.Wedged
+
+// ClientNonce defines model for ClientNonce.
+type ClientNonce = string
 
 // EventTopics defines model for EventTopics.
 type EventTopics = []Topic
@@ -661,7 +675,7 @@ type GetRosterParams struct {
 // ListAdoptionsParams defines parameters for ListAdoptions.
 type ListAdoptionsParams struct {
 	// Nonce 32 random bytes as 64 hex digits
-	Nonce string `form:"nonce" json:"nonce"`
+	Nonce ClientNonce `form:"nonce" json:"nonce"`
 }
 
 // ListRunsParams defines parameters for ListRuns.
@@ -713,6 +727,12 @@ type ListLogsParams struct {
 
 	// Limit The most items of a page
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetStandingParams defines parameters for GetStanding.
+type GetStandingParams struct {
+	// Nonce 32 random bytes as 64 hex digits
+	Nonce ClientNonce `form:"nonce" json:"nonce"`
 }
 
 // GetValuesParams defines parameters for GetValues.

@@ -36,9 +36,10 @@ const (
 	// AccountRequest is what a node says when it asks for its account.
 	AccountRequest Kind = "account-request" // node → supervisor
 	TransferGrant  Kind = "waybill"         // supervisor → node that gives, by way of the one that fetches
-	// Answer is what the supervisor decided about a signed text, Adoption which roster is in force there.
-	Answer   Kind = "answer"   // supervisor → client
-	Adoption Kind = "adoption" // supervisor → client
+	// Answer is what the supervisor decided about a signed text, Adoption which roster is in force there, RunStanding how a run stands.
+	Answer      Kind = "answer"       // supervisor → client
+	Adoption    Kind = "adoption"     // supervisor → client
+	RunStanding Kind = "run-standing" // supervisor → client
 )
 
 const (

@@ -13,7 +13,8 @@ import (
 // Verb names a request.
 type Verb string
 
-// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted. To a coordinator: register.
+// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted,
+// standing. To a coordinator: register.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -26,6 +27,7 @@ const (
 	VerbSecrets   Verb = "secrets"
 	VerbNodes     Verb = "nodes"
 	VerbAdopted   Verb = "adopted"
+	VerbStanding  Verb = "standing"
 	VerbRegister  Verb = "register"
 )
 

@@ -32,10 +32,19 @@ type (
 	}
 	// Adopted asks which roster is in force. The answer is an AdoptedAnswer.
 	Adopted struct {
-		Nonce []byte `json:"nonce"` // of the client, writ.AdoptionNonce bytes
+		Nonce []byte `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
 	// AdoptedAnswer says which, as a sealed writ.Adoption.
 	AdoptedAnswer struct {
+		Proof []byte `json:"proof"`
+	}
+	// Standing asks how a run stands. The answer is a StandingAnswer.
+	Standing struct {
+		Run   writ.RunID `json:"run"`
+		Nonce []byte     `json:"nonce"` // of the client, writ.ClientNonce bytes
+	}
+	// StandingAnswer says how, as a sealed RunStanding.
+	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
@@ -88,4 +97,17 @@ type NodeNow struct {
 	Slots      int             `json:"slots,omitempty"` // 0 if the node has not said yet, or the supervisor is of an earlier version
 	Capacity   writ.Capacity   `json:"capacity,omitzero"`
 	Waiting    *writ.Node      `json:"waiting,omitempty"` // all of one that waits to be admitted, of which no event tells
+}
+
+// RunStanding is the supervisor's sealed word on how a run stands when a client asks. An end that was sealed before the run was resumed stays
+// sealed; this says which one is the last.
+type RunStanding struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Run        writ.RunID        `json:"run"`
+	State      writ.RunState     `json:"state"`
+	Resumes    int               `json:"resumes"` // how often it was resumed
+	Summary    writ.Digest       `json:"summary"` // SHA-256 of the sealed summary, zero while the run is open
+	Nonce      []byte            `json:"nonce"`   // of the client that asked
+	Time       int64             `json:"time"`    // unix milliseconds
 }

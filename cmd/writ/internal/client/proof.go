@@ -183,6 +183,7 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 
 // Outcome returns what the run's datacenter has sealed about its end. Only that proves how a run ended: the seal must be by the
 // supervisor's key in the roster, and the summary about exactly this run. A run that its datacenter has lost has the signed refusal instead.
+// Whether a failed run was resumed since is another question, which Client.End asks.
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
@@ -220,7 +221,7 @@ type Adopted struct {
 
 // Adopted asks every datacenter of a roster which version is in force there. What the coordinator does not prove is an error of that datacenter.
 func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
-	nonce := make([]byte, writ.AdoptionNonce)
+	nonce := make([]byte, writ.ClientNonce)
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}

@@ -104,7 +104,7 @@ func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nonce := make([]byte, writ.AdoptionNonce)
+	nonce := make([]byte, writ.ClientNonce)
 	good := writ.Adoption{Cluster: roster.Cluster, Datacenter: graz.ID, Roster: roster.Version, Digest: digest, Nonce: nonce}
 	for what, tt := range map[string]struct {
 		key    string

@@ -30,7 +30,7 @@ type Watcher struct {
 }
 
 // Watch tells w what happens to a run, from its beginning, until the run has ended, and returns the run as the coordinator knows it
-// then. Streams that break off are opened again where they ended. What a coordinator says of a run is only news; Outcome proves it.
+// then. Streams that break off are opened again where they ended. What a coordinator says of a run is only news; End proves it.
 func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
 	var known time.Time // the run was, last

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/seal"
+	"writ/internal/sleep"
+	"writ/supervisor/link"
+)
+
+// End is how a run ended, as its datacenter has signed it.
+type End struct {
+	writ.Summary
+	Doubt error // why it is not known whether the run was resumed since, nil if it was not
+}
+
+const (
+	// standingWithin bounds the question how a run stands.
+	standingWithin = 5 * time.Second
+	// laterEndWithin is how much later than its datacenter a coordinator may hear that a run was resumed.
+	laterEndWithin = 2 * time.Second
+)
+
+// End returns how a run ended, as its datacenter has signed it: the refusal of a submission that it did not take, or the sealed summary. A failed
+// run can be resumed, and then its earlier end is as good a seal as the last one: so the datacenter is asked whether the run still stands so. If
+// not, the coordinator is asked for the run again for a while, which may be open then and has no end. An earlier end that the coordinator goes on to
+// show is UNVERIFIED, and so is what nobody has signed.
+func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run) (End, error) {
+	for began := time.Now(); ; {
+		end, earlier, err := c.endOf(ctx, roster, *run)
+		if !earlier || time.Since(began) > laterEndWithin {
+			return end, err
+		}
+		if err := sleep.For(ctx, newsEvery); err != nil {
+			return End{}, err
+		}
+		if *run, err = c.Run(ctx, run.ID); err != nil || !run.State.Ended() {
+			return End{}, err
+		}
+	}
+}
+
+// endOf returns how a run ended, as the coordinator shows it. It reports whether that is an earlier end, which is an error as well.
+func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (end End, earlier bool, err error) {
+	if run.Accepted.IsZero() {
+		why, err := Refusal(roster, run)
+		if err != nil {
+			return End{}, false, err
+		}
+		return End{Summary: writ.Summary{Run: run.ID, Datacenter: run.Datacenter, Payload: run.Payload, Failure: &writ.Failure{Error: *why}}}, false, nil
+	}
+	summary, err := Outcome(roster, run)
+	if err != nil {
+		return End{}, false, err
+	}
+	if summary.State != writ.RunFailed || len(run.Summary) == 0 { // nothing resumes it
+		return End{Summary: summary}, false, nil
+	}
+	stands, err := c.standing(ctx, roster, run)
+	switch {
+	case ctx.Err() != nil:
+		return End{}, false, ctx.Err()
+	case writ.CodeOf(err) == writ.CodeUnverified:
+		return End{}, false, err
+	case err != nil:
+		return End{Summary: summary, Doubt: err}, false, nil
+	case stands.Summary != writ.DigestOf(run.Summary):
+		return End{}, true, unverified(roster.Datacenter(run.Datacenter), "the coordinator shows an earlier end of run %s; its datacenter says that it is %s "+
+			"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)
+	}
+	return End{Summary: summary}, false, nil
+}
+
+// standing asks the datacenter of a run how it stands. That it does not answer is an error; so is what it has not signed, which is UNVERIFIED.
+func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
+	ctx, stop := context.WithTimeout(ctx, standingWithin)
+	defer stop()
+	nonce := make([]byte, writ.ClientNonce)
+	if _, err := rand.Read(nonce); err != nil {
+		return link.RunStanding{}, err
+	}
+	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID, &api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
+	}
+	if err != nil {
+		return link.RunStanding{}, err
+	}
+	d := roster.Datacenter(run.Datacenter)
+	stands, err := openSealed[link.RunStanding](d, seal.RunStanding, answer.Proof)
+	switch {
+	case err != nil:
+		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name, run.ID, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
+		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
+	case !bytes.Equal(stands.Nonce, nonce):
+		return link.RunStanding{}, unverified(d, "the coordinator shows how run %s stood earlier", run.ID)
+	}
+	return stands, nil
+}

@@ -1,0 +1,124 @@
+package client
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity/seal"
+	"writ/supervisor/link"
+)
+
+// An end that was sealed before a run was resumed is a good seal for ever. A coordinator that shows it has to show as well that the datacenter, asked
+// now, still says so.
+func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
+	w := newTown(t)
+	roster := w.alice.Roster
+	graz := roster.DatacenterNamed("graz")
+	payload := writ.DigestOf([]byte("a payload"))
+	id := writ.RunIDOf(payload)
+	end := func(state writ.RunState, ended int64) []byte {
+		return sealedBy(t, w.sites["graz"], seal.Summary, writ.Summary{Run: id, Datacenter: graz.ID, Payload: payload, State: state, Ended: ended})
+	}
+	first, second := end(writ.RunFailed, 1), end(writ.RunFailed, 2)
+	run := api.Run{ID: id, Datacenter: graz.ID, Payload: payload, State: api.RunStateFailed, Accepted: time.Now(), Summary: first}
+	stands := func(change func(s *link.RunStanding)) func(nonce []byte) (any, int) {
+		return func(nonce []byte) (any, int) {
+			s := link.RunStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Run: id, State: writ.RunFailed, Summary: writ.DigestOf(first), Nonce: nonce}
+			change(&s)
+			return api.RunStanding{Proof: sealedBy(t, w.sites["graz"], seal.RunStanding, s)}, http.StatusOK
+		}
+	}
+	says := func(code writ.Code) func([]byte) (any, int) {
+		return func([]byte) (any, int) {
+			return api.ProblemOf(writ.Errorf(code, "x"), "request"), code.Info().Status
+		}
+	}
+	for what, tt := range map[string]struct {
+		answer  func(nonce []byte) (any, int)
+		want    writ.Code
+		earlier bool
+		doubt   writ.Code
+	}{
+		"it stands so":                   {stands(func(*link.RunStanding) {}), "", false, ""},
+		"it goes on":                     {stands(func(s *link.RunStanding) { s.State, s.Resumes, s.Summary = writ.RunRunning, 1, writ.Digest{} }), writ.CodeUnverified, true, ""},
+		"it succeeded":                   {stands(func(s *link.RunStanding) { s.State, s.Summary = writ.RunSucceeded, writ.DigestOf([]byte("x")) }), writ.CodeUnverified, true, ""},
+		"it failed again":                {stands(func(s *link.RunStanding) { s.Summary = writ.DigestOf(second) }), writ.CodeUnverified, true, ""},
+		"an answer from before":          {stands(func(s *link.RunStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified, false, ""},
+		"about another run":              {stands(func(s *link.RunStanding) { s.Run = writ.RunIDOf(writ.Digest{}) }), writ.CodeUnverified, false, ""},
+		"about another datacenter":       {stands(func(s *link.RunStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified, false, ""},
+		"of another cluster":             {stands(func(s *link.RunStanding) { s.Cluster = "x" }), writ.CodeUnverified, false, ""},
+		"of another kind":                {func([]byte) (any, int) { return api.RunStanding{Proof: first}, http.StatusOK }, writ.CodeUnverified, false, ""},
+		"without a proof":                {func([]byte) (any, int) { return api.RunStanding{}, http.StatusOK }, writ.CodeUnverified, false, ""},
+		"the datacenter is away":         {says(writ.CodeDatacenterAway), "", false, writ.CodeDatacenterAway},
+		"the supervisor is older":        {says(writ.CodeVerbUnsupported), "", false, writ.CodeVerbUnsupported},
+		"the datacenter has it no more":  {says(writ.CodeNotFound), "", false, writ.CodeNotFound},
+		"of a success, which is the end": {nil, "", false, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			shown := run
+			if tt.answer == nil {
+				shown.State, shown.Summary = api.RunStateSucceeded, end(writ.RunSucceeded, 2)
+			}
+			c := w.clientOf(t, func(r *http.Request) (any, int) {
+				nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
+				if err != nil || r.URL.Path != "/v1/runs/"+string(id)+"/standing" || tt.answer == nil {
+					t.Errorf("asked for %s, %v", r.URL, err)
+				}
+				return tt.answer(nonce)
+			})
+			got, earlier, err := c.endOf(t.Context(), roster, shown)
+			if writ.CodeOf(err) != tt.want || earlier != tt.earlier || writ.CodeOf(got.Doubt) != tt.doubt {
+				t.Errorf("earlier %v, doubt %v, %v", earlier, got.Doubt, err)
+			}
+			if err == nil && got.State != writ.RunState(shown.State) {
+				t.Errorf("it is %s", got.State)
+			}
+		})
+	}
+
+	// A coordinator that hears of the resume a moment later is believed then.
+	asked := 0
+	late := run
+	c := w.clientOf(t, func(r *http.Request) (any, int) {
+		if r.URL.Path == "/v1/runs/"+string(id) {
+			asked++
+			newer := run
+			if newer.Summary = second; asked == 1 {
+				newer.Summary = first
+			}
+			return newer, http.StatusOK
+		}
+		nonce, _ := hex.DecodeString(r.URL.Query().Get("nonce"))
+		return stands(func(s *link.RunStanding) { s.Summary, s.Resumes = writ.DigestOf(second), 1 })(nonce)
+	})
+	if got, err := c.End(t.Context(), roster, &late); err != nil || got.Ended != 2 || got.Doubt != nil || asked != 2 {
+		t.Errorf("%+v, %v, asked %d times", got, err, asked)
+	}
+}
+
+// clientOf is a client of a coordinator that answers so, and of nothing else.
+func (w *town) clientOf(t *testing.T, answer func(r *http.Request) (any, int)) *Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said, status := answer(r)
+		w.Header().Set("Content-Type", "application/json")
+		if status != http.StatusOK {
+			w.Header().Set("Content-Type", api.ProblemType)
+		}
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(said) // a client that is gone notices
+	}))
+	t.Cleanup(s.Close)
+	c, err := New(config.Context{Servers: []string{s.URL}, Cluster: w.cluster}, t.TempDir(), Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
