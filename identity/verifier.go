@@ -127,7 +127,28 @@ func ReadSubmission(signed []byte) (*Verified, error) {
 // Statement makes every check of a statement that can be made without a store, in the same order as Submission.
 func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	now := v.now()
-	m := moment{at: now, now: now}
+	return v.statement(signed, moment{at: now, now: now})
+}
+
+// PastStatement makes the same checks later, of a statement that a supervisor has carried out: everything is judged as of when it was created, as
+// nobody but the supervisor can say when that was done. Keys that were removed since do not matter, revoked ones and taken rights do.
+func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
+	text, _, err := Split(signed)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ParseStatement(text)
+	if err != nil {
+		return nil, err
+	}
+	now := v.now()
+	if err := isCreated(s.Created, now); err != nil {
+		return nil, err
+	}
+	return v.statement(signed, moment{at: s.Created, now: now, later: true})
+}
+
+func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error) {
 	text, who, err := v.authenticate(StatementNamespace, signed, m)
 	if err != nil {
 		return nil, err
@@ -363,12 +384,20 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 // inTime checks the window in which a text may be accepted. That a run was accepted later than it is now here speaks of clocks and of nothing
 // else: the window bounds that, too.
 func inTime(created, expires time.Time, m moment) error {
-	switch {
-	case m.at.Before(created.Add(-Skew)):
+	if err := isCreated(created, m.at); err != nil {
+		return err
+	}
+	if m.at.After(expires.Add(Skew)) {
+		return writ.Errorf(writ.CodeExpired, "the text could be accepted until %s", formatTime(expires)).WithHint("sign it again")
+	}
+	return nil
+}
+
+// isCreated refuses a text of the future.
+func isCreated(created, now time.Time) error {
+	if now.Before(created.Add(-Skew)) {
 		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).
 			WithHint("set the clock of the machine that signs")
-	case m.at.After(expires.Add(Skew)):
-		return writ.Errorf(writ.CodeExpired, "the text could be accepted until %s", formatTime(expires)).WithHint("sign it again")
 	}
 	return nil
 }

@@ -276,6 +276,32 @@ func TestVerifierLater(t *testing.T) {
 	}
 }
 
+// A node that is told later what somebody has signed judges that as of when it was signed.
+func TestVerifierOfAPastStatement(t *testing.T) {
+	for name, tt := range map[string]struct {
+		signer, name string
+		now          time.Duration
+		want         writ.Code
+	}{
+		"long expired":         {signer: "alice", name: "alice", now: 24 * time.Hour, want: ""},
+		"key removed since":    {signer: "alice old", name: "alice", now: time.Hour, want: ""},
+		"person removed since": {signer: "eve", name: "eve", now: time.Hour, want: ""},
+		"key revoked since":    {signer: "alice stolen", name: "alice", now: time.Hour, want: writ.CodeSignerRevoked},
+		"person revoked since": {signer: "dave", name: "dave", now: time.Hour, want: writ.CodeSignerRevoked},
+		"without the right":    {signer: "bob", name: "bob", now: time.Hour, want: writ.CodeRoleMissing},
+		"by somebody else":     {signer: "mallory", name: "alice", now: time.Hour, want: writ.CodeSignerUnknown},
+		"of the future":        {signer: "alice", name: "alice", now: -Skew - time.Second, want: writ.CodeNotYetValid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, s := testVerifier(t), testStatement()
+			v.Now, v.Roster.Bindings = at(tt.now), append(v.Roster.Bindings, Binding{Principal: "eve", Role: Admin, Project: "*"})
+			s.Subject, s.Decision, s.Signer = "node/"+nodeID, DecisionLost, tt.name
+			_, err := v.PastStatement(signText(t, testSigner(tt.signer), StatementNamespace, seen(s)))
+			wantCode(t, err, tt.want)
+		})
+	}
+}
+
 func TestVerifierAcceptsAGoodStatement(t *testing.T) {
 	v := testVerifier(t)
 	signed := signText(t, testSigner("bob"), StatementNamespace, func() *Statement { s := testStatement(); s.Signer = "bob"; return s }())

@@ -52,11 +52,14 @@ type fence struct {
 // the node is lost, and stops everything then. insist says that the datacenter was there just now, so that it is asked until it answers.
 func (f *fence) retire(ctx context.Context, insist bool) {
 	for ctx.Err() == nil && !f.member.state().FenceOrdered {
-		err := f.member.learnFence(ctx, f.door)
-		if writ.CodeOf(err) == writ.CodeNotFound || err != nil && !insist {
+		switch err := f.member.learnFence(ctx, f.door); {
+		case err == nil:
+		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
-		}
-		if err != nil && sleep.For(ctx, askEvery) != nil {
+		case writ.AsError(err).Decided():
+			f.log.ErrorContext(ctx, "its supervisor says that this node is lost, and shows nobody's valid signature: what runs here stays", "err", err)
+			return
+		case !insist || sleep.For(ctx, askEvery) != nil:
 			return
 		}
 	}
@@ -73,8 +76,8 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	}
 }
 
-// learnFence asks the supervisor whether the node is to stop what it has, and keeps it if so. Only the supervisor's signature over this question
-// counts.
+// learnFence asks the supervisor whether the node is to stop what it has, and keeps it if so. The supervisor's signature over this question does
+// not suffice: it would let a thief of that key stop every node for good. The answer has the statement of the person who signed the loss.
 func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -93,7 +96,30 @@ func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
 	if order.Node != m.Node() || order.Datacenter != m.Datacenter() || !left(order.Admission) {
 		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", order.Node, order.Datacenter)
 	}
+	err = m.verifyLoss(order.Lost)
+	if writ.CodeOf(err) == writ.CodeRosterTooOld {
+		if err = newRosterWatch(m, door).refresh(ctx); err == nil {
+			err = m.verifyLoss(order.Lost)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("verify who has signed that the node is lost: %w", err)
+	}
 	return m.change(func(r *record) { r.FenceOrdered = true })
+}
+
+// verifyLoss makes sure that somebody with the right to admit nodes has signed that this node is lost.
+func (m *Member) verifyLoss(signed []byte) error {
+	verifier := identity.Verifier{Roster: m.Roster(), Datacenter: m.Datacenter()}
+	v, err := verifier.PastStatement(signed)
+	if err != nil {
+		return err
+	}
+	s := v.Statement
+	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) || s.Seen.Fingerprint != identity.Fingerprint(m.PublicKey()) {
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision, s.Subject, s.Seen.Fingerprint)
+	}
+	return nil
 }
 
 // change writes a change of the record and makes it count.

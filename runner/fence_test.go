@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"slices"
 	"testing"
@@ -166,11 +167,32 @@ func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 	})
 }
 
-// A node that was removed, and is not lost, leaves what runs as it is; one about which that is not signed properly, too.
+// A node that was removed, and is not lost, leaves what runs as it is; one about which that is not signed properly, too. Whoever has the
+// supervisor's key signs envelopes as he likes, but cannot say what no person has signed.
 func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
+	misstated := func(change func(s *identity.Statement)) func(s *site) {
+		return func(s *site) {
+			s.setLost()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.misstate = change
+		}
+	}
 	for name, lie := range map[string]func(s *site){
 		"it was removed":  func(s *site) { s.setAdmission(writ.AdmissionRemoved) },
 		"another purpose": func(s *site) { s.setLost(); s.mu.Lock(); s.standing = seal.Standing; s.mu.Unlock() },
+		"by the supervisor alone": func(s *site) {
+			s.setLost()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.spoil = func(m *nodes.Membership) { m.Lost = nil }
+		},
+		"by somebody without the right": misstated(func(s *identity.Statement) { s.Signer = "bob" }),
+		"of another node":               misstated(func(s *identity.Statement) { s.Subject = "node/0192f6c2-0000-7000-8000-0000000000aa" }),
+		"of another key": misstated(func(s *identity.Statement) {
+			s.Seen.Fingerprint = identity.Fingerprint(newKey().Public().(ed25519.PublicKey))
+		}),
+		"that it is removed, and no more": misstated(func(s *identity.Statement) { s.Decision = "remove" }),
 		"another question": func(s *site) {
 			s.setLost()
 			s.mu.Lock()

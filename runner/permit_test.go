@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -224,7 +225,9 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 		"nothing happens": {meanwhile: func(*node) {}},
 		"the right is taken": {
 			meanwhile: func(n *node) {
-				n.amend(func(r *identity.Roster) { r.Bindings = r.Bindings[1:] })
+				n.amend(func(r *identity.Roster) {
+					r.Bindings = slices.DeleteFunc(r.Bindings, func(b identity.Binding) bool { return b.Role == identity.Deployer })
+				})
 				n.tell(writ.Control{Roster: 2})
 				quiet(2 * time.Second)
 			},

@@ -61,6 +61,8 @@ type site struct {
 	standing  seal.Kind                      // of the envelope that says what a node is, if it is another one
 	spoil     func(m *nodes.Membership)      // changes what is signed
 	lost      bool                           // somebody has signed that the nodes are lost
+	loss      []byte                         // the statement of that, where it is told
+	misstate  func(s *identity.Statement)    // changes what alice signs of that
 	fenced    []nodes.FenceAnswer            // what nodes said of that
 	away      int                            // so many more requests find the door closed
 
@@ -96,6 +98,7 @@ func newSite(t testing.TB) *site {
 		Projects: []identity.Project{{ID: shopProject, Name: "shop"}, {ID: labProject, Name: "lab"}, {ID: thirdProject, Name: "third"}},
 		Bindings: []identity.Binding{
 			{Principal: "alice", Role: identity.Deployer, Project: "*", Destructive: true},
+			{Principal: "alice", Role: identity.Admin, Project: "*"},
 			{Principal: "bob", Role: identity.Deployer, Project: "*"},
 		},
 		Datacenters: []identity.Datacenter{{
@@ -213,7 +216,7 @@ func (s *site) membership(kind seal.Kind, key, nonce []byte) ([]byte, error) {
 	w := s.members[string(key)]
 	m := nodes.Membership{
 		Node: w.Node, Name: w.Name, Key: key, Admission: s.admission, Cluster: w.Cluster, Datacenter: w.Datacenter, Epoch: w.Epoch,
-		Roster: len(s.rosters), Digest: digest, Nonce: nonce, Made: time.Now().UnixMilli(),
+		Roster: len(s.rosters), Digest: digest, Nonce: nonce, Made: time.Now().UnixMilli(), Lost: s.loss,
 	}
 	if s.spoil != nil {
 		s.spoil(&m)
@@ -244,10 +247,37 @@ func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte,
 	}
 	for key, w := range s.members {
 		if w.Node == node && s.lost {
+			s.loss = s.signLoss(w, []byte(key))
+			defer func() { s.loss = nil }()
 			return s.membership(cmp.Or(s.standing, seal.Fence), []byte(key), nonce)
 		}
 	}
 	return nil, writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
+}
+
+// signLoss returns what alice signs of a node that never comes back. The caller holds mu.
+func (s *site) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
+	digest, err := s.roster.Digest()
+	must(s.TB, err)
+	now := time.Now().UTC().Truncate(time.Second)
+	statement := &identity.Statement{
+		Format: identity.FormatV2, Cluster: s.roster.Cluster, Datacenter: s.datacenter, DatacenterName: s.roster.Datacenters[0].Name,
+		Roster: s.roster.Version, RosterDigest: digest, Subject: "node/" + string(w.Node), Decision: identity.DecisionLost, Signer: "alice",
+		Seen:    identity.Seen{Name: w.Name, Fingerprint: identity.Fingerprint(key)},
+		Created: now, Expires: now.Add(15 * time.Minute), Nonce: identity.NewNonce(),
+	}
+	if s.misstate != nil {
+		s.misstate(statement)
+	}
+	signer := s.alice
+	if statement.Signer == "bob" {
+		signer = s.bob
+	}
+	text, err := statement.Text()
+	must(s.TB, err)
+	armored, err := signer.Sign(identity.StatementNamespace, text)
+	must(s.TB, err)
+	return identity.Join(text, armored)
 }
 
 func (s *site) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error {

@@ -131,10 +131,14 @@ func (s *Supervisor) membership(kind seal.Kind, n *journal.Node, nonce []byte) (
 	if err != nil {
 		return nil, err
 	}
-	return seal.Seal(kind, s.Key, nodes.Membership{
+	m := nodes.Membership{
 		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
 		Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
-	})
+	}
+	if kind == seal.Fence { // a node of an earlier version reads no other membership with it
+		m.Lost = n.Lost
+	}
+	return seal.Seal(kind, s.Key, m)
 }
 
 // Standing implements nodes.Backend.

@@ -27,6 +27,9 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	if n == nil || !n.Gone {
 		return nil, writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
 	}
+	if n.Lost == nil {
+		return nil, writ.Errorf(writ.CodeNotFound, "the node %s was lost when the signature was not kept yet", n.Name)
+	}
 	return s.membership(seal.Fence, n, nonce)
 }
 

@@ -96,6 +96,7 @@ func (f *fleet) put(n journal.Node) {
 	m.Admission, m.Gone, m.Scheduling, m.Labels, m.Decided = n.Admission, n.Gone, n.Scheduling, n.Labels, n.Decided
 	// The rest is what the node says of itself. One that is gone says nothing any more but how it obeys.
 	if n.Gone {
+		m.Lost = n.Lost
 		m.Fence, m.Orphans, m.Superseded, m.FenceAnswer, m.FenceRound = n.Fence, n.Orphans, n.Superseded, n.FenceAnswer, n.FenceRound
 	}
 }

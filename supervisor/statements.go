@@ -180,6 +180,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 		switch {
 		case err != nil:
 		case v.Statement.Decision == identity.DecisionLost:
+			n.Lost = v.Signed
 			waiting, err = freeNames(tx, n)
 			answer.Done = fmt.Sprintf("node %s is removed, and the names of what it had are free", n.Name)
 		case n.Admission == writ.AdmissionRemoved:

@@ -19,6 +19,8 @@ type Node struct {
 	AgeKey    string `json:"age_key,omitempty"`
 	Decisions int    `json:"decisions,omitempty"` // how many were made about it: of two records the one with more is newer
 	Token     string `json:"token,omitempty"`     // id of the token that it joined with
+	// Lost is the signed statement by which it is gone: the node verifies that itself.
+	Lost []byte `json:"lost,omitempty"`
 	// Superseded are the resources and tries that a node that is gone must not go on with. What it answered is kept as it sealed it.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`

@@ -61,6 +61,8 @@ type Membership struct {
 	Digest     writ.Digest       `json:"digest"` // of its text
 	Nonce      []byte            `json:"nonce"`  // of the node's question
 	Made       int64             `json:"made"`   // unix milliseconds
+	// Lost is the signed statement that the node never comes back, where the node is told that. The supervisor's word alone stops nothing.
+	Lost []byte `json:"lost,omitempty"`
 }
 
 // Account is how a node gets into the queue. It travels sealed by the supervisor.
