@@ -22,8 +22,13 @@ import (
 )
 
 func TestItSaysWhatItIs(t *testing.T) {
-	p := newProcess(t)
-	if said, err := exec.Command(p.path, "--version").Output(); err != nil || !strings.HasPrefix(string(said), "cloud-hypervisor v53.0\n") {
+	for _, release := range vmmstub.Releases {
+		t.Run(release.String(), func(t *testing.T) { saysWhatItIs(t, prepare(t, stub(t, release))) })
+	}
+}
+
+func saysWhatItIs(t *testing.T, p *process) {
+	if said, err := exec.Command(p.path, "--version").Output(); err != nil || !strings.HasPrefix(string(said), "cloud-hypervisor "+p.release.String()+"\n") {
 		t.Errorf("--version = %q, %v", said, err)
 	}
 	if said, err := exec.Command(p.path, "--help").Output(); err != nil || !strings.Contains(string(said), "THIS IS NO HYPERVISOR") {

@@ -50,7 +50,7 @@ type process struct {
 // newProcess prepares a stub in a directory of its own; nothing runs yet.
 func newProcess(t *testing.T) *process {
 	t.Helper()
-	return prepare(t, stub(t, 53))
+	return prepare(t, stub(t, vmmstub.Played()))
 }
 
 // prepare prepares a program in a directory of its own.
@@ -73,7 +73,7 @@ func prepare(t *testing.T, program program) *process {
 // play starts a stub that listens on its socket.
 func play(t *testing.T) *process {
 	t.Helper()
-	return start(t, stub(t, 53))
+	return start(t, stub(t, vmmstub.Played()))
 }
 
 // start starts a program that listens on its socket.

@@ -65,11 +65,14 @@ var Releases = []Release{vmm.V53, vmm.V54}
 // played is the release that tests get which name none.
 var played = flag.Int("vmmstub.version", int(vmm.V53), "the release of cloud-hypervisor that vmmstub plays, 53 or 54")
 
+// Played is the release that the flag -vmmstub.version names.
+func Played() Release { return Release(*played) }
+
 // Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone. Any user may execute it. It plays
-// the release that the flag -vmmstub.version names.
+// the release that is Played.
 func Build(t testing.TB) string {
 	t.Helper()
-	return BuildOf(t, Release(*played))
+	return BuildOf(t, Played())
 }
 
 // BuildOf is Build for a release.

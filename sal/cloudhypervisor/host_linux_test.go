@@ -278,8 +278,10 @@ func TestOnlyVersionsWhoseAnswersCanBeToldApartAreTaken(t *testing.T) {
 			t.Errorf("%q: %v", version, err)
 		}
 	}
-	b := newBench(t)
-	if version, err := b.Probe(t.Context()); version != "v53.0" || err != nil {
-		t.Errorf("%q, %v", version, err)
+	for _, release := range vmmstub.Releases {
+		b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+		if version, err := b.Probe(t.Context()); version != release.String() || err != nil {
+			t.Errorf("%s is %q, %v", release, version, err)
+		}
 	}
 }
