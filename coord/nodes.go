@@ -15,7 +15,8 @@ import (
 const nodesWithin = 2 * time.Second
 
 // Nodes lists nodes as their datacenters know them at this moment, which events do not tell: when each beat last, and which ones wait to be
-// admitted. Those come with the first page, beyond its limit. Of a datacenter that does not answer it lists what was told last.
+// admitted. Those come with the first page, beyond its limit. A page lacks nodes that the filter no longer selects, as those that were removed a
+// moment ago. Of a datacenter that does not answer it lists what was told last.
 func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := c.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -44,18 +45,22 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 			}
 		}
 	}
-	for i, n := range list.Items {
+	listed := list.Items[:0]
+	for _, n := range list.Items {
 		now, ok := told[key{n.Datacenter, n.ID}]
 		if !ok {
-			list.Items[i] = c.nodeView(n)
+			listed = append(listed, c.nodeView(n))
 			continue
 		}
 		n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
 		if now.Slots > 0 { // what a node has is told by an event, too, which comes after its first beat
 			n.Slots, n.Capacity = now.Slots, now.Capacity
 		}
-		list.Items[i] = n
+		if filter.Selects(n) {
+			listed = append(listed, n)
+		}
 	}
+	list.Items = listed
 	if page.Cursor == "" && (filter.Admission == "" || filter.Admission == writ.AdmissionPending) {
 		list.Items = append(list.Items, waiting...)
 		slices.SortStableFunc(list.Items, func(a, b writ.Node) int {

@@ -42,6 +42,11 @@ func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	if n := got[1]; n.ID != "n9" || n.Datacenter != vienna || n.Admission != writ.AdmissionPending {
 		t.Errorf("the node that waits is %+v", n)
 	}
+	s.nodes[0].Admission = writ.AdmissionRemoved // its event comes later than the answer to the statement
+	if got := list(); len(got) != 1 || got[0].ID != "n9" {
+		t.Errorf("after a node was removed there are %+v", got)
+	}
+	s.nodes[0].Admission = writ.AdmissionApproved
 	s.leave()
 	if got := list(); len(got) != 1 || got[0].Liveness != writ.LivenessSilent || !got[0].LastBeat.Equal(old) {
 		t.Errorf("while the datacenter is away: %+v", got)

@@ -255,6 +255,12 @@ type NodeFilter struct {
 	Admission  writ.Admission
 }
 
+// Selects reports whether the filter selects n.
+func (f NodeFilter) Selects(n writ.Node) bool {
+	admitted := n.Admission == f.Admission || f.Admission == "" && n.Admission != writ.AdmissionRemoved
+	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter)
+}
+
 // ResourceFilter selects resources; an empty field selects all.
 type ResourceFilter struct {
 	Datacenter writ.DatacenterID

@@ -379,7 +379,7 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	if err := a.decide(ctx, c, statement); err != nil {
 		return err
 	}
-	c.AwaitNodeNews(ctx, n)
+	c.AwaitNodeNews(ctx, n, statement.Decision)
 	return nil
 }
 

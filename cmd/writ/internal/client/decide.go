@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"writ"
@@ -124,7 +125,8 @@ const nodeNewsWithin = 5 * time.Second
 
 // AwaitNodeNews waits until the coordinator has heard of a decision about a node that was at this revision before it: the answer to a statement
 // comes faster than the event, and the next statement must name the next revision. It gives up silently after a few seconds.
-func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node) {
+func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision string) {
+	removed := decision == "remove" || decision == identity.DecisionLost
 	ctx, stop := context.WithTimeout(ctx, nodeNewsWithin)
 	defer stop()
 	tick := time.NewTicker(newsEvery)
@@ -134,10 +136,9 @@ func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node) {
 		if err != nil {
 			return
 		}
-		for _, n := range nodes {
-			if n.ID == before.ID && n.Revision > before.Revision {
-				return
-			}
+		i := slices.IndexFunc(nodes, func(n writ.Node) bool { return n.ID == before.ID })
+		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed { // one that was just admitted is not listed before its event
+			return
 		}
 		select {
 		case <-ctx.Done():
