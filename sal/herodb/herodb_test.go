@@ -706,6 +706,56 @@ func TestALogIsCutOff(t *testing.T) {
 	}
 }
 
+// TestAHintNamesALogThatIsThere: that of a database which cannot be made goes with it, and is quoted instead.
+func TestAHintNamesALogThatIsThere(t *testing.T) {
+	b := newBench(t)
+	program := filepath.Join(b.host, "bin", "redis-server")
+	if err := os.Mkdir(filepath.Dir(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.Look = func(string) (string, error) { return program, nil }
+	real := must(exec.LookPath("redis-server"))
+	serves := func(end string) {
+		t.Helper()
+		script := "#!/bin/sh\n[ \"$1\" = --version ] && exec " + real + " --version\n" + end
+		if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const many = "seq --format 'line %g of 12' 12; exit 1\n"
+	log, redis := b.jobOn(store).in(logName), with(spec, "engines", []any{"redis-server"})
+
+	serves(many)
+	failed := b.refuse("herodb.create", redis, writ.CodeDriverFailed)
+	if strings.Contains(failed.Hint, log) || !strings.Contains(failed.Error(), "line 1 of 12\n") || !strings.Contains(failed.Error(), "line 12 of 12") {
+		t.Errorf("of a database that is not made: %v (%s)", failed, failed.Hint)
+	}
+
+	serves("exec " + real + " \"$@\"\n")
+	b.do("herodb.create", redis, writ.ChangeCreated)
+	if err := os.Mkdir(filepath.Join(b.own().Tree, dumpName), 0o755); err != nil { // where it is to write its data
+		t.Fatal(err)
+	}
+	names := func(failed *writ.Error, word string) {
+		t.Helper()
+		if said := string(must(os.ReadFile(log))); !strings.Contains(failed.Hint, log) || !strings.Contains(said, word) {
+			t.Errorf("%v (%s), and %s says %s", failed, failed.Hint, log, said)
+		}
+	}
+	names(b.refuse("herodb.backup", nightly, writ.CodeDiskFull), "Is a directory")
+	serves(many)
+	p := b.pid()
+	if err := errors.Join(os.Remove(filepath.Join(b.own().Tree, dumpName)), signal(p, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
+	failed = b.refuse("herodb.create", redis, writ.CodeDriverFailed)
+	if strings.Contains(failed.Error(), "line 7 of 12") || !strings.Contains(failed.Error(), "line 8 of 12") {
+		t.Errorf("it quotes another part of the log than its end: %v", failed)
+	}
+	names(failed, "line 1 of 12")
+}
+
 // TestAProcessWithoutArgumentsYetIsNotTakenForDead: those of a process are there a moment after it is.
 func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
 	b := newBench(t)

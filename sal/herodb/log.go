@@ -58,14 +58,20 @@ func (j *job) tailLog(n int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
 }
 
-// saidLines is how many lines of a log an error quotes.
-const saidLines = 5
+// saidLines is how many lines of a log an error quotes. Where the log goes with the database that could not be made, it quotes saidBytes.
+const (
+	saidLines = 5
+	saidBytes = 4 << 10
+)
 
 // died says why a process ended that should serve, in its own words.
-func (j *job) died() error {
-	said, _ := j.tailLog(4 << 10) // an error that cannot be explained is one all the same
-	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?")))), "\n")
-	text := strings.Join(lines[max(0, len(lines)-saidLines):], "\n")
+func (j *job) died(in instance) error {
+	said, _ := j.tailLog(saidBytes) // an error that cannot be explained is one all the same
+	text := strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?"))))
+	if in.own.Phase != making {
+		lines := strings.Split(text, "\n")
+		text = strings.Join(lines[max(0, len(lines)-saidLines):], "\n")
+	}
 	if j.starved() {
 		return writ.Errorf(writ.CodeQuotaExceeded, "the kernel killed the process of %s, as it took more memory than it may. It said:\n%s", j.Resource, text).
 			WithHint("give it more with a larger memory_mib")
@@ -77,5 +83,13 @@ func (j *job) died() error {
 		}
 	}
 	return writ.Errorf(writ.CodeDriverFailed, "the process of %s ended at once. It said:\n%s", j.Resource, text).
-		WithHint("all that it said is in %s on the node", j.in(logName))
+		WithHint("%s", in.seeLog())
+}
+
+// seeLog says where to read on, as a hint or the end of one. If a database cannot be made, nothing of it is left.
+func (in instance) seeLog() string {
+	if in.own.Phase == making {
+		return "nothing is left of the database; the message has the last that its process said"
+	}
+	return "its log on the node is " + in.path(logName)
 }

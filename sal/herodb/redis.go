@@ -98,7 +98,7 @@ const (
 // new file and goes on; of one that persists, those who write wait.
 func redisHold(ctx context.Context, c *client, in instance) (release func(), err error) {
 	if !in.own.Persist {
-		return func() {}, redisDump(ctx, c)
+		return func() {}, redisDump(ctx, c, in)
 	}
 	pause := func(ctx context.Context) error {
 		_, err := c.ask(ctx, "CLIENT", "PAUSE", strconv.FormatInt(pauseFor.Milliseconds(), 10), "WRITE")
@@ -141,7 +141,7 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 }
 
 // redisDump writes everything into dumpName.
-func redisDump(ctx context.Context, c *client) error {
+func redisDump(ctx context.Context, c *client, in instance) error {
 	if _, err := c.ask(ctx, "BGSAVE", "SCHEDULE"); err != nil {
 		return fmt.Errorf("write all data: %w", err)
 	}
@@ -152,7 +152,7 @@ func redisDump(ctx context.Context, c *client) error {
 			return fmt.Errorf("wait until all data is written: %w", err)
 		case state["rdb_bgsave_in_progress"] == "0" && state["rdb_last_bgsave_status"] != "ok":
 			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data down; mostly its room is full").
-				WithHint("give it more with a larger size_gib; its log says what happened")
+				WithHint("give it more with a larger size_gib; %s", in.seeLog())
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
 		}

@@ -280,7 +280,7 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
 				WithHint("it may have too many clients; the call is tried again")
 		case !j.lives(in.process, in.own):
-			return nil, j.died()
+			return nil, j.died(in)
 		}
 		if err := sleep.For(ctx, wait); err != nil {
 			return nil, err
