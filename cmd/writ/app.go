@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"charm.land/fang/v2"
@@ -22,7 +23,8 @@ import (
 // app is one use of the command line.
 type app struct {
 	*terminal.Terminal
-	flags clientFlags
+	flags  clientFlags
+	warned sync.Map // what warnOfRoles has said
 }
 
 // clientFlags are those of commands that talk to a cluster.

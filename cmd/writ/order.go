@@ -109,19 +109,24 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	})
 }
 
-// client returns the client of the context that was chosen.
+// client returns the client of the context that was chosen. Whoever signs with it is warned of roles that end.
 func (a *app) client() (*client.Client, error) {
 	file, err := config.Load(a.flags.config)
 	if err != nil {
 		return nil, err
 	}
-	c, err := file.Choose(a.flags.context, a.overrides())
+	chosen, err := file.Choose(a.flags.context, a.overrides())
 	if err != nil {
 		return nil, err
 	}
 	keys := a.keys()
-	keys.Spec = c.Key
-	return client.New(c, filepath.Dir(a.flags.config), keys)
+	keys.Spec = chosen.Key
+	c, err := client.New(chosen, filepath.Dir(a.flags.config), keys)
+	if err != nil {
+		return nil, err
+	}
+	c.Signs = a.warnOfRoles
+	return c, nil
 }
 
 // cluster returns the client of the context that was chosen, and the newest roster of its cluster.

@@ -68,6 +68,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
+	a.warnOfRoles(roster, signer) // also whoever signs the text with another program
 	order, err := a.order(ctx, c, roster, script, o)
 	if err != nil {
 		return nil, err
@@ -144,10 +145,13 @@ func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	}
 }
 
-// warnOfRoles warns whoever signs that a role of theirs ends within 30 days.
-func (a *app) warnOfRoles(r *identity.Roster, who string, now time.Time) {
-	for _, e := range r.EndingRoles(now) {
-		if e.Principal == who {
+// warnOfRoles warns whoever signs that a role of theirs ends within 30 days. A command that signs twice says it once.
+func (a *app) warnOfRoles(r *identity.Roster, who string) {
+	for _, e := range r.EndingRoles(time.Now()) {
+		if e.Principal != who {
+			continue
+		}
+		if _, again := a.warned.LoadOrStore(e.String(), true); !again {
 			a.Warn("%s: a root operator prolongs it with `%s`", e, e.Renew)
 		}
 	}
@@ -196,7 +200,6 @@ func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []by
 		if person, err = c.Person(r); err != nil {
 			return "", err
 		}
-		a.warnOfRoles(r, person.Name, time.Now())
 		return person.Name, nil
 	})
 	if person != nil {

@@ -243,6 +243,5 @@ func (a *app) decision(ctx context.Context, c *client.Client, s identity.Stateme
 		return api.StatementAnswer{}, time.Time{}, err
 	}
 	defer by.Close()
-	a.warnOfRoles(roster, by.Name, time.Now())
 	return c.DecideAt(ctx, by, s)
 }

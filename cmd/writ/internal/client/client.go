@@ -38,6 +38,8 @@ type Client struct {
 	API     *api.Client // results are read with api.Answer
 	Keys    Keys
 	Rosters config.Rosters // what was seen so far
+	// Signs is told who is about to sign, under which roster; it may be nil.
+	Signs func(roster *identity.Roster, who string)
 }
 
 // New returns the client of a context; dir is where rosters are kept.
@@ -168,7 +170,8 @@ type Person struct {
 	Roster *identity.Roster
 }
 
-// Person opens the key of the context and finds out whose it is. Close the person when nothing more is to be signed.
+// Person opens the key of the context and finds out whose it is, which Signs is told: nothing is signed but by a person. Close the person when
+// nothing more is to be signed.
 func (c *Client) Person(roster *identity.Roster) (*Person, error) {
 	key, err := c.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
@@ -178,6 +181,9 @@ func (c *Client) Person(roster *identity.Roster) (*Person, error) {
 	if name == "" {
 		key.Close()
 		return nil, unknownKey(key)
+	}
+	if c.Signs != nil {
+		c.Signs(roster, name)
 	}
 	return &Person{Key: key, Name: name, Roster: roster}, nil
 }

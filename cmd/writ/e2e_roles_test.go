@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// TestEveryCommandThatSignsWarnsOfARoleThatEnds: once, whatever becomes of what was signed. No statement arrives here, so that each finds the
+// node and the run as they were.
+func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
+	t.Parallel()
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Script("fails.tengo", "import(\"run\").fail(\"enough\")\n")
+	s.Script("value", "a value")
+	r := &redirected{Site: s, runs: map[string]writ.RunID{"named": s.Submit("fails.tengo")}, prints: map[string]string{}}
+	s.Writ("secret", "set", "named", "--file", "value")
+	nodes, err := s.Client.Nodes(t.Context(), api.ListNodesParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.prints["named-p"] = nodes[0].Key
+	s.Writ("user", "add", "alice", "--role", "viewer", "--project", "default", "--valid", "170h")
+
+	commands := map[string][]string{
+		"sign":        {"sign", "fails.tengo"},
+		"payload":     {"payload", "fails.tengo"},
+		"submit":      {"submit", "fails.tengo"},
+		"logs":        {"logs", "container/none", "--dc", "east"},
+		"user add":    {"user", "add", "alice", "--role", "admin", "--project", "default"},
+		"user remove": {"user", "remove", "bob"},
+		"project add": {"project", "add", "more"},
+		"roster":      {"roster", "renew"},
+	}
+	for name, d := range decisions {
+		commands[name] = r.words(d.args)
+	}
+	l := newLiar(t, s.URL)
+	l.hold = true
+	const warning = "the role viewer of alice on default expires on"
+	for name, args := range commands {
+		for i := range args {
+			if args[i] == "named-n" || args[i] == "named-p" {
+				args[i] = nodes[0].Name
+			}
+		}
+		if _, said, _ := s.Try(append(args, "--server", l.URL)...); strings.Count(said, warning) != 1 {
+			t.Errorf("%s says\n%s", name, said)
+		}
+	}
+	if add := s.Start("add west", "Start the supervisor", "dc", "add", "west", "--region", "here"); strings.Count(add.Said(), warning) != 1 {
+		t.Errorf("dc add says\n%s", add.Said())
+	}
+}
