@@ -97,7 +97,7 @@ you interrupt it, the run is cancelled. The text is journaled by the datacenter 
 func suggestLogs(ctx context.Context, c *client.Client) []string {
 	var all []string
 	for kind := range logOperations {
-		resources, _ := listResources(ctx, c, api.ListResourcesParams{Kind: kind, Project: c.Context.Project, Limit: client.PageSize})
+		resources, _ := c.Resources(ctx, api.ListResourcesParams{Kind: kind, Project: c.Context.Project})
 		for _, r := range resources {
 			all = append(all, string(r.Kind)+"/"+r.Name)
 		}
@@ -158,7 +158,7 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID), Limit: client.PageSize}, name)
+	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID)}, name)
 	if err != nil {
 		return "", err
 	}

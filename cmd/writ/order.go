@@ -204,13 +204,13 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 	}
 	switch {
 	case o.datacenter == anyDatacenter:
-		var needs []writ.Capacity
+		var needs []client.Need
 		if order != nil {
 			plan, err := order.Plan(ctx, roster)
 			if err != nil {
 				return "", err
 			}
-			needs = client.Needs(plan)
+			needs = client.Needs(plan, order.Project.ID)
 		}
 		choice, err := c.Choose(ctx, roster, labels, needs)
 		if err != nil {

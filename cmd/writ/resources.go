@@ -42,8 +42,8 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if orphaned {
 				return a.Print(orphanTable(orphans, where.datacenters))
 			}
-			params.Kind, params.Project, params.Limit = writ.ResourceKind(kind), a.flags.project, client.PageSize
-			resources, err := listResources(cmd.Context(), c, params)
+			params.Kind, params.Project = writ.ResourceKind(kind), a.flags.project
+			resources, err := c.Resources(cmd.Context(), params)
 			if err != nil {
 				return err
 			}
@@ -64,18 +64,9 @@ func (a *app) resourceListCommand() *cobra.Command {
 	return c
 }
 
-// listResources returns all resources that params select.
-func listResources(ctx context.Context, c *client.Client, params api.ListResourcesParams) ([]writ.Resource, error) {
-	return client.All(func(cursor string) ([]writ.Resource, string, error) {
-		params.Cursor = cursor
-		page, err := api.Answer[api.ResourcePage](c.API.ListResources(ctx, &params))
-		return page.Items, page.NextCursor, err
-	})
-}
-
 // resourcesNamed returns the resources that params select and that have a name: of several projects or datacenters, there may be several.
 func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) ([]writ.Resource, error) {
-	all, err := listResources(ctx, c, params)
+	all, err := c.Resources(ctx, params)
 	return slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name }), err
 }
 
@@ -128,7 +119,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params.Kind, params.Project, params.Limit = writ.ResourceKind(kind), a.flags.project, client.PageSize
+			params.Kind, params.Project = writ.ResourceKind(kind), a.flags.project
 			all, err := resourcesNamed(cmd.Context(), c, params, name)
 			if err != nil {
 				return err

@@ -43,18 +43,38 @@ func (c Choice) Explain() []string {
 	return lines
 }
 
-// Needs are what each call of a plan uses up at least on its node, as far as that is known before it runs.
-func Needs(plan scripts.Plan) (needs []writ.Capacity) {
+// Need is what a resource that a script makes uses up at least on its node.
+type Need struct {
+	Resource writ.ResourceID // without a name if that is not known before the script runs
+	Capacity writ.Capacity
+}
+
+// Needs are what a plan needs for a project, as far as that is known before it runs. What it makes twice is there once, as it is made last.
+func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 	for _, call := range plan.Calls {
 		op, ok := catalog.Lookup(call.Operation)
 		if !ok || op.Effect != catalog.Make || op.Needs == nil {
 			continue
 		}
-		if need := op.Needs(call.Args); need != (writ.Capacity{}) {
+		name, known := call.Name.(string)
+		need := Need{writ.ResourceID{Project: project, Kind: op.Kind, Name: name}, op.Needs(call.Args)}
+		needs = slices.DeleteFunc(needs, func(n Need) bool { return known && n.Resource == need.Resource })
+		if need.Capacity != (writ.Capacity{}) {
 			needs = append(needs, need)
 		}
 	}
 	return needs
+}
+
+// newIn are those of the needs whose resources a datacenter has not: what it has uses its part of a node already, also if the script is handed in
+// once more. How much more an update needs only the datacenter knows.
+func newIn(datacenter writ.DatacenterID, needs []Need, have []writ.Resource) (amounts []writ.Capacity) {
+	for _, need := range needs {
+		if !slices.ContainsFunc(have, func(r writ.Resource) bool { return r.Datacenter == datacenter && r.ResourceID == need.Resource }) {
+			amounts = append(amounts, need.Capacity)
+		}
+	}
+	return amounts
 }
 
 // lacks says what a datacenter with these nodes has not left, "" if it may be enough: on some node for each of the needs, and for all of them
@@ -97,7 +117,7 @@ func amountOf(c writ.Capacity) string {
 // Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled,
 // connected, without a fault and with enough capacity for these needs, the one with the fewest open calls. Which datacenters there are says the roster;
 // the coordinator is only asked how they are, so the worst that it can do is to make a worse choice.
-func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string, needs []writ.Capacity) (Choice, error) {
+func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {
 		return Choice{}, err
@@ -110,10 +130,16 @@ func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map
 	if err != nil {
 		return Choice{}, err
 	}
+	var have []writ.Resource
+	if len(needs) > 0 {
+		if have, err = c.Resources(ctx, api.ListResourcesParams{Project: string(needs[0].Resource.Project)}); err != nil {
+			return Choice{}, err
+		}
+	}
 	full := make(map[writ.DatacenterID]string)
 	for _, d := range roster.Datacenters {
 		its := slices.DeleteFunc(slices.Clone(nodes), func(n writ.Node) bool { return n.Datacenter != d.ID })
-		full[d.ID] = lacks(its, needs)
+		full[d.ID] = lacks(its, newIn(d.ID, needs, have))
 	}
 	return choose(roster, labels, answer.Items, queues.Items, full)
 }
@@ -144,7 +170,7 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	}
 	if choice.Candidates[0].Reason != "" {
 		return choice, writ.Errorf(writ.CodeDatacenterAway, "no datacenter can be chosen: %s", strings.Join(choice.Explain(), "; ")).
-			WithHint("name one with --dc: its script waits until it returns")
+			WithHint("name one with --dc: its script waits until it returns, or has room")
 	}
 	choice.Datacenter = choice.Candidates[0].Datacenter
 	return choice, nil

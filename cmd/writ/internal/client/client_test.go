@@ -163,6 +163,42 @@ func TestADatacenterWithoutRoomIsNotChosen(t *testing.T) {
 	}
 }
 
+// What a script made already, or makes twice, uses its part of a node once.
+func TestAScriptNeedsWhatItsDatacenterHasNotYet(t *testing.T) {
+	order := Order{MaxCalls: 10, Script: NewScript("a.tengo", []byte(`
+machine := import("machine")
+node := import("node")
+run := import("run")
+volume := import("volume")
+volume.create("data", {size_gib: 1})
+volume.create("data", {size_gib: 10})
+machine.create("web", {cpus: 2, memory_mib: 512})
+machine.create("of-" + run.id, {cpus: 4, memory_mib: 256})
+node.ping()
+`))}
+	plan, err := order.Plan(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := Needs(plan, "p")
+	all := []writ.Capacity{{DiskGiB: 10}, {CPUs: 2, MemoryMiB: 512}, {CPUs: 4, MemoryMiB: 256}}
+	web := writ.Resource{ResourceID: writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}, Datacenter: "here"}
+	other, there, container := web, web, web
+	other.Project, there.Datacenter, container.Kind = "q", "there", writ.KindContainer
+	for what, tt := range map[string]struct {
+		have []writ.Resource
+		want []writ.Capacity
+	}{
+		"nothing is there": {nil, all},
+		"one is there":     {[]writ.Resource{web}, []writ.Capacity{all[0], all[2]}},
+		"others are there": {[]writ.Resource{other, there, container}, all},
+	} {
+		if diff := cmp.Diff(tt.want, newIn("here", needs, tt.have)); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+}
+
 func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
 	w := newTown(t)
 	lie := []api.Datacenter{{ID: writ.DatacenterID(writ.NewUUID()), Name: "graz", Health: api.DatacenterHealthHealthy}}

@@ -170,6 +170,16 @@ func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.
 	})
 }
 
+// Resources returns all resources that params select.
+func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) ([]writ.Resource, error) {
+	params.Limit = PageSize
+	return All(func(cursor string) ([]writ.Resource, string, error) {
+		params.Cursor = cursor
+		page, err := api.Answer[api.ResourcePage](c.API.ListResources(ctx, &params))
+		return page.Items, page.NextCursor, err
+	})
+}
+
 // PageSize is how many items are asked for at a time: the most that there may be.
 const PageSize = 500
 
