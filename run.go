@@ -30,6 +30,7 @@ type Run struct {
 	State       RunState       `json:"state"`
 	Reason      string         `json:"reason,omitempty"` // why it waits, in a sentence
 	Failure     *Failure       `json:"failure,omitempty"`
+	Decided     []Decision     `json:"decided,omitempty"` // the last decisions about it, oldest first: who cancelled or resumed it, and why
 	Output      map[string]any `json:"output,omitempty"`  // only the datacenter has it; see Summary
 	Summary     []byte         `json:"summary,omitempty"` // the sealed Summary, once the run has ended
 	Accepted    time.Time      `json:"accepted"`

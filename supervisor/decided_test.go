@@ -13,7 +13,13 @@ import (
 
 func (s *site) decideNode(node writ.NodeID, decision, reason string) {
 	s.t.Helper()
-	statement := s.statement("node/"+string(node), decision)
+	s.decideFor("node/"+string(node), decision, reason)
+}
+
+// decideFor decides about a subject for a reason.
+func (s *site) decideFor(subject, decision, reason string) {
+	s.t.Helper()
+	statement := s.statement(subject, decision)
 	statement.Reason = reason
 	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {
 		s.t.Fatal(err)
@@ -48,6 +54,43 @@ func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
 		}
 		events := s.eventsOf("node")
 		if diff := cmp.Diff(kept, events[len(events)-1].Node.Decided); diff != "" {
+			t.Errorf("told is (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A run that goes on waits for nothing any more, and who let it go on is known all the same; also after a restart, and from its end on.
+func TestTheReasonOfADecisionIsKeptWithItsRun(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
+		id := s.submit(oneVolume)
+		subject := "run/" + string(id)
+		for _, reason := range []string{"the disk was replaced", ""} {
+			s.wantRest(id, writ.RunFailed)
+			time.Sleep(time.Second)
+			s.decideFor(subject, "resume", reason)
+		}
+		s.wantRest(id, writ.RunFailed)
+		s.nodes[0].setSilent(true)
+		time.Sleep(10 * time.Second)
+		s.decideFor(subject, "resume", "once more")
+		s.halt()
+		s.start()
+		s.decideFor(subject, "cancel", "it does no good")
+		run, _ := s.wantRest(id, writ.RunCancelled)
+		var kept []string
+		for _, d := range run.Decided {
+			kept = append(kept, d.Decision+" by "+d.Signer+": "+d.Reason)
+			if d.Time.Before(run.Accepted) || d.Time.After(s.clock.now()) {
+				t.Errorf("it was decided at %s", d.Time)
+			}
+		}
+		want := []string{"resume by alice: the disk was replaced", "resume by alice: ", "resume by alice: once more", "cancel by alice: it does no good"}
+		if diff := cmp.Diff(want, kept); diff != "" {
+			t.Errorf("kept is (-want +got):\n%s", diff)
+		}
+		events := s.eventsOf("run")
+		if diff := cmp.Diff(run.Decided, events[len(events)-1].Run.Decided); diff != "" {
 			t.Errorf("told is (-want +got):\n%s", diff)
 		}
 	})

@@ -82,6 +82,9 @@ func (t *turn) receive(m mail, why *stop) error {
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
 		}
 		t.halt(*m.stop)
+		if d := m.stop.decision; d != nil {
+			t.run.Decided, t.runDirty, t.runMoved = decided(t.run.Decided, *d), true, true
+		}
 	}
 	return t.receiveWithdrawn(m)
 }

@@ -20,10 +20,9 @@ import (
 
 // resumption is the will of an operator that a failed run goes on.
 type resumption struct {
-	by     string
-	reason string // "" if none was given
-	seen   int64  // when the run had ended as the operator saw it, unix microseconds
-	signed time.Time
+	decision writ.Decision
+	seen     int64 // when the run had ended as the operator saw it, unix microseconds
+	signed   time.Time
 }
 
 // resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
@@ -62,7 +61,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s goes on", id)}
 	done := make(chan error, 1)
 	s.turns.post(id, mail{
-		resume: &resumption{by: v.Signer, reason: v.Statement.Reason, seen: v.Statement.Seen.Revision, signed: v.Statement.Created},
+		resume: &resumption{decision: decisionOf(v, s.Now()), seen: v.Statement.Seen.Revision, signed: v.Statement.Created},
 		also: func(tx *journal.Tx) error {
 			if err := stillNewest(tx, run); err != nil {
 				return err
@@ -156,9 +155,10 @@ func (t *turn) resume(r resumption) error {
 	run.Reopened, run.Completed, run.Crashes, run.Waiting = true, false, 0, nil
 	run.Stop, run.StopState, run.StopBy = nil, "", time.Time{}
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
-	run.Reason = "resumed by " + r.by
-	if r.reason != "" {
-		run.Reason += ": " + r.reason
+	run.Decided = decided(run.Decided, r.decision)
+	run.Reason = "resumed by " + r.decision.Signer
+	if r.decision.Reason != "" {
+		run.Reason += ": " + r.decision.Reason
 	}
 	return t.moveRun(writ.RunRunning)
 }

@@ -128,8 +128,9 @@ func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) 
 		why.Message += ": " + v.Statement.Reason
 	}
 	done := make(chan error, 1)
+	decision := decisionOf(v, s.Now())
 	s.turns.post(id, mail{
-		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created},
+		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created, decision: &decision},
 		also: func(tx *journal.Tx) error { return s.record(tx, v, &answer) },
 		done: done,
 	})
@@ -169,7 +170,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 			return err
 		}
 		answer = link.StatementAnswer{Subject: v.Statement.Subject}
-		n.Decided = decided(n.Decided, v, tx.Now)
+		n.Decided = decided(n.Decided, decisionOf(v, tx.Now))
 		var err error
 		if v.Statement.Decision == identity.DecisionLabel {
 			answer.Done, err = label(n, v.Statement)
@@ -200,9 +201,14 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 	return answer, nil
 }
 
+// decisionOf is what is kept of a statement with what it decides about.
+func decisionOf(v *identity.VerifiedStatement, now time.Time) writ.Decision {
+	return writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now}
+}
+
 // decided is the list of the last decisions with another one.
-func decided(list []writ.Decision, v *identity.VerifiedStatement, now time.Time) []writ.Decision {
-	list = append(slices.Clone(list), writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now})
+func decided(list []writ.Decision, d writ.Decision) []writ.Decision {
+	list = append(slices.Clone(list), d)
 	return list[max(len(list)-writ.MaxDecisions, 0):]
 }
 

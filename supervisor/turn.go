@@ -18,7 +18,8 @@ type stop struct {
 	err   *writ.Error
 	by    time.Time // it ends then, even if calls did not report
 	// signed is when the cancel was, zero if it is none.
-	signed time.Time
+	signed   time.Time
+	decision *writ.Decision // that it is a cancel by, nil if it is none
 }
 
 // turn is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.

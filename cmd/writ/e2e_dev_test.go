@@ -219,6 +219,11 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	if code != 0 || !strings.Contains(out, "flaky-1-db") || !strings.Contains(said, "succeeded in") {
 		t.Errorf("resume: exit %d\n%s%s", code, said, out)
 	}
+	for _, command := range []string{"show", "explain"} {
+		if out := s.Writ("run", command, id); !strings.Contains(out, "resume by dev at ") || !strings.Contains(out, ": it works now\n") {
+			t.Errorf("run %s does not say who let it go on:\n%s", command, out)
+		}
+	}
 	if _, said, code := s.Try("run", "resume", id); code != writ.ExitConflict || !strings.Contains(said, "only a failed run can be resumed") {
 		t.Errorf("a run that has succeeded: exit %d\n%s", code, said)
 	}

@@ -40,8 +40,9 @@ type runReasons struct {
 	Run   writ.RunID   `json:"run"`
 	State api.RunState `json:"state"`
 	reason
-	Deadline time.Time     `json:"deadline,omitzero"`
-	Calls    []callReasons `json:"calls,omitempty"`
+	Decided  []writ.Decision `json:"decided,omitempty"` // about the run, as the coordinator heard of it
+	Deadline time.Time       `json:"deadline,omitzero"`
+	Calls    []callReasons   `json:"calls,omitempty"`
 }
 
 // callReasons are the reasons of a call that has not ended.
@@ -132,7 +133,7 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 }
 
 func (s *situation) explain() runReasons {
-	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun()}
+	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun(), Decided: s.run.Decided}
 	if s.run.State.Ended() {
 		return r
 	}
@@ -417,6 +418,9 @@ func describeCall(c writ.Call) string { return fmt.Sprintf("call %d (%s)", c.Seq
 func (r runReasons) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s is %s: %s\n", r.Run, r.State, terminal.Clean(r.Why))
+	for _, d := range r.Decided {
+		fmt.Fprintf(&b, "  decided: %s\n", decisionText(d))
+	}
 	for _, c := range r.Calls {
 		fmt.Fprintf(&b, "  call %d, %s, is %s: %s\n", c.Seq, c.Title, c.State, terminal.Clean(c.Why))
 		if c.Next != "" && c.Next != r.Next {

@@ -288,6 +288,9 @@ func runText(v api.RunValues, state, datacenter string, wideTable, values bool) 
 		{Title: "deadline", Value: clock(r.Deadline), Wide: true},
 		{Title: "payload", Value: r.Payload.String(), Wide: true},
 	}
+	for _, d := range r.Decided {
+		fields = append(fields, terminal.Field{Title: "decided", Value: decisionText(d)})
+	}
 	text := terminal.Fields(fields, wideTable)
 	if len(v.Calls) > 0 {
 		columns := []terminal.Column[api.CallValues]{

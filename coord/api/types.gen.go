@@ -195,6 +195,9 @@ type DatacenterSecrets struct {
 	Secrets []Secret `json:"secrets"`
 }
 
+// Decision What a person signed about something, and why
+type Decision = writ.Decision
+
 // Digest A SHA-256
 type Digest = writ.Digest
 
@@ -448,11 +451,14 @@ type Run struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
 	// Deadline it ends at the latest then
-	Deadline   time.Time `json:"deadline,omitempty,omitzero"`
-	Deployment string    `json:"deployment,omitempty,omitzero"`
-	Ended      time.Time `json:"ended,omitempty,omitzero"`
-	Failure    *Failure  `json:"failure,omitempty"`
-	ID         RunID     `json:"id"`
+	Deadline time.Time `json:"deadline,omitempty,omitzero"`
+
+	// Decided the last five decisions about it, oldest first: who cancelled or resumed it, and why
+	Decided    []Decision `json:"decided,omitempty,omitzero"`
+	Deployment string     `json:"deployment,omitempty,omitzero"`
+	Ended      time.Time  `json:"ended,omitempty,omitzero"`
+	Failure    *Failure   `json:"failure,omitempty"`
+	ID         RunID      `json:"id"`
 
 	// Output only `values` has it
 	Output Values `json:"output,omitempty,omitzero"`

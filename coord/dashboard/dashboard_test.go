@@ -152,7 +152,8 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	w := open(t)
 	run := failedRun(w, 1, time.Now())
 	body := w.page("/runs/" + string(run.ID))
-	wants(t, body, "NO_CAPACITY", "no open node has 64 CPUs", "shop.tengo:31:8", "call 6", "simulated", "writ run logs "+string(run.ID), "writ run resume "+string(run.ID), "sent 2×", run.Payload.String())
+	wants(t, body, "NO_CAPACITY", "no open node has 64 CPUs", "shop.tengo:31:8", "call 6", "simulated", "writ run logs "+string(run.ID), "writ run resume "+string(run.ID), "sent 2×", run.Payload.String(),
+		"resume by alice at ", ": there is a new node")
 	if strings.Index(body, "no open node has 64 CPUs") > strings.Index(body, "<h1>") {
 		t.Error("the failure does not stand on top")
 	}

@@ -39,6 +39,7 @@ func failedRun(w *world, n int, received time.Time) writ.Run {
 	})
 	a := run.Accepted
 	run.State, run.Started, run.Ended = writ.RunFailed, a, a.Add(9400*time.Millisecond)
+	run.Decided = []writ.Decision{{Decision: "resume", Signer: "alice", Reason: "there is a new node", Time: a.Add(8 * time.Second)}}
 	run.Failure = &writ.Failure{
 		Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "no open node has 64 CPUs, 256 GiB of memory and the label gpu=h100", Hint: "the largest room is on ams1-n2: 22 CPUs, 180 GiB"},
 		Position: "shop.tengo:31:8", Trace: []string{"shop.tengo:52:3"}, Seq: 6,
