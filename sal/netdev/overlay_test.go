@@ -268,6 +268,101 @@ func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 	}
 }
 
+// TestNobodyOnANetworkReachesTheOverlayOfItsHost: mycelium looks for peers on every interface of a host, and would take tenants for some. The
+// test stands where its daemon does, on the ports for discovery, TCP and QUIC. What hears the host first has heard nothing of the guest.
+func TestNobodyOnANetworkReachesTheOverlayOfItsHost(t *testing.T) {
+	t.Parallel()
+	x := newSite(t, subnetA)
+	run(t, x.Netns, "ip", "link", "set", "lo", "up")
+	for _, other := range []string{"192.0.2.1/32", "400:ffff::1/128"} { // of the host, and of no network
+		run(t, x.Netns, "ip", "address", "add", other, "dev", "lo")
+	}
+	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
+	web := x.guest("web", "front")
+	gateway, router := web.ports[0].Gateway.String(), web.ports[0].Router.String()
+	if !web.reaches(gateway) || !web.reaches(router) || !web.reaches("400:ffff::1") || !web.reaches("192.0.2.1") {
+		t.Fatal("the host does not answer")
+	}
+	name := saltest.Resource(writ.KindNetwork, "front").HostName()
+	var heard []net.PacketConn
+	var daemon net.Listener
+	var local string // the host's link-local address on the network
+	testenv.InNetns(t, x.Netns, func() error {
+		bridge, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		addresses, err := bridge.Addrs()
+		for _, a := range addresses {
+			if ip := a.(*net.IPNet).IP; ip.To4() == nil && ip.IsLinkLocalUnicast() {
+				local = ip.String()
+			}
+		}
+		discovery, derr := net.ListenMulticastUDP("udp", bridge, &net.UDPAddr{IP: net.ParseIP("ff02::cafe"), Port: 9650})
+		quic, qerr := net.ListenPacket("udp", ":9651")
+		tcp, terr := net.Listen("tcp", ":9651")
+		heard, daemon = []net.PacketConn{discovery, quic}, tcp
+		return errors.Join(err, derr, qerr, terr)
+	})
+	if local == "" {
+		t.Fatalf("%s has no link-local address", name)
+	}
+	dial := func(network, to string) error {
+		c, err := net.DialTimeout(network, to, 300*time.Millisecond)
+		if err == nil {
+			_, err = c.Write([]byte("a guest"))
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}
+	testenv.InNetns(t, web.netns, func() error {
+		for _, to := range []string{gateway, router, local + "%eth0", "192.0.2.1", "400:ffff::1"} {
+			if dial("tcp", net.JoinHostPort(to, "9651")) == nil {
+				t.Errorf("the guest is connected to the overlay at %s", to)
+			}
+			for _, port := range []string{"9650", "9651"} {
+				_ = dial("udp", net.JoinHostPort(to, port)) // refused or not: the host says what it heard
+			}
+		}
+		return dial("udp", "[ff02::cafe%eth0]:9650")
+	})
+	testenv.InNetns(t, x.Netns, func() error {
+		for _, c := range heard {
+			to := net.JoinHostPort("::1", fmt.Sprint(c.LocalAddr().(*net.UDPAddr).Port))
+			own, err := net.Dial("udp", to)
+			if err == nil {
+				_, err = own.Write([]byte("the host"))
+				err = errors.Join(err, own.Close())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		own, err := net.Dial("tcp", "[::1]:9651")
+		if err != nil {
+			return err
+		}
+		return own.Close()
+	})
+	for _, c := range heard {
+		text := make([]byte, 100)
+		n, from, err := c.ReadFrom(text)
+		if got := string(text[:n]); err != nil || got != "the host" {
+			t.Errorf("%s hears first %q of %v, %v", c.LocalAddr(), got, from, err)
+		}
+		_ = c.Close()
+	}
+	if c, err := daemon.Accept(); err != nil {
+		t.Error(err)
+	} else {
+		if from := c.RemoteAddr().(*net.TCPAddr).IP; !from.IsLoopback() {
+			t.Errorf("%s was connected first", from)
+		}
+		_ = c.Close()
+	}
+	_ = daemon.Close()
+}
+
 func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 	t.Parallel()
 	x := newSite(t, subnetA)
