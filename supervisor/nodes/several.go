@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 // Several asks the supervisors of a datacenter, of which one serves and the others stand by: the one that answered last, and the next one when
 // that does not answer or stands by. What a node has to believe it verifies itself, so it does not matter which one answers.
 type Several struct {
-	All []Backend // in the order in which they are asked at first
+	All      []Backend     // in the order in which they are asked at first
+	Patience time.Duration // how long one is waited for alone; patience if 0
 
 	mu    sync.Mutex
 	at    int
@@ -19,6 +21,9 @@ type Several struct {
 }
 
 var _ Backend = (*Several)(nil)
+
+// patience is how long a supervisor that works is silent at the most, but for one with very much to do.
+const patience = 3 * time.Second
 
 // NewSeveral returns the node APIs at some addresses.
 func NewSeveral(urls ...string) *Several {
@@ -62,22 +67,48 @@ func (s *Several) heard(ctx context.Context, at int, err error) bool {
 	return !away
 }
 
-// ask asks one after the other until one answers.
-func ask[T any](ctx context.Context, s *Several, question func(b Backend) (T, error)) (answer T, err error) {
-	at := s.current()
-	for range s.All {
-		answer, err = question(s.All[at])
-		if s.heard(ctx, at, err) || ctx.Err() != nil {
-			return answer, err
-		}
-		at = (at + 1) % len(s.All)
+// ask asks one after the other until one answers: the next one when one is away, and besides it when one takes longer than Patience. Whoever
+// answers first counts, so that one which only hangs costs no more than that, and one which is slow is heard all the same.
+func ask[T any](ctx context.Context, s *Several, question func(ctx context.Context, b Backend) (T, error)) (T, error) {
+	type reply struct {
+		at     int
+		answer T
+		err    error
 	}
-	return answer, err
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	replies, first, asked, open := make(chan reply, len(s.All)), s.current(), 0, 0
+	next := func() {
+		at := (first + asked) % len(s.All)
+		asked, open = asked+1, open+1
+		go func() {
+			answer, err := question(asking, s.All[at])
+			replies <- reply{at, answer, err}
+		}()
+	}
+	next()
+	wait := cmp.Or(s.Patience, patience)
+	impatient := time.NewTicker(wait)
+	defer impatient.Stop()
+	for {
+		select {
+		case r := <-replies:
+			open--
+			if s.heard(ctx, r.at, r.err) || ctx.Err() != nil || asked == len(s.All) && open == 0 {
+				return r.answer, r.err
+			}
+		case <-impatient.C:
+		}
+		if asked < len(s.All) {
+			next()
+			impatient.Reset(wait)
+		}
+	}
 }
 
 // Greet implements Backend.
 func (s *Several) Greet(ctx context.Context, hello Hello) (Proof, error) {
-	return ask(ctx, s, func(b Backend) (Proof, error) { return b.Greet(ctx, hello) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) (Proof, error) { return b.Greet(ctx, hello) })
 }
 
 // Admit implements Backend. Only the supervisor that was greeted knows the nonce of the claim, so no other one is asked.
@@ -90,31 +121,31 @@ func (s *Several) Admit(ctx context.Context, claim Claim) (Welcome, error) {
 
 // Rosters implements Backend.
 func (s *Several) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return ask(ctx, s, func(b Backend) ([][]byte, error) { return b.Rosters(ctx, after) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) ([][]byte, error) { return b.Rosters(ctx, after) })
 }
 
 // Payload implements Backend.
 func (s *Several) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
-	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Payload(ctx, digest) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) ([]byte, error) { return b.Payload(ctx, digest) })
 }
 
 // Account implements Backend.
 func (s *Several) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
-	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Account(ctx, node, asked) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) ([]byte, error) { return b.Account(ctx, node, asked) })
 }
 
 // Fence implements Backend.
 func (s *Several) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Fence(ctx, node, nonce) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) ([]byte, error) { return b.Fence(ctx, node, nonce) })
 }
 
 // Fenced implements Backend.
 func (s *Several) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
-	_, err := ask(ctx, s, func(b Backend) (struct{}, error) { return struct{}{}, b.Fenced(ctx, node, sealed) })
+	_, err := ask(ctx, s, func(ctx context.Context, b Backend) (struct{}, error) { return struct{}{}, b.Fenced(ctx, node, sealed) })
 	return err
 }
 
 // Standing implements Backend.
 func (s *Several) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
-	return ask(ctx, s, func(b Backend) ([]byte, error) { return b.Standing(ctx, node, nonce) })
+	return ask(ctx, s, func(ctx context.Context, b Backend) ([]byte, error) { return b.Standing(ctx, node, nonce) })
 }

@@ -1,10 +1,13 @@
 package nodes_test
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/supervisor/nodes"
@@ -53,5 +56,49 @@ func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 	serving = [2]bool{true, false}
 	if _, err := s.Payload(t.Context(), writ.Digest{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestANodePassesASupervisorThatHangs, and asks the one that answered from then on. One that is merely slow is heard though others were asked.
+func TestANodePassesASupervisorThatHangs(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // whoever is connected hears nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	asked := 0
+	serves := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		nodes.Handler(&desk{}, log).ServeHTTP(w, r)
+	}))
+	defer serves.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // a client gives one that hangs longer than that
+	defer stop()
+	s := nodes.NewSeveral("http://"+hangs.Addr().String(), serves.URL)
+	s.Patience = time.Millisecond
+	if _, err := s.Rosters(ctx, 0); err != nil {
+		t.Fatalf("the second one was not asked: %v", err)
+	}
+	s.Patience = time.Hour
+	if _, err := s.Rosters(ctx, 0); err != nil || asked != 2 || !s.Away().IsZero() {
+		t.Errorf("the one that answered was asked %d times: %v", asked, err)
+	}
+
+	others := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-others
+		nodes.Handler(&desk{}, log).ServeHTTP(w, r)
+	}))
+	defer slow.Close()
+	standby := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nodes.Standby(writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves"), log).ServeHTTP(w, r)
+		close(others)
+	}))
+	defer standby.Close()
+	s = nodes.NewSeveral(slow.URL, standby.URL)
+	s.Patience = time.Millisecond
+	if _, err := s.Rosters(ctx, 0); err != nil {
+		t.Errorf("the slow one was not heard: %v", err)
 	}
 }
