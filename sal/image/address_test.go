@@ -152,6 +152,10 @@ func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
 			w.WriteHeader(status)
 		})
 	}
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) { // too big, and nobody says how big before it has come
+		w.(http.Flusher).Flush()
+		_, _ = w.Write(make([]byte, 4<<20))
+	})
 	mirror.Config.Handler = mux
 	n := &network{names: map[string][]netip.Addr{}, servers: map[netip.Addr]*site{}}
 	b := newBench(t, newSite(t, nil))
@@ -167,7 +171,7 @@ func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
 	var all []try
 	for _, url := range []string{
 		"closed.example.com/a", siteName + ":444/a", siteName + "/none", siteName + "/forbidden", siteName + "/broken", siteName + "/gone", siteName + "/redirect",
-		siteName + "/a", siteName + "/big", "other.test/a", // another digest, too big, and another certificate
+		siteName + "/a", siteName + "/big", siteName + "/endless", "other.test/a", // another digest, too big, and another certificate
 	} {
 		_, heard := b.fetchAs(t.Context(), stranger, "a", "https://"+url, strings.Repeat("0a", 32))
 		if heard.code != writ.CodeUnreachable {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -61,8 +63,8 @@ func (b *bench) fetchAs(ctx context.Context, project writ.ProjectID, name, url, 
 
 func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.text, t.said) }
 
-// TestAFileThatIsNotGivenOutIsNotTold: what is not below a directory of images, is not there, is nothing that can be read or leads elsewhere
-// sounds the same, and nobody waits for it.
+// TestAFileThatIsNotGivenOutIsNotTold: what is not below a directory of images, is not there, is nothing that can be read, leads elsewhere or
+// has another digest sounds the same, however big it is, and nobody waits for it. The operator is told why, once in a while.
 func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
@@ -79,10 +81,19 @@ func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, bytes := range map[string]int64{"long": 65 << 20, "many": 90 << 20, "huge": 8 << 40} { // progress is told after 64 MiB
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	digest := sum([]byte("secret"))
 	b := newBench(t, newSite(t, nil))
+	var log bytes.Buffer
+	b.Driver.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b.MaxBytes = 128 << 20
 	var all []try
-	refused := func(path string) {
+	refused := func(path, digest string) {
 		t.Helper()
 		_, heard := b.fetchAs(t.Context(), stranger, "a", "file://"+path, digest)
 		if heard.code != writ.CodeNotFound {
@@ -90,14 +101,27 @@ func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
 		}
 		all = append(all, heard)
 	}
-	refused(open) // nobody has opened a directory
+	refused(open, digest) // nobody has opened a directory
 	b.Dirs = []string{dir}
 	for _, path := range []string{
 		secret, outside, outside + "/none", "/dev/zero", "/proc/self/environ", dir, dir + "/none", dir + "/out", dir + "/far", dir + "/dirout/key", dir + "/loop",
 		dir + "/pipe", dir + "/disk/x", dir + "/../" + filepath.Base(outside) + "/key", dir + "/%2e%2e/" + filepath.Base(outside) + "/key", dir + "/a%00b", dir + "x/key",
 	} {
-		refused(path)
+		refused(path, digest)
 	}
+	refused(open, strings.Repeat("0a", 32))
+	b.Step = func(step string) { // a copy would be seen in what is left for others
+		if part, _ := filepath.Glob(b.host + "/trees/trees/images/data/*.part"); step == "remove the file" && len(part) == 1 {
+			if info, err := os.Stat(part[0]); err != nil || info.Size() > 0 {
+				t.Errorf("it is copied: %v, %v", info, err)
+			}
+		}
+	}
+	for _, path := range []string{dir + "/long", dir + "/many", dir + "/huge"} {
+		refused(path, digest)
+		b.MaxBytes = 80 << 20
+	}
+	b.Step = nil
 	for _, heard := range all {
 		if heard.String() != all[0].String() {
 			t.Errorf("it can be told from others: %v\nand %v", heard, all[0])
@@ -108,8 +132,15 @@ func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
 			t.Errorf("%s is open: %v", path, heard)
 		}
 	}
-	if _, heard := b.fetchAs(t.Context(), stranger, "b", "file://"+open, strings.Repeat("0a", 32)); heard.code != writ.CodeChecksumMismatch || strings.Contains(heard.text, digest) {
-		t.Errorf("another digest: %v", heard)
+	if _, heard := b.fetchAs(t.Context(), stranger, "long", "file://"+dir+"/long", sum(make([]byte, 65<<20))); heard.code != "" || !slices.Contains(heard.said, "64 MiB fetched") {
+		t.Errorf("who knows its digest hears how far it is: %v", heard)
+	}
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "below no directory") {
+		t.Errorf("the operator is told %q", said)
+	}
+	owner := saltest.Resource(writ.KindImage, "a").Project
+	if _, heard := b.fetchAs(t.Context(), owner, "a", "file://"+dir+"/huge", digest); heard.code != writ.CodeNotFound || !strings.Contains(log.String(), "8192.0 GiB") {
+		t.Errorf("%v, and what is in the way of another project the operator is not told: %q", heard, log.String())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"writ"
 	"writ/sal"
@@ -131,10 +132,14 @@ func (p *part) tell(text string) {
 	}
 }
 
-// log tells the operator why an image is not fetched.
-func (p *part) log(ctx context.Context, why error) {
-	if p.Log != nil {
-		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "err", why)
+// log tells the operator why an image is not fetched. Scripts cause that as often as they like, so it is told once in a while of each kind, which is a
+// word of this program, and of each project: none hides what is in the way of another one.
+func (p *part) log(ctx context.Context, kind string, why error) {
+	if p.Log == nil {
+		return
+	}
+	if times, say := p.lines.Say(kind+" "+string(p.call.Resource.Project), time.Now()); say {
+		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "times", times, "err", why)
 	}
 }
 
@@ -170,11 +175,11 @@ func (p *part) whole(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if p.digest() != p.args.SHA256 { // before its size is looked at, which is told of nothing else
+		return p.mismatch(ctx)
+	}
 	if err := p.fits(p.have); err != nil {
 		return err
-	}
-	if p.digest() != p.args.SHA256 {
-		return p.mismatch(ctx)
 	}
 	p.step("sync the image")
 	return p.file.Sync()
@@ -183,16 +188,24 @@ func (p *part) whole(ctx context.Context) (err error) {
 // mismatch is the error about content that is another one than was asked for. Which one it is nobody hears: a script may name what it may not
 // read.
 func (p *part) mismatch(ctx context.Context) error {
-	why := fmt.Errorf("it has the SHA-256 %s, not %s", p.digest(), p.args.SHA256)
+	why := otherDigest(p.digest(), p.args.SHA256)
+	if p.local() { // it was written to after it was read for its digest
+		return p.notGivenOut(ctx, why)
+	}
 	if p.inside.Load() {
 		if err := p.restart(); err != nil {
 			return err
 		}
 		return p.unreachable(ctx, why, p.waste(ctx))
 	}
-	p.log(ctx, why)
+	p.log(ctx, "digest", why)
 	return writ.Errorf(writ.CodeChecksumMismatch, "the content of %s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
 		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was")
+}
+
+// otherDigest says for the operator why content is not the one that was asked for.
+func otherDigest(has, asked string) error {
+	return fmt.Errorf("it has the SHA-256 %s, not %s", has, asked)
 }
 
 // local reports whether the image is a file of this node.

@@ -86,7 +86,7 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 	if ended != nil {
 		return ended
 	}
-	p.log(ctx, why)
+	p.log(ctx, "server", why)
 	kept := ""
 	if p.have > 0 && !p.inside.Load() {
 		kept = fmt.Sprintf("; what it has, %d MiB, is kept and the call is tried again", p.have>>20)

@@ -27,6 +27,7 @@ import (
 
 	"writ"
 	"writ/internal/confine"
+	"writ/internal/limit"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -57,6 +58,8 @@ type Driver struct {
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
 	stall  time.Duration // see the constant, which it is if 0
+
+	lines limit.Lines // of why images were not fetched
 
 	mu     sync.Mutex        // guards places
 	places map[string]*place // of each stem that somebody works on: see turn

@@ -2,7 +2,10 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -13,22 +16,60 @@ import (
 	"writ"
 )
 
-// fromFile reads a file of this node, from its start each time.
+// fromFile reads a file of this node, from its start each time. It is read for its digest first: as long as that is not known to be the one that
+// was asked for, the file is not told from one that is not there. So it is not copied either, because what is copied shows in what is left of
+// the disk, and in how far the work is.
 func (p *part) fromFile(ctx context.Context) error {
-	f, size, err := p.openLocal()
+	f, err := p.openAsked(ctx)
 	if err != nil {
-		p.log(ctx, err)
-		// One sentence for whatever is in the way: scripts of every project may name any path.
-		return writ.Errorf(writ.CodeNotFound, "the node gives out no file %s", p.args.URL).
-			WithHint("it must be a readable file below a directory that the node's operator names with writ runner --image-dir; the node's " +
-				"log says what is in the way")
+		return p.notGivenOut(ctx, err)
 	}
 	defer f.Close()
-	if err := p.fits(size); err != nil {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := p.fits(info.Size()); err != nil {
 		return err
 	}
 	_, err = io.Copy(p, &patient{ctx: ctx, from: f})
 	return err
+}
+
+// notGivenOut is the one error about a file that the node does not give out, unless the context ended: scripts of every project may name any path.
+func (p *part) notGivenOut(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.log(ctx, "file", why)
+	return writ.Errorf(writ.CodeNotFound, "the node gives out no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
+		WithHint("it must be a readable file with this SHA-256, below a directory that the node's operator names with writ runner --image-dir; the " +
+			"node's log says what is in the way")
+}
+
+// openAsked opens the file that the URL names, at its start, if it has the digest that was asked for.
+func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
+	f, size, err := p.openLocal()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if most := p.most(filepath.Dir(p.to)); size > most { // it need not be read for hours to be refused
+		return nil, fmt.Errorf("it has %s, and images may have %s on this node", amount(size), amount(most))
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(&patient{ctx: ctx, from: f}, size+1)); err != nil {
+		return nil, err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != p.args.SHA256 {
+		return nil, otherDigest(got, p.args.SHA256)
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return f, err
 }
 
 // openLocal opens the file that the URL names, below one of the directories that are open to images. No link leads out of them.
