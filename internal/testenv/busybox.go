@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -73,29 +72,12 @@ func makeArchive(busybox string) ([]byte, error) {
 		return nil, err
 	}
 
-	var all bytes.Buffer
-	w = tar.NewWriter(&all)
-	digest := func(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
-	blob := func(mediaType string, b []byte) map[string]any {
-		file("blobs/sha256/"+strings.TrimPrefix(digest(b), "sha256:"), 0o644, b)
-		return map[string]any{"mediaType": mediaType, "digest": digest(b), "size": len(b)}
-	}
-	text := func(v any) []byte {
-		b, wrong := json.Marshal(v)
-		err = errors.Join(err, wrong)
-		return b
-	}
-	config := blob("application/vnd.oci.image.config.v1+json", text(map[string]any{
+	o := NewOCI()
+	manifest := o.Image(map[string]any{
 		"architecture": "amd64", "os": "linux",
 		"config": map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}},
-	}))
-	manifest := blob("application/vnd.oci.image.manifest.v1+json", text(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
-		"layers": []any{blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())},
-	}))
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{DigestOf(layer.Bytes())}},
+	}, o.Blob(LayerType, layer.Bytes()))
 	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}
-	file("index.json", 0o644, text(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}}))
-	file("oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	return all.Bytes(), errors.Join(err, w.Close())
+	return o.Index(manifest).Bytes()
 }

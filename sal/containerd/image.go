@@ -2,26 +2,43 @@ package containerd
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/platforms"
 
+	"writ/internal/ociarchive"
 	"writ/sal"
 )
 
 // imageName is how an image is called at the daemon: by what was fetched, so that there is one whatever it is called in projects.
 func imageName(i sal.Image) string { return imagePrefix + i.SHA256 }
 
-const imagePrefix = "writ/oci@sha256:"
+const (
+	imagePrefix = "writ/archive@sha256:"
+	// earlierPrefix is that of images which earlier versions imported without looking whether their archives have what they name. Containers that
+	// are made of them keep them, and no other container gets one.
+	earlierPrefix = "writ/oci@sha256:"
+)
 
-// unpacked returns an image that the daemon has and that containers can be made of. The caller has the turn on its name.
+// isImage reports whether an image, or the lease of an import, is one of the driver's.
+func isImage(name string) bool {
+	return strings.HasPrefix(name, imagePrefix) || strings.HasPrefix(name, earlierPrefix)
+}
+
+// unpacked returns an image that the daemon has and that containers can be made of. The caller has the turn on its name. What it says does not
+// depend on whether the daemon has it: that would tell of another project.
 //
 // A lease of the same name keeps everything until the image as a whole is there, which keeps it from then on; what a crash leaves of the
 // lease is taken up by the next attempt, and ends with the image.
 func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Image, error) {
+	j.Progress("preparing the image")
 	image, err := j.daemon.GetImage(ctx, name)
 	if err == nil {
 		if there, err := image.IsUnpacked(ctx, keeps); err != nil || there {
@@ -31,15 +48,19 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	if err != nil && !gone(err) {
 		return nil, failed("look for the image", err)
 	}
-	j.Progress("unpacking the image")
+	file, err := openWhole(ctx, path)
+	if err != nil {
+		return nil, sal.HostError("read the image", err)
+	}
+	defer file.Close()
 	j.step("import the image")
 	lease := leases.Lease{ID: name}
 	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(name)); err != nil && !exists(err) {
 		return nil, failed("keep the image while it is imported", err)
 	}
-	image, err = j.importFrom(leases.WithLease(ctx, name), name, path)
+	image, err = j.importFrom(leases.WithLease(ctx, name), name, file)
 	if err != nil {
-		return nil, err
+		return nil, failed("import the image", err)
 	}
 	j.step("unpack the image")
 	if err := image.Unpack(leases.WithLease(ctx, name), keeps); err != nil {
@@ -52,27 +73,43 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	return image, nil
 }
 
-// importFrom reads an OCI archive.
-func (j *job) importFrom(ctx context.Context, name, path string) (client.Image, error) {
-	archive, err := os.Open(path)
+// openWhole opens an archive that has by itself all that it names. The daemon would take what is missing from what other projects gave it. That was
+// looked at when the archive was fetched; an earlier version may have done so, which looked less closely.
+func openWhole(ctx context.Context, path string) (*os.File, error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return nil, sal.HostError("read the image", err)
+		return nil, err
 	}
-	defer archive.Close()
-	made, err := j.daemon.Import(ctx, archive, client.WithIndexName(name), client.WithImageRefTranslator(func(string) string { return "" }))
+	err = ociarchive.Check(ctx, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
 	if err != nil {
-		return nil, failed("import the image", err)
+		return nil, errors.Join(err, file.Close())
 	}
-	for _, m := range made { // names that the archive gives itself
-		if m.Name == name {
-			continue
-		}
-		if err := j.daemon.ImageService().Delete(ctx, m.Name); err != nil && !gone(err) {
-			return nil, failed("import the image", err)
-		}
+	return file, nil
+}
+
+// importFrom gives an archive to the daemon, as the image of a name. Names that the archive gives itself mean nothing: the daemon would take them
+// from images of other projects.
+func (j *job) importFrom(ctx context.Context, name string, file io.Reader) (client.Image, error) {
+	store := j.daemon.ContentStore()
+	index, err := archive.ImportIndex(ctx, store, file)
+	if err != nil {
+		return nil, err
 	}
-	image, err := j.daemon.GetImage(ctx, name)
-	return image, whenFailed("import the image", err)
+	children := images.FilterPlatforms(images.ChildrenHandler(store), platforms.Default())
+	if err := images.WalkNotEmpty(ctx, images.SetChildrenLabels(store, children), index); err != nil {
+		return nil, err
+	}
+	image := images.Image{Name: name, Target: index}
+	if _, err = j.daemon.ImageService().Create(ctx, image); exists(err) {
+		_, err = j.daemon.ImageService().Update(ctx, image, "target")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return j.daemon.GetImage(ctx, name)
 }
 
 // dropImages removes images from the daemon that no container uses any more, and what is left of imports that were never finished.
@@ -91,10 +128,10 @@ func (j *job) dropImages(ctx context.Context) error {
 	}
 	unused := map[string]bool{}
 	for _, i := range all {
-		unused[i.Name] = strings.HasPrefix(i.Name, imagePrefix) && !used[i.Name]
+		unused[i.Name] = isImage(i.Name) && !used[i.Name]
 	}
 	for _, l := range kept {
-		unused[l.ID] = strings.HasPrefix(l.ID, imagePrefix) && !used[l.ID]
+		unused[l.ID] = isImage(l.ID) && !used[l.ID]
 	}
 	for name, drop := range unused {
 		if !drop {

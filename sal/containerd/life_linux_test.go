@@ -457,7 +457,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 		"a disk":       {map[string]any{"image": "disk"}, writ.CodeResourceConflict},
 		"no program":   {map[string]any{"image": "busybox", "command": []any{"no-such-program"}}, writ.CodeArgumentsInvalid},
 		"no networks":  {map[string]any{"image": "busybox", "networks": []any{map[string]any{"kind": "network", "name": "n", "uid": "u"}}}, writ.CodeDriverMissing},
-		"broken image": {map[string]any{"image": "broken"}, writ.CodeDriverFailed},
+		"broken image": {map[string]any{"image": "broken"}, writ.CodeArgumentsInvalid},
 		"kernel files": {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/proc/self")}}, writ.CodeArgumentsInvalid},
 		"one place":    {map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data"), mount("more", "/data")}}, writ.CodeArgumentsInvalid},
 		"a machine's":  {map[string]any{"image": "busybox", "volumes": []any{mount("alone", "/data")}}, writ.CodeResourceBusy},

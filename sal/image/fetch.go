@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/ociarchive"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -296,15 +297,12 @@ type hostError struct{ error }
 
 func (e hostError) Unwrap() error { return e.error }
 
-// patient reads until its context ends.
-type patient struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-func (r *patient) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
+// checkArchive refuses what is no OCI archive, or not whole.
+func checkArchive(ctx context.Context, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	return r.from.Read(b)
+	defer f.Close()
+	return ociarchive.Check(ctx, f)
 }

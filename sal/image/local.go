@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/ctxio"
 )
 
 // fromFile reads a file of this node, from its start each time. It is read for its digest first: as long as that is not known to be the one that
@@ -32,7 +33,7 @@ func (p *part) fromFile(ctx context.Context) error {
 	if err := p.fits(info.Size()); err != nil {
 		return err
 	}
-	_, err = io.Copy(p, &patient{ctx: ctx, from: f})
+	_, err = io.Copy(p, &ctxio.Reader{Ctx: ctx, From: f})
 	return err
 }
 
@@ -62,7 +63,7 @@ func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 		return nil, fmt.Errorf("it has %s, and images may have %s on this node", amount(size), amount(most))
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(&patient{ctx: ctx, from: f}, size+1)); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(&ctxio.Reader{Ctx: ctx, From: f}, size+1)); err != nil {
 		return nil, err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != p.args.SHA256 {

@@ -1,0 +1,276 @@
+package ociarchive
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+type object = map[string]any
+
+// most is how many bytes layers of tests may have when they are unpacked.
+const most = 1 << 20
+
+var (
+	own     = []byte("the layer that the archive has")
+	victims = []byte("the layer that somebody else has")
+)
+
+func packGzip(t testing.TB, text []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write(text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func packZstd(t testing.TB, text []byte) []byte {
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// configOf says which unpacked layers an image for this machine has.
+func configOf(unpacked ...[]byte) object {
+	ids := []string{}
+	for _, text := range unpacked {
+		ids = append(ids, testenv.DigestOf(text))
+	}
+	return object{"architecture": runtime.GOARCH, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": ids}}
+}
+
+// with adds what a descriptor says of its platform.
+func with(descriptor object, os, architecture string) object {
+	descriptor["platform"] = object{"os": os, "architecture": architecture}
+	return descriptor
+}
+
+// checked is what is said of an archive.
+func checked(t testing.TB, text []byte) error {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return check(t.Context(), f, most)
+}
+
+// TestAnArchiveBringsEachLayerThatItNames: an archive is refused if containerd would look for anything of it, in any order, that it does not have.
+func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
+	const (
+		gzipped = testenv.LayerType + "+gzip"
+		zstded  = testenv.LayerType + "+zstd"
+		docker  = "application/vnd.docker.image.rootfs.diff.tar"
+	)
+	zeros := make([]byte, most+1)
+	whole := func(o *testenv.OCI) object { return o.Image(configOf(own), o.Blob(testenv.LayerType, own)) }
+	lacking := func(o *testenv.OCI) object {
+		return o.Image(configOf(victims), testenv.Describe(testenv.LayerType, victims))
+	}
+	one := func(mediaType string, packed, unpacked []byte) func(o *testenv.OCI) {
+		return func(o *testenv.OCI) { o.Index(o.Image(configOf(unpacked), o.Blob(mediaType, packed))) }
+	}
+	index := func(manifests ...object) object { return object{"schemaVersion": 2, "manifests": manifests} }
+	for name, tt := range map[string]struct {
+		make func(o *testenv.OCI)
+		says string // "" if it is good
+	}{
+		"a plain layer":       {one(testenv.LayerType, own, own), ""},
+		"gzip":                {one(gzipped, packGzip(t, own), own), ""},
+		"zstd":                {one(zstded, packZstd(t, own), own), ""},
+		"gzip called zstd":    {one(zstded, packGzip(t, own), own), ""},
+		"gzip as Docker does": {one(docker, packGzip(t, own), own), ""},
+		"plain, called gzip":  {one(gzipped, own, own), ""},
+		"as much as may be":   {one(gzipped, packGzip(t, zeros[1:]), zeros[1:]), ""},
+		"a layer twice": {func(o *testenv.OCI) {
+			layer := o.Blob(gzipped, packGzip(t, zeros[1:]))
+			o.Index(o.Image(configOf(zeros[1:], zeros[1:]), layer, layer))
+		}, ""},
+		"no layer": {func(o *testenv.OCI) { o.Index(o.Image(configOf())) }, ""},
+		"in another index": {func(o *testenv.OCI) {
+			o.Index(o.Text(testenv.IndexType, index(with(whole(o), "linux", runtime.GOARCH))))
+		}, ""},
+		"other machines": {func(o *testenv.OCI) {
+			o.Index(with(lacking(o), "linux", "s390x"), with(lacking(o), "unknown", "unknown"), whole(o))
+		}, ""},
+		"another by config": {func(o *testenv.OCI) {
+			config := configOf(victims)
+			config["architecture"] = "s390x"
+			o.Index(o.Image(config, testenv.Describe(testenv.LayerType, victims)), whole(o))
+		}, ""},
+
+		"another diff_id":           {one(testenv.LayerType, own, victims), "when it is unpacked"},
+		"another diff_id, gzip":     {one(gzipped, packGzip(t, own), victims), "when it is unpacked"},
+		"another diff_id, zstd":     {one(zstded, packZstd(t, own), victims), "when it is unpacked"},
+		"gzip that is not unpacked": {one(testenv.LayerType, packGzip(t, own), own), "when it is unpacked"},
+		"an empty layer, and more": {func(o *testenv.OCI) {
+			o.Index(o.Image(configOf(own, victims), o.Blob(testenv.LayerType, own)))
+		}, "1 layers, and the config says 2"},
+		"a layer more": {func(o *testenv.OCI) {
+			o.Index(o.Image(configOf(own), o.Blob(testenv.LayerType, own), testenv.Describe(testenv.LayerType, victims)))
+		}, "2 layers, and the config says 1"},
+		"the first lacks one": {func(o *testenv.OCI) { o.Index(lacking(o), whole(o)) }, "is missing"},
+		"the last lacks one":  {func(o *testenv.OCI) { o.Index(whole(o), lacking(o)) }, "is missing"},
+		"one lacks one, in capitals": {func(o *testenv.OCI) {
+			o.Index(whole(o), with(lacking(o), "LINUX", map[string]string{"amd64": "x86_64", "arm64": "AArch64"}[runtime.GOARCH]))
+		}, "is missing"},
+		"one lacks one, in another index": {func(o *testenv.OCI) { o.Index(whole(o), o.Text(testenv.IndexType, index(lacking(o)))) }, "is missing"},
+		"another index lacks": {func(o *testenv.OCI) {
+			o.Index(whole(o), object{"mediaType": testenv.IndexType, "digest": testenv.DigestOf(victims), "size": len(victims)})
+		}, "is missing"},
+		"another manifest lacks": {func(o *testenv.OCI) { o.Index(whole(o), testenv.Describe(testenv.ManifestType, victims)) }, "is missing"},
+		"something else lacks":   {func(o *testenv.OCI) { o.Index(whole(o), testenv.Describe("text/plain", victims)) }, "is missing"},
+		"the config lacks": {func(o *testenv.OCI) {
+			config, _ := json.Marshal(configOf(own))
+			o.Index(o.Text(testenv.ManifestType, testenv.Manifest(testenv.Describe(testenv.ConfigType, config), o.Blob(testenv.LayerType, own))))
+		}, "is missing"},
+		"once without a platform, and once with one": {func(o *testenv.OCI) {
+			config := configOf(victims)
+			config["architecture"] = "s390x"
+			layer := testenv.Describe(testenv.LayerType, victims)
+			o.Index(whole(o), o.Image(config, layer), with(o.Image(config, layer), "linux", runtime.GOARCH))
+		}, "is missing"},
+		"other machines only": {func(o *testenv.OCI) { o.Index(with(whole(o), "linux", "s390x")) }, "no image for linux/"},
+		"a bomb, gzip":        {one(gzipped, packGzip(t, zeros), zeros), "more than 1 MiB"},
+		"a bomb, zstd":        {one(zstded, packZstd(t, zeros), zeros), "more than 1 MiB"},
+		"a bomb in two": {func(o *testenv.OCI) {
+			a, b := zeros[:most/2+1], append([]byte("x"), zeros[:most/2]...)
+			o.Index(o.Image(configOf(a, b), o.Blob(gzipped, packGzip(t, a)), o.Blob(gzipped, packGzip(t, b))))
+		}, "more than 1 MiB"},
+		"a window as big as memory": {one(zstded, slices.Concat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 20 << 3, byte(len(own)<<3 | 1), 0, 0}, own), own), "window"},
+		"half of a layer":           {one(gzipped, packGzip(t, own)[:20], own), "EOF"},
+		"an encrypted layer":        {one(testenv.LayerType+"+encrypted", own, own), "which is not unpacked"},
+		"no layout":                 {func(o *testenv.OCI) { o.File("index.json", []byte(`{}`)) }, "no oci-layout"},
+		"another layout": {func(o *testenv.OCI) {
+			o.File("oci-layout", []byte(`{"imageLayoutVersion":"2.0.0"}`)).File("index.json", []byte(`{}`))
+		}, "2.0.0"},
+		"no index":    {func(o *testenv.OCI) { o.File("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)) }, "no index.json"},
+		"two indexes": {func(o *testenv.OCI) { o.Index(whole(o)).File("./index.json", []byte(`{}`)) }, "two files index.json"},
+		"two layouts": {func(o *testenv.OCI) { o.Index(whole(o)).File("oci-layout", []byte(`{}`)) }, "two files oci-layout"},
+		"as Docker does": {func(o *testenv.OCI) {
+			o.File("config", nil).File("layer", own).File("manifest.json", []byte(`[{"Config":"config","Layers":["layer"]}]`))
+		}, "Docker archive"},
+		"as Docker does, beside an index": {func(o *testenv.OCI) {
+			whole(o)
+			o.File("index.json", []byte(`{"schemaVersion":2}`)).File("manifest.json", []byte(`[{"Config":"config","Layers":["layer"]}]`))
+		}, "Docker archive"},
+	} {
+		o := testenv.NewOCI()
+		tt.make(o)
+		text, err := o.Bytes()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		err = checked(t, text)
+		if tt.says == "" && err != nil || tt.says != "" && (writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+}
+
+// TestABlobOfHolesIsRefused: what package tar makes of a sparse file is not what is at its place.
+func TestABlobOfHolesIsRefused(t *testing.T) {
+	content := append(make([]byte, 512), bytes.Repeat([]byte("x"), 512)...)
+	var all bytes.Buffer
+	w := tar.NewWriter(&all)
+	file := append([]byte("1\n512\n512\n"), make([]byte, 502)...) // where the data is, and then the data
+	header := tar.Header{
+		Typeflag: tar.TypeReg, Name: "sparse", Size: 1024, Mode: 0o600,
+		PAXRecords: map[string]string{
+			"SUN.sparse.major": "1", "SUN.sparse.minor": "0", "SUN.sparse.realsize": "1024",
+			"SUN.sparse.name": "blobs/sha256/" + strings.TrimPrefix(testenv.DigestOf(content), "sha256:"),
+		},
+	}
+	err := w.WriteHeader(&header)
+	_, wrong := w.Write(append(file, content[512:]...))
+	if err := errors.Join(err, wrong, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := checked(t, bytes.ReplaceAll(all.Bytes(), []byte("SUN.sparse"), []byte("GNU.sparse"))); err == nil || !strings.Contains(err.Error(), "sparse") {
+		t.Error(err)
+	}
+}
+
+// Five indexes, each of which names the next one 20,000 times: an archive of 10 MB that would be looked at for longer than there is time.
+func TestAnArchiveIsLookedAtInBoundedTime(t *testing.T) {
+	o := testenv.NewOCI()
+	next := o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": []object{}})
+	var all []object
+	for range 5 {
+		all = nil
+		for range 20_000 {
+			all = append(all, next)
+		}
+		next = o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": all})
+	}
+	text, err := o.Index(all...).Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checked(t, text); writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+		t.Errorf("it is %v", err)
+	}
+}
+
+func TestACheckEndsWithItsContext(t *testing.T) {
+	o := testenv.NewOCI()
+	text, err := o.Index(o.Image(configOf(own), o.Blob(testenv.LayerType, own))).Bytes()
+	path := filepath.Join(t.TempDir(), "a")
+	if err := errors.Join(err, os.WriteFile(path, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Check(ctx, f); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func FuzzArchive(f *testing.F) {
+	o := testenv.NewOCI()
+	layer := o.Blob(testenv.LayerType+"+gzip", packGzip(f, own))
+	text, err := o.Index(o.Image(configOf(own), layer)).Bytes()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("text"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := checked(t, text); err != nil && writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+			t.Errorf("%v has no code", err)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package ociarchive
+
+import (
+	"context"
+	"encoding/json"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// The types of manifests and indexes that containerd reads.
+const (
+	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
+	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
+)
+
+// checkIndex looks at everything in an index that containerd could take on this machine: what has a platform that fits, or none. Which one it
+// takes depends on their order, and on what else it has.
+func (a *archive) checkIndex(ctx context.Context, text []byte, depth int) error {
+	if depth > maxDepth {
+		return noArchive("its indexes are nested too deep")
+	}
+	var index ocispec.Index
+	if err := json.Unmarshal(text, &index); err != nil {
+		return noArchive("its index cannot be read: %v", err)
+	}
+	for _, d := range index.Manifests {
+		if d.Platform != nil && !a.machine.Match(*d.Platform) {
+			continue
+		}
+		seen := look{d.Digest, d.MediaType, d.Platform != nil}
+		if a.looked[seen] {
+			continue
+		}
+		a.looked[seen] = true
+		if err := a.checkOne(ctx, d, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *archive) checkOne(ctx context.Context, d ocispec.Descriptor, depth int) error {
+	isIndex := d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == dockerIndex
+	if !isIndex && d.MediaType != ocispec.MediaTypeImageManifest && d.MediaType != dockerManifest {
+		_, err := a.blob(d) // containerd keeps it, and reads nothing of it
+		return err
+	}
+	text, err := a.text(d)
+	if err != nil {
+		return err
+	}
+	if isIndex {
+		return a.checkIndex(ctx, text, depth+1)
+	}
+	return a.checkManifest(ctx, d, text)
+}
+
+// checkManifest makes sure that an image is whole, unless it is for another machine by its config, which counts if the descriptor says nothing.
+func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text []byte) error {
+	var manifest ocispec.Manifest
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return noArchive("its manifest %s cannot be read: %v", d.Digest, err)
+	}
+	text, err := a.text(manifest.Config)
+	if err != nil {
+		return err
+	}
+	var config ocispec.Image
+	if err := json.Unmarshal(text, &config); err != nil {
+		return noArchive("its config %s cannot be read: %v", manifest.Config.Digest, err)
+	}
+	if d.Platform == nil && !a.machine.Match(config.Platform) {
+		return nil
+	}
+	diffs := config.RootFS.DiffIDs
+	if len(diffs) != len(manifest.Layers) {
+		return noArchive("its manifest %s has %d layers, and the config says %d", d.Digest, len(manifest.Layers), len(diffs))
+	}
+	for i, layer := range manifest.Layers {
+		diff, err := a.diff(ctx, layer)
+		if err != nil {
+			return err
+		}
+		if diff != diffs[i] {
+			return noArchive("the layer %s is %s when it is unpacked, and the config says %s", layer.Digest, diff, diffs[i])
+		}
+	}
+	a.found = true
+	return nil
+}

@@ -1,0 +1,88 @@
+package testenv
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The types of what is in archives of images.
+const (
+	IndexType    = "application/vnd.oci.image.index.v1+json"
+	ManifestType = "application/vnd.oci.image.manifest.v1+json"
+	ConfigType   = "application/vnd.oci.image.config.v1+json"
+	LayerType    = "application/vnd.oci.image.layer.v1.tar"
+)
+
+// OCI is an archive of images that is written by hand, so that it may lie.
+type OCI struct {
+	all bytes.Buffer
+	tar *tar.Writer
+	err error
+}
+
+// NewOCI returns an archive without a file.
+func NewOCI() *OCI {
+	o := &OCI{}
+	o.tar = tar.NewWriter(&o.all)
+	return o
+}
+
+// DigestOf is how a blob is named.
+func DigestOf(text []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(text)) }
+
+// Describe returns the descriptor of a blob, whether it is there or not.
+func Describe(mediaType string, text []byte) map[string]any {
+	return map[string]any{"mediaType": mediaType, "digest": DigestOf(text), "size": len(text)}
+}
+
+// File adds a file.
+func (o *OCI) File(name string, text []byte) *OCI {
+	o.err = errors.Join(o.err, o.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))}))
+	_, err := o.tar.Write(text)
+	o.err = errors.Join(o.err, err)
+	return o
+}
+
+// Blob adds a blob, and returns its descriptor.
+func (o *OCI) Blob(mediaType string, text []byte) map[string]any {
+	o.File("blobs/sha256/"+strings.TrimPrefix(DigestOf(text), "sha256:"), text)
+	return Describe(mediaType, text)
+}
+
+// Text adds a blob of JSON, and returns its descriptor.
+func (o *OCI) Text(mediaType string, value map[string]any) map[string]any {
+	return o.Blob(mediaType, o.json(value))
+}
+
+// Image adds an image without its layers, and returns its descriptor.
+func (o *OCI) Image(config map[string]any, layers ...map[string]any) map[string]any {
+	return o.Text(ManifestType, Manifest(o.Text(ConfigType, config), layers...))
+}
+
+// Manifest is the content of a manifest.
+func Manifest(config map[string]any, layers ...map[string]any) map[string]any {
+	return map[string]any{"schemaVersion": 2, "mediaType": ManifestType, "config": config, "layers": layers}
+}
+
+// Index ends the archive with the files that make it one.
+func (o *OCI) Index(manifests ...map[string]any) *OCI {
+	o.File("index.json", o.json(map[string]any{"schemaVersion": 2, "manifests": manifests}))
+	return o.File("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+}
+
+// Bytes returns the archive.
+func (o *OCI) Bytes() ([]byte, error) {
+	err := errors.Join(o.err, o.tar.Close())
+	return o.all.Bytes(), err
+}
+
+func (o *OCI) json(value any) []byte {
+	text, err := json.Marshal(value)
+	o.err = errors.Join(o.err, err)
+	return text
+}
