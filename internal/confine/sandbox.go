@@ -6,7 +6,8 @@ import (
 )
 
 // Sandbox is for a program that works on what a stranger wrote, and that may be taken over by it. The process opens the files that it was
-// given, and reads the libraries of the system. It has no network, no capability and no other process, and ends when it takes too much.
+// given, and reads the libraries of the system. It has no network, no capability and no other process, gets a processor after all others, and
+// ends when it takes too much.
 type Sandbox struct {
 	// Files are open files that the process gets as well and may open anew by /dev/fd: to read, and to write if they are open for that.
 	Files []File

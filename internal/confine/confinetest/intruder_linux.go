@@ -109,6 +109,13 @@ func (x Targets) attempts() map[string]func() error {
 			return err
 		},
 		"signal a process": func() error { return unix.Kill(x.PID, 0) },
+		"get a processor before others": func() error {
+			const last = 1 // what the kernel says of the niceness 19
+			if priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || priority > last {
+				return err
+			}
+			return unix.Setpriority(unix.PRIO_PROCESS, 0, 0)
+		},
 		"read the memory of a process": func() error {
 			var b [1]byte
 			local, remote := []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&b)), Len: 1}}
