@@ -183,7 +183,8 @@ func (c *check) links() {
 // proofs looks for each test that a document names as a proof.
 func (c *check) proofs() {
 	for _, p := range c.house.proofs {
-		if !slices.Contains(c.house.tests[p.folder], p.test) {
+		named := func(test string) bool { return test == p.test || p.begins && strings.HasPrefix(test, p.test) }
+		if !slices.ContainsFunc(c.house.tests[p.folder], named) {
 			c.report("%s names the test %s of %s, which is not there", p.from, p.test, display(p.folder))
 		}
 	}

@@ -51,6 +51,7 @@ func house() map[string]string {
 		"store/queue.go":           "package store\nimport \"example.com/queue\"\n",
 		"store/exam/exam.go":       "// Package exam tests.\npackage exam\nimport (\n\t\"testing\"\n\t\"writ/store\"\n)\n",
 		"store/sql/sql.go":         "// Package sql is SQL.\npackage sql\nimport (\n\t\"database/sql\"\n\t\"writ/internal/db\"\n\t\"writ/store\"\n)\n",
+		"store/store_test.go":      "package store\nfunc TestStores(t *testing.T) {}\n",
 		"store/testdata/x.go":      "no Go at all",
 		"tool/hammer/hammer.go":    "// Package hammer hits.\npackage hammer\nimport \"writ\"\n",
 		"tool/saw/saw.go":          "// Package saw cuts.\npackage saw\nimport \"writ/tool/saw/blade\"\n",
@@ -92,6 +93,9 @@ func TestBrokenHouse(t *testing.T) {
 		{"a link out of the house", "docs/a.md", "[etc](../../etc/passwd)\n", "docs/a.md has a link to ../../etc/passwd, which is not there"},
 		{"a proof", "store/store_test.go", "package store\nfunc TestKeeps(t *testing.T) {}\n", ""},
 		{"a promise without its test", "docs/a.md", "It keeps: `go test ./store -run TestKeeps`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
+		{"several tests of a promise", "docs/a.md", "It keeps: `go test ./store -run 'TestSto\\|TestKeeps/x'`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
+		{"a link to a test", "docs/a.md", "[TestStores](../store/store_test.go)\n", ""},
+		{"a link to a test that is not there", "docs/a.md", "[TestKeeps](../store/store_test.go)\n", "docs/a.md names the test TestKeeps of store, which is not there"},
 		{"a room without a word", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

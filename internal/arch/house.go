@@ -49,12 +49,19 @@ type file struct {
 // link leads from a document to another file, relative to its own folder.
 type link struct{ from, to string }
 
-// proof is a command in a document that runs one test: `go test ./coord -run TestIt`.
-type proof struct{ from, folder, test string }
+// proof is a test that a document names: by a command, `go test ./coord -run TestIt`, or by a link to its file, [TestIt](coord/it_test.go). A command
+// may give several, and of each how its name begins: `go test ./coord -run 'TestThis\|TestThat'`.
+type proof struct {
+	from, folder, test string
+	begins             bool
+}
 
 var (
-	proven   = regexp.MustCompile("`go test \\./(\\S*) -run (\\w+)`")
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	proven = regexp.MustCompile("`go test \\./([\\w/]*) -run (?:(\\w+)|'([^'`]+)')`")
+	// beginning is that of a test among several. Of a folder with all below it, and of other patterns, nothing is looked for.
+	beginning = regexp.MustCompile(`(?:^|\|)((?:Test|Fuzz)\w+)`)
+	shown     = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)_test\.go\)`)
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
 // linked matches links of Markdown to other files, without what follows a "#".
@@ -119,7 +126,16 @@ func (h *house) readDocument(name string) error {
 		h.links = append(h.links, link{name, string(m[1])})
 	}
 	for _, m := range proven.FindAllSubmatch(text, -1) {
-		h.proofs = append(h.proofs, proof{name, path.Clean(string(m[1])), string(m[2])})
+		folder := path.Clean(string(m[1]))
+		if len(m[2]) > 0 {
+			h.proofs = append(h.proofs, proof{from: name, folder: folder, test: string(m[2])})
+		}
+		for _, test := range beginning.FindAllSubmatch(m[3], -1) {
+			h.proofs = append(h.proofs, proof{name, folder, string(test[1]), true})
+		}
+	}
+	for _, m := range shown.FindAllSubmatch(text, -1) {
+		h.proofs = append(h.proofs, proof{from: name, folder: path.Join(path.Dir(name), path.Dir(string(m[2]))), test: string(m[1])})
 	}
 	return nil
 }
