@@ -43,6 +43,10 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 				"volume.create web-0", "machine.create web-0", "volume.create web-1", "machine.create web-1"},
 			output: map[string]any{"database": "address-store-1", "machines": int64(2)},
 		},
+		"pair.tengo": {
+			operations: []string{"herodb.create", "machine.create", "volume.create"},
+			calls:      []string{"herodb.create shop-db", "volume.create web-disk", "machine.create web"},
+		},
 		"loop.tengo": {
 			operations: []string{"node.facts", "volume.create"},
 			calls:      []string{"node.facts ", "volume.create work-0"},
@@ -108,7 +112,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 			t.Errorf("%s has no %s", file, tests)
 		}
 	}
-	if examples != 6 {
+	if examples != 7 {
 		t.Errorf("%d examples; give a new one its line in the test above", examples)
 	}
 }
