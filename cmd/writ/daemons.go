@@ -185,7 +185,7 @@ func (a *app) runnerCommand() *cobra.Command {
 	var join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "runner",
-		Short: "Run a node: it takes sealed jobs, verifies them and acts",
+		Short: "Run a node: it takes signed jobs, verifies them and acts",
 		Long: `Runs a node. It joins at the first start, with a token of "writ token create"; without one it needs --cluster, and waits until
 somebody approves it.
 

@@ -213,7 +213,7 @@ func demoText(r demoResult, keep bool) string {
 		{Title: "signer", Value: r.Signer},
 		{Title: "datacenter", Value: r.Datacenter},
 		{Title: "run", Value: string(r.Run.ID)},
-		{Title: "state", Value: string(r.Run.State) + ", sealed by the datacenter's supervisor and verified"},
+		{Title: "state", Value: string(r.Run.State) + ", signed by the datacenter's supervisor and verified"},
 		{Title: "took", Value: tookRun(r.Run)},
 	}, false) + "\n" + calls.Text(false) + "\noutput\n" + outputText(r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
 }

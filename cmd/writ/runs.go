@@ -235,7 +235,7 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 		case lie != nil:
 			state += ", UNVERIFIED: only the coordinator says so"
 		case v.Run.State.Ended():
-			state += fmt.Sprintf(", sealed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
+			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
 		}
 		if a.Structured() {
 			a.noteDoubt(end)

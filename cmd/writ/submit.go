@@ -153,7 +153,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, sin
 		return a.failed(run, end.Failure)
 	}
 	run.Output = end.Output
-	a.Done("run %s succeeded in %s with %s, sealed by the supervisor of %s",
+	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
 		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
 	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
 }

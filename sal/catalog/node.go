@@ -42,7 +42,7 @@ func nodeOperations() []*Operation {
 		declare[Nothing, NodeDrivers](node.with("drivers", Look, 10*time.Second,
 			"Tells which drivers a node has, and which of them only simulate.").reads()),
 		declare[Nothing, Nothing](node.with("ping", Look, 10*time.Second,
-			"Does nothing, all the way: through seal, queue, node and journal, and back.").reads()),
+			"Does nothing, all the way: through signature, queue, node and journal, and back.").reads()),
 	}
 }
 

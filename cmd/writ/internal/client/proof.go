@@ -206,7 +206,7 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	case s.Run != run.ID || writ.RunIDOf(s.Payload) != run.ID || s.Datacenter != d.ID:
 		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, and its proof is about run %s", run.ID, run.State, s.Run)
 	case string(s.State) != string(run.State):
-		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has sealed %s", run.ID, run.State, s.State)
+		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s, its datacenter has signed %s", run.ID, run.State, s.State)
 	}
 	return s, nil
 }
