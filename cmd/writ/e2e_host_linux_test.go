@@ -213,6 +213,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(disk, "n")
+	testsite.Groups(t, filepath.Join(data, "local", "n1"))
 	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
 	log := filepath.Join(h.dir, "dev.log")
 	out, err := os.Create(log)

@@ -74,6 +74,7 @@ func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
 	}
 	s := testsite.NewIn(t, dir, "PATH="+filepath.Dir(vmmstub.Build(t))+":"+os.Getenv("PATH"))
 	data := filepath.Join(s.Dir, "dc1-n1")
+	testsite.Groups(t, data)
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--drivers", "host", "--containerd", containers.Address, "--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
 		"--image-dir", filepath.Dir(image.Path), "--image-dir", files,

@@ -30,6 +30,7 @@ func TestWhatANodeFindsReachesPeople(t *testing.T) {
 	}
 	s := testsite.NewIn(t, vmmstub.Passable(t))
 	const node = "dc1-n1"
+	testsite.Groups(t, filepath.Join(s.Dir, node))
 	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0",
 		Node: []string{"--drivers", "host", "--process-users", saltest.Accounts(s.Dir).Numbers(), "--container-ids", saltest.ContainerIDs(s.Dir).Numbers()}})
 	t.Cleanup(func() { endBelow(t, filepath.Join(s.Dir, node)) })

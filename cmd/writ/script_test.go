@@ -53,6 +53,7 @@ func TestStockToolsAreEnough(t *testing.T) {
 }
 
 func runScripts(t *testing.T, dir string) {
+	maker := testenv.Maker(t)
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
@@ -61,6 +62,7 @@ func runScripts(t *testing.T, dir string) {
 			if err != nil {
 				return err
 			}
+			env.Vars = append(env.Vars, maker)
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
@@ -85,7 +87,7 @@ func startDev(ts *testscript.TestScript, neg bool, args []string) {
 	path := filepath.Join(strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0], "writ")
 	cmd := exec.Command(path, append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--simulate-speed", "0"}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), testenv.MakerVar + "=" + ts.Getenv(testenv.MakerVar)}
 	log, err := cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())

@@ -29,7 +29,7 @@ func browse(t *testing.T) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(testenv.Need(t, "chromium")),
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.UserDataDir(testenv.Home(t, "browser")),
 		chromedp.Flag("no-sandbox", true), // root in a container has none
 		chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true),

@@ -6,6 +6,8 @@
 package cgroup
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 	"sync"
 )
@@ -49,6 +51,13 @@ type Groups struct {
 	once sync.Once
 	mu   sync.Mutex // held while a directory is made in one that may be taken away because it was empty
 	has  hierarchy
+}
+
+// Of returns the groups of somebody who keeps what is theirs in a directory. Several of one host, each with a directory of its own, have different
+// ones.
+func Of(whose, dir string) *Groups {
+	sum := sha256.Sum256([]byte(dir))
+	return &Groups{Name: "writ-" + whose + "-" + hex.EncodeToString(sum[:4])}
 }
 
 // hierarchy is what was found of a host.

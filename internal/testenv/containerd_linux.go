@@ -33,9 +33,6 @@ type ContainerdServer struct {
 	namespaces []string // whose control groups are removed with the daemon
 }
 
-// groupGuard ends the wait for processes that were killed to leave their control groups, which takes some milliseconds.
-const groupGuard = 5 * time.Second
-
 // Uses says that containers of a namespace may be there, whose control groups go with the daemon.
 func (c *ContainerdServer) Uses(namespace string) {
 	c.t.Helper()
@@ -174,7 +171,7 @@ func (c *ContainerdServer) clear() {
 			c.t.Errorf("unmount %s: %v", dir, err)
 		}
 	}
-	for _, namespace := range c.namespaces {
+	for _, namespace := range c.namespaces { // which a node of this host may have as well: nothing in it is ended by its name
 		for end := time.Now().Add(groupGuard); !removeGroup(namespace) && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -193,7 +190,7 @@ func (c *ContainerdServer) kill(pid string) {
 
 // found are the files of a name in the bundles of containers.
 func (c *ContainerdServer) found(name string) []string {
-	files, _ := filepath.Glob(filepath.Join(c.state(), "io.containerd.runtime.v2.task", "*", "*", name))
+	files, _ := filepath.Glob(filepath.Join(c.dir, bundlesBelow, name))
 	return files
 }
 

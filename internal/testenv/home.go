@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 )
 
 // MakerVar is in the environment of every process that a test starts: the lock of the test process. Who holds no lock any more has been
-// killed, and what it left is removed when the next test process begins.
+// killed, and what it left is removed: by its watcher at once, and if that was killed too, when the next test process begins.
 const MakerVar = "WRIT_TEST_MAKER"
 
 const (
@@ -28,7 +29,8 @@ const (
 var homes struct {
 	mu     sync.Mutex
 	byRoot map[string]*home
-	swept  sync.Once
+	begun  sync.Once
+	watch  int // the number of this process's watcher
 }
 
 // home is a directory of this process that holds those of its tests.
@@ -39,7 +41,7 @@ type home struct {
 }
 
 // Home returns a new directory for what cannot be in that of the test: paths of sockets must be short, and servers with other users must get
-// in. It is removed when the test ends; if the test process is killed, when the next one begins.
+// in. It is removed when the test ends, also if the test process is killed, with the processes that name a file in it.
 func Home(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := MakeHome(name)
@@ -75,14 +77,18 @@ func MakeHome(name string) (dir string, remove func() error, err error) {
 	return makeHome(os.TempDir(), name)
 }
 
-// mark lets processes that this one starts be known as its own.
-func mark(t testing.TB) {
+// Maker returns the variable by which a process is known as this test's, for those that are given an environment of their own.
+func Maker(t testing.TB) string {
 	t.Helper()
 	Home(t, "mark")
+	return MakerVar + "=" + os.Getenv(MakerVar)
 }
 
 func makeHome(root, name string) (dir string, remove func() error, err error) {
-	homes.swept.Do(func() { sweep(os.TempDir(), inMemory) })
+	homes.begun.Do(func() {
+		sweep(os.TempDir(), inMemory)
+		homes.watch = startWatcher()
+	})
 	homes.mu.Lock()
 	defer homes.mu.Unlock()
 	h := homes.byRoot[root]
@@ -108,9 +114,12 @@ func makeHome(root, name string) (dir string, remove func() error, err error) {
 	return dir, func() error { return errors.Join(os.RemoveAll(dir), h.leave(root)) }, nil
 }
 
+// homesOf is how the names of a process's directories begin.
+func homesOf(pid int) string { return fmt.Sprintf("%s%d-", homePrefix, pid) }
+
 // newHome makes a directory and locks it. The lock gets its name when it is held: before, nobody takes the directory for left behind.
 func newHome(root string) (*home, error) {
-	dir, err := os.MkdirTemp(root, fmt.Sprintf("%s%d-", homePrefix, os.Getpid()))
+	dir, err := os.MkdirTemp(root, homesOf(os.Getpid()))
 	if err != nil {
 		return nil, err
 	}
@@ -140,22 +149,40 @@ func (h *home) leave(root string) error {
 // sweep removes what killed test processes left: their processes, mounts, control groups and directories. What cannot be removed is left to
 // the next one.
 func sweep(roots ...string) {
-	endOrphans()
-	for _, root := range roots {
-		left, _ := filepath.Glob(filepath.Join(root, homePrefix+"*"))
-		for _, dir := range left {
-			if !abandoned(dir) {
-				continue
-			}
-			unmountBelow(dir)
-			groups, _ := os.ReadFile(filepath.Join(dir, groupsName))
-			for name := range strings.Lines(string(groups)) {
-				removeGroup(strings.TrimSpace(name))
-			}
-			_ = os.RemoveAll(dir)
+	left := homesIn(roots, homePrefix)
+	left = slices.DeleteFunc(left, func(dir string) bool { return !abandoned(dir) })
+	endOrphans(left)
+	for _, dir := range left {
+		for _, name := range groupsOf(dir) {
+			endGroup(name)
 		}
+		unmountBelow(dir)
+		_ = os.RemoveAll(dir)
 	}
 }
+
+// homesIn are the directories of test processes whose names begin so.
+func homesIn(roots []string, prefix string) (all []string) {
+	for _, root := range roots {
+		found, _ := filepath.Glob(filepath.Join(root, prefix+"*"))
+		all = append(all, found...)
+	}
+	return all
+}
+
+// groupsOf are the control groups of a process that had a directory: those that it has noted, and those of the containers whose daemon it ran there.
+func groupsOf(dir string) []string {
+	noted, _ := os.ReadFile(filepath.Join(dir, groupsName))
+	all := strings.Fields(string(noted))
+	bundles, _ := filepath.Glob(filepath.Join(dir, "*", bundlesBelow))
+	for _, bundle := range bundles {
+		all = append(all, filepath.Join(filepath.Base(filepath.Dir(bundle)), filepath.Base(bundle)))
+	}
+	return all
+}
+
+// bundlesBelow are what a containerd keeps of its containers, below its directory: of each namespace and container.
+const bundlesBelow = "state/io.containerd.runtime.v2.task/*/*"
 
 // abandoned reports whether the maker of a directory has ended.
 func abandoned(dir string) bool {
@@ -165,6 +192,17 @@ func abandoned(dir string) bool {
 		return err == nil && time.Since(info.ModTime()) > settled
 	}
 	return err == nil && gone
+}
+
+// awaitUnlocked waits until nobody holds the lock of a directory: what ends a process closes one file after the other.
+func awaitUnlocked(dir string) {
+	f, err := os.Open(filepath.Join(dir, lockName))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX), syscall.EINTR) {
+	}
 }
 
 // unlocked reports whether nobody holds a lock.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +17,8 @@ import (
 // groupsRoot is where control groups are: those of version 2, or a directory for each controller.
 const groupsRoot = "/sys/fs/cgroup"
 
-// Cgroup removes the control groups of a name when the test ends, or when the next test process begins if this one is killed.
+// Cgroup removes the control groups of a name, which nobody else has, when the test ends, also if this process is killed: then what is in them
+// ends as well.
 func Cgroup(t testing.TB, name string) {
 	t.Helper()
 	dir := Home(t, "groups")
@@ -32,50 +34,83 @@ func Cgroup(t testing.TB, name string) {
 	t.Cleanup(func() { removeGroup(name) })
 }
 
-// removeGroup removes groups with those below them, and reports whether none is left: those that have processes are.
-func removeGroup(name string) (gone bool) {
-	if name == "" || name != filepath.Base(name) {
-		return true
+// groupDirs are the directories of the groups of a name and of those below them, the outermost first.
+func groupDirs(name string) (all []string) {
+	if name = filepath.Clean(name); name == "." || !filepath.IsLocal(name) {
+		return nil
 	}
-	gone = true
 	for _, pattern := range []string{name, "*/" + name} {
 		found, _ := filepath.Glob(filepath.Join(groupsRoot, pattern))
 		for _, dir := range found {
-			var all []string
 			_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err == nil && d.IsDir() {
 					all = append(all, path)
 				}
 				return nil
 			})
-			for _, path := range slices.Backward(all) {
-				if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-					gone = false
-				}
-			}
+		}
+	}
+	return all
+}
+
+// removeGroup removes groups with those below them, and reports whether none is left: those that have processes are.
+func removeGroup(name string) (gone bool) {
+	gone = true
+	for _, path := range slices.Backward(groupDirs(name)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			gone = false
 		}
 	}
 	return gone
 }
 
-// endOrphans kills the processes whose maker was killed. A process is known by the lock in its environment; its number cannot become another's
-// meanwhile.
-func endOrphans() {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || pid == os.Getpid() {
-			continue
+// groupGuard ends the wait for processes that were killed to leave their control groups, which takes some milliseconds.
+const groupGuard = 5 * time.Second
+
+// endGroup kills what is in the groups of a name, and removes them.
+func endGroup(name string) {
+	for end := time.Now().Add(groupGuard); !removeGroup(name) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, dir := range groupDirs(name) {
+			members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			for _, member := range strings.Fields(string(members)) {
+				killIf(member, func(proc string) bool {
+					in, err := os.ReadFile(filepath.Join(proc, "cgroup"))
+					return err == nil && bytes.Contains(in, []byte("/"+name))
+				})
+			}
 		}
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if orphaned(file) {
-			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		}
-		_ = unix.Close(fd)
 	}
+}
+
+// endOrphans kills the processes whose maker was killed. A process is known by the lock in its environment, or, as drivers give theirs another one,
+// by a file below one of the directories among its arguments.
+func endOrphans(abandoned []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		killIf(filepath.Base(proc), func(proc string) bool { return orphaned(filepath.Join(proc, "environ")) || namesOne(proc, abandoned) })
+	}
+}
+
+// killIf kills a process that is one of those that are meant, as its directory in /proc says; its number cannot become another's meanwhile.
+func killIf(number string, meant func(proc string) bool) {
+	pid, err := strconv.Atoi(number)
+	if err != nil || pid <= 1 || pid == os.Getpid() {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if meant(filepath.Join("/proc", number)) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// namesOne reports whether a file below one of the directories is among the arguments of a process.
+func namesOne(proc string, dirs []string) bool {
+	arguments, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	return err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(arguments, []byte(dir+"/")) })
 }
 
 func orphaned(environ string) bool {

@@ -8,33 +8,69 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // left is what a test process leaves that is killed.
 type left struct {
-	Home, Memory, Disk, Group string
-	Child                     int
+	Home, Memory, Disk string
+	Groups             []string
+	Processes          map[string]int
+	Watcher            int
 }
 
-// TestAKilledTestLeavesThis is the process of TestWhatAKilledTestLeavesIsRemovedByTheNext.
+// TestAKilledTestLeavesThis is the process of TestNothingStaysOfAKilledTest: servers as tests have them, and what drivers start, which gets an
+// environment of its own.
 func TestAKilledTestLeavesThis(t *testing.T) {
 	if os.Getenv("WRIT_TEST_LEAVES") == "" {
 		t.Skip("it is started by another test")
 	}
-	l := left{Home: Home(t, "x"), Memory: HomeInMemory(t, "y"), Group: fmt.Sprintf("writ-test-left-%d", os.Getpid()), Disk: os.Getenv("WRIT_TEST_LEAVES")}
+	l := left{Home: Home(t, "x"), Memory: HomeInMemory(t, "y"), Disk: os.Getenv("WRIT_TEST_LEAVES"), Processes: map[string]int{}, Watcher: homes.watch}
 	NewDisk(t, l.Disk, 8)
-	Cgroup(t, l.Group)
-	groups, _ := filepath.Glob(groupsRoot + "/*/cgroup.procs")
-	for _, g := range groups {
-		_ = os.Mkdir(filepath.Join(filepath.Dir(g), l.Group), 0o755) // not every hierarchy lets us
-	}
-	child := exec.Command("sleep", "60")
-	if err := child.Start(); err != nil {
+	own := fmt.Sprintf("writ-test-left-%d", os.Getpid())
+	Cgroup(t, own)
+	redis, postgres, containers := Redis(t), Postgres(t), Containerd(t, "")
+	box := filepath.Join("writ-test-box-"+fmt.Sprint(os.Getpid()), "box") // a container, as the daemon keeps it
+	if err := os.MkdirAll(filepath.Join(containers.state(), "io.containerd.runtime.v2.task", box), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l.Child = child.Process.Pid
+	l.Groups = []string{own, box}
+	l.Processes["redis-server"], l.Processes["postgres"] = redis.cmd.Process.Pid, postgres.cmd.Process.Pid
+	for _, pid := range childrenOf(os.Getpid()) {
+		if namesOne(fmt.Sprintf("/proc/%d", pid), []string{containers.dir}) && pid != l.Processes["postgres"] {
+			l.Processes["containerd"] = pid
+		}
+	}
+	start := func(what string, cmd *exec.Cmd) {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l.Processes[what] = cmd.Process.Pid
+	}
+	start("a child", exec.Command("sleep", "60"))
+	named := exec.Command("tail", "-f", filepath.Join(l.Home, "log"))
+	named.Env = []string{"PATH=/usr/bin:/bin"}
+	if err := os.WriteFile(named.Args[2], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start("one that names a file", named)
+	for _, group := range []string{own, box} {
+		member := exec.Command("sleep", "60")
+		member.Env = []string{"PATH=/usr/bin:/bin"}
+		start("one in "+group, member)
+		some := false
+		for _, hierarchy := range hierarchies() {
+			dir := filepath.Join(hierarchy, group)
+			_ = os.MkdirAll(dir, 0o755) // not every hierarchy lets us
+			some = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, member.Process.Pid), 0o600) == nil || some
+		}
+		if !some { // there are no groups here
+			_ = member.Process.Kill()
+			delete(l.Processes, "one in "+group)
+		}
+	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		t.Fatal(err)
@@ -43,63 +79,118 @@ func TestAKilledTestLeavesThis(t *testing.T) {
 	time.Sleep(time.Minute) // it is killed
 }
 
-func TestWhatAKilledTestLeavesIsRemovedByTheNext(t *testing.T) {
+// hierarchies are those of control groups: the one of version 2, or those of version 1.
+func hierarchies() (all []string) {
+	if _, err := os.Stat(filepath.Join(groupsRoot, "cgroup.controllers")); err == nil {
+		return []string{groupsRoot}
+	}
+	files, _ := filepath.Glob(groupsRoot + "/*/cgroup.procs")
+	for _, file := range files {
+		all = append(all, filepath.Dir(file))
+	}
+	return all
+}
+
+// TestNothingStaysOfAKilledTest, of which the whole group of processes is killed, as a shell does it.
+func TestNothingStaysOfAKilledTest(t *testing.T) {
 	NeedRoot(t)
-	Need(t, "mkfs.ext4")
-	disk := filepath.Join(t.TempDir(), "disk")
-	killed := exec.Command(os.Args[0], "-test.run=^TestAKilledTestLeavesThis$", "-test.v")
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, MakerVar+"=") {
-			killed.Env = append(killed.Env, variable)
-		}
+	for _, tool := range []string{"mkfs.ext4", "redis-server", "postgres", "containerd", "runc"} {
+		Need(t, tool)
 	}
-	killed.Env = append(killed.Env, "WRIT_TEST_LEAVES="+disk)
-	out, err := killed.StdoutPipe()
-	if err == nil {
-		err = killed.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var l left
-	var said strings.Builder
-	for lines := bufio.NewScanner(out); lines.Scan() && json.Unmarshal(lines.Bytes(), &l) != nil; {
-		said.WriteString(lines.Text() + "\n")
-	}
-	if strings.Contains(said.String(), "SKIP") {
-		t.Skip(said.String())
-	}
-	// What lives is left alone.
-	sweep(os.TempDir(), inMemory)
-	for _, path := range []string{l.Home, l.Memory} {
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%s is gone while its maker lives: %v\n%s", path, err, said.String())
-		}
-	}
-	if !alive(l.Child) || !mounted(t, disk) {
-		t.Errorf("the process or the disk of a test that runs is gone")
-	}
-	_ = killed.Process.Kill()
-	_ = killed.Wait()
-	sweep(os.TempDir(), inMemory)
-	for _, path := range []string{filepath.Dir(l.Home), filepath.Dir(l.Memory)} {
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", path, err)
-		}
-	}
-	for end := time.Now().Add(10 * time.Second); alive(l.Child) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	if alive(l.Child) {
-		t.Error("its process lives")
-	}
-	if mounted(t, disk) {
-		t.Error("its disk is mounted")
-	}
-	if groups, _ := filepath.Glob(filepath.Join(groupsRoot, "*", l.Group)); len(groups) > 0 {
-		t.Errorf("its groups are left: %v", groups)
+	for name, sweeps := range map[string]func(l left){
+		"its watcher removes it": func(left) {},
+		"the next test does, if the watcher was killed too": func(l left) {
+			for end := time.Now().Add(10 * time.Second); running(l.Watcher) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			}
+			sweep(os.TempDir(), inMemory)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := filepath.Join(t.TempDir(), "disk")
+			killed := exec.Command(os.Args[0], "-test.run=^TestAKilledTestLeavesThis$", "-test.v")
+			killed.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			for _, variable := range os.Environ() {
+				if !strings.HasPrefix(variable, MakerVar+"=") {
+					killed.Env = append(killed.Env, variable)
+				}
+			}
+			killed.Env = append(killed.Env, "WRIT_TEST_LEAVES="+disk)
+			out, err := killed.StdoutPipe()
+			if err == nil {
+				err = killed.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var l left
+			var said strings.Builder
+			for lines := bufio.NewScanner(out); lines.Scan() && json.Unmarshal(lines.Bytes(), &l) != nil; {
+				said.WriteString(lines.Text() + "\n")
+			}
+			if strings.Contains(said.String(), "SKIP") {
+				t.Skip(said.String())
+			}
+			// What lives is left alone.
+			sweep(os.TempDir(), inMemory)
+			for _, path := range []string{l.Home, l.Memory} {
+				if _, err := os.Stat(path); err != nil {
+					t.Errorf("%s is gone while its maker lives: %v\n%s", path, err, said.String())
+				}
+			}
+			for what, pid := range l.Processes {
+				if !running(pid) {
+					t.Errorf("%s of a test that runs is gone", what)
+				}
+			}
+			if !mounted(t, disk) || len(l.Processes) < 5 || l.Watcher == 0 {
+				t.Errorf("it has %+v", l)
+			}
+			if name != "its watcher removes it" {
+				_ = syscall.Kill(l.Watcher, syscall.SIGKILL)
+			}
+			_ = syscall.Kill(-killed.Process.Pid, syscall.SIGKILL)
+			_ = killed.Wait()
+			sweeps(l)
+			t.Cleanup(func() { // the daemon's namespace, which others may have
+				removeGroup(filepath.Dir(l.Groups[1]))
+			})
+			var stays []string
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				if stays = staying(t, l); len(stays) == 0 || time.Now().After(end) {
+					break
+				}
+			}
+			for _, what := range stays {
+				t.Errorf("%s stays", what)
+			}
+		})
 	}
 }
+
+// staying is what is there still.
+func staying(t *testing.T, l left) (all []string) {
+	t.Helper()
+	for _, path := range []string{filepath.Dir(l.Home), filepath.Dir(l.Memory)} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			all = append(all, path)
+		}
+	}
+	for what, pid := range l.Processes {
+		if running(pid) {
+			all = append(all, what)
+		}
+	}
+	if mounted(t, l.Disk) {
+		all = append(all, "its disk")
+	}
+	for _, group := range l.Groups {
+		all = append(all, groupDirs(group)...)
+	}
+	return all
+}
+
+// running reports whether a process of a test is there.
+func running(pid int) bool { return pid != 0 && alive(pid) }
 
 func mounted(t *testing.T, dir string) bool {
 	t.Helper()

@@ -72,8 +72,7 @@ func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 // startRedis starts a server on a port that settle is told, and that it may tell more of.
 func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
 	t.Helper()
-	mark(t)
-	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: t.TempDir()}
+	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: Home(t, "redis")}
 	t.Cleanup(r.Kill)
 	var err error
 	for range 5 { // somebody else may take the port between FreePort and redis-server
@@ -122,6 +121,7 @@ func (r *RedisServer) start() error {
 	}
 	defer log.Close()
 	args := append([]string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
+		"--set-proc-title", "no", // a title is written over the environment, by which the process is known as ours
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, r.args...)
 	cmd := exec.Command(r.path, args...)
 	cmd.Stdout, cmd.Stderr = w, w

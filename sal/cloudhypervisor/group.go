@@ -2,8 +2,6 @@ package cloudhypervisor
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 
 	"writ"
 	"writ/internal/cgroup"
@@ -35,11 +33,8 @@ func boundsOf(o own) cgroup.Bounds {
 	}
 }
 
-// groupsOf are the groups of the driver of a directory. Several drivers of one host, each with a directory of its own, have different ones.
-func groupsOf(dir string) *cgroup.Groups {
-	sum := sha256.Sum256([]byte(dir))
-	return &cgroup.Groups{Name: "writ-machine-" + hex.EncodeToString(sum[:4])}
-}
+// groupsOf are the groups of the driver of a directory.
+func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("machine", dir) }
 
 func (d *Driver) groups() *cgroup.Groups {
 	d.usable.Do(func() { d.cgroups = groupsOf(d.Dir) })

@@ -2,8 +2,6 @@ package herodb
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -16,11 +14,8 @@ import (
 // that wait for disks, beside one for each processor.
 const maxProcesses = 1024
 
-// groupsOf are the groups of the driver of a directory. Several drivers of one host, each with a directory of its own, have different ones.
-func groupsOf(dir string) *cgroup.Groups {
-	sum := sha256.Sum256([]byte(dir))
-	return &cgroup.Groups{Name: "writ-herodb-" + hex.EncodeToString(sum[:4])}
-}
+// groupsOf are the groups of the driver of a directory.
+func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("herodb", dir) }
 
 func (d *Driver) groups() *cgroup.Groups {
 	d.usable.Do(func() { d.cgroups = groupsOf(d.Dir) })

@@ -331,7 +331,7 @@ func pair(t testing.TB, binary string) (a, b *Node) {
 
 func newNode(t testing.TB, binary string) *Node {
 	t.Helper()
-	n := &Node{Dir: t.TempDir(), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
+	n := &Node{Dir: testenv.Home(t, "m"), Binary: binary, Netns: testenv.Netns(t), NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
 	t.Cleanup(func() {
 		if err := n.Stop(context.Background()); err != nil {
 			t.Error(err)

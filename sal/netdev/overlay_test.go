@@ -60,7 +60,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 	t.Helper()
 	host := func() joined {
 		s := &sites{netns: map[string]string{}}
-		dir := t.TempDir()
+		dir := testenv.Home(t, "n")
 		t.Cleanup(func() { s.clear(t, dir) })
 		x := joined{site: &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
 		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}

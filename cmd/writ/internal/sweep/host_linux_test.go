@@ -156,6 +156,7 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 		}
 	}
 	h.data = filepath.Join(disk, "n")
+	testsite.Groups(t, h.data)
 	t.Cleanup(h.endAll)
 	h.Site = testsite.NewTagged(t, "failpoints")
 	h.noted = filepath.Join(h.Dir, "noted.steps")

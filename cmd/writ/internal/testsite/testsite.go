@@ -50,7 +50,7 @@ type Site struct {
 // Empty is a site where nothing runs yet, in a directory that is removed when the test ends.
 func Empty(t testing.TB, env ...string) *Site {
 	t.Helper()
-	return &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: Binary(t), lines: map[string][]string{}, env: env}
+	return newSite(t, Binary(t), env...)
 }
 
 // New founds a cluster and starts its coordinator, in a directory that is removed when the test ends.
@@ -73,9 +73,14 @@ func NewIn(t testing.TB, dir string, env ...string) *Site {
 // NewTagged is New of the program that is built with tags.
 func NewTagged(t testing.TB, tags ...string) *Site {
 	t.Helper()
-	s := &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: Binary(t, tags...), lines: map[string][]string{}}
+	s := newSite(t, Binary(t, tags...))
 	s.Found()
 	return s
+}
+
+func newSite(t testing.TB, program string, env ...string) *Site {
+	t.Helper()
+	return &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
 }
 
 // Found founds the cluster of an empty site, and starts its coordinator.
