@@ -198,6 +198,64 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 	})
 }
 
+// A run that failed because its node is lost goes on there when it is resumed, and elsewhere only if somebody has signed that the node never comes
+// back. Of a node that was only removed nobody knows what it still runs.
+func TestAResumeAfterALossStaysWithTheNodeUntilThatIsGone(t *testing.T) {
+	const script = `volume := import("volume")` + "\n" + `volume.create("slow-90-v", {size_gib: 1})` + "\n"
+	for _, tt := range []struct {
+		name   string
+		before string // what is decided before the resume
+		after  string // and what after it
+		want   writ.RunState
+	}{
+		{"WhileItIsLost", "", "lost", writ.RunSucceeded},
+		{"WhenItIsGone", "lost", "", writ.RunSucceeded},
+		{"WhenItWasRemoved", "remove", "", writ.RunFailed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSite(t, func(t *testing.T, s *site) {
+				n1 := s.realNode("n1")
+				id := s.submit(script)
+				s.awaitCall(id, 1, writ.CallRunning)
+				n1.halt()
+				if run, _ := s.wantState(id, writ.RunFailed); run.Failure.Code != writ.CodeNodeLost {
+					t.Fatalf("failure = %+v", run.Failure)
+				}
+				n2 := s.realNode("n2")
+				time.Sleep(2 * time.Second)
+				if tt.before != "" {
+					s.decide(n1.id(), tt.before)
+				}
+				if err := s.resume(id); err != nil {
+					t.Fatal(err)
+				}
+				runs := []writ.RunID{id}
+				if tt.after != "" {
+					runs = append(runs, s.submit(script)) // it wants the same name
+					time.Sleep(5 * time.Minute)
+					for _, id := range runs {
+						if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName == "n2" {
+							t.Fatalf("the run is %s: %+v, its call on %q", run.State, run.Failure, calls[0].NodeName)
+						}
+					}
+					s.decide(n1.id(), tt.after)
+				}
+				for _, id := range runs {
+					run, calls := s.wantRest(id, tt.want)
+					if tt.want == writ.RunFailed {
+						if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "writ node lost n1") {
+							t.Errorf("failure = %+v", run.Failure)
+						}
+						n2.wantEffectsOnce(0)
+					} else if calls[0].NodeName != "n2" {
+						t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+					}
+				}
+			})
+		})
+	}
+}
+
 // given returns the jobs that the node got.
 func (n *testNode) given() []writ.Job {
 	n.mu.Lock()

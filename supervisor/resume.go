@@ -190,8 +190,9 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	return c
 }
 
-// reopen plans a call again. One that was never sent may go anywhere; one that was stays with the node and the thing that it may have
-// begun to make, unless that node is gone, and gets a new key. A success that was told when nobody waited for it any more is taken.
+// reopen plans a call again. One that was never sent or leaves nothing may go anywhere. Any other stays with the node and the thing that it may have
+// begun to make, and gets a new key; if that node was removed, lose decides what becomes of it. A success that was told when nobody waited for it any
+// more is taken.
 func (t *turn) reopen(c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
@@ -202,7 +203,7 @@ func (t *turn) reopen(c *journal.Call) error {
 	if c.Delivery > 0 {
 		c.Try++
 	}
-	if c.Try == c.Moved+1 || t.movable(c) {
+	if c.Try == c.Moved+1 || leavesNothing(c) {
 		t.release(c)
 	}
 	c.Before, c.Spared, c.Delivery = c.Try-1, 0, 0
@@ -210,16 +211,6 @@ func (t *turn) reopen(c *journal.Call) error {
 	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
 	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return nil
-}
-
-// movable reports whether a call that was sent to a node may be done by another one: nothing of it is left there, or the node is not one of
-// the datacenter any more.
-func (t *turn) movable(c *journal.Call) bool {
-	if leavesNothing(c) {
-		return true
-	}
-	n, known := t.s.fleet.get(c.Node)
-	return !known || n.Admission == writ.AdmissionRemoved
 }
 
 // leavesNothing reports whether a call may be done again anywhere, wherever it was done before.

@@ -158,7 +158,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		}
 		return asBefore(path, answer)
 	}, "run", "show", flaky)
-	wants("an honest end after a resume", nil, 0, "succeeded, sealed", "run", "show", flaky)
+	wants("an honest end after a resume", nil, 0, "succeeded, signed", "run", "show", flaky)
 
 	in.Script("web.tengo", "x := 1\n")
 	bound := []string{"submit", "web.tengo", "--deployment", "web@7"}
