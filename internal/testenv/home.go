@@ -31,6 +31,8 @@ var homes struct {
 	byRoot map[string]*home
 	begun  sync.Once
 	watch  int // the number of this process's watcher
+
+	lifeline *os.File // open as long as this process lives, whatever ends it; no other process has it
 }
 
 // home is a directory of this process that holds those of its tests.

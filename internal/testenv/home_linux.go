@@ -72,7 +72,7 @@ func endGroup(name string) {
 	for end := time.Now().Add(groupGuard); !removeGroup(name) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, dir := range groupDirs(name) {
 			members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-			for _, member := range strings.Fields(string(members)) {
+			for member := range strings.FieldsSeq(string(members)) {
 				killIf(member, func(proc string) bool {
 					in, err := os.ReadFile(filepath.Join(proc, "cgroup"))
 					return err == nil && bytes.Contains(in, []byte("/"+name))

@@ -13,9 +13,6 @@ import (
 // watchVar is in the environment of a watcher: the number of the test process that it watches.
 const watchVar = "WRIT_TEST_WATCHED"
 
-// lifeline is open as long as this process lives, whatever ends it; nobody else has it.
-var lifeline *os.File
-
 // startWatcher starts this program once more, in a session of its own, so that what kills this process and its group leaves it. It waits for that
 // and does nothing else. Its number is 0 if it cannot be started.
 func startWatcher() (pid int) {
@@ -35,7 +32,7 @@ func startWatcher() (pid int) {
 		_ = open.Close()
 		return 0
 	}
-	lifeline = open
+	homes.lifeline = open
 	return cmd.Process.Pid
 }
 
