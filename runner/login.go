@@ -66,6 +66,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 		return "", "", fmt.Errorf("ask for the node's account: %w", err)
 	}
 	l.known, l.name, l.password = true, name, password
+	l.member.open.Store(name == "")
 	return name, password, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -42,6 +43,7 @@ type Member struct {
 	doubted chan struct{}   // holds one if something says that the node is no member any more
 	gone    chan struct{}   // closed when the supervisor has signed that
 	leaving sync.Once
+	open    atomic.Bool // its queue has no accounts, so it refuses no node that was removed
 
 	adopting sync.Mutex // one change of the record at a time
 	mu       sync.Mutex

@@ -13,7 +13,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// standingEvery is how often a node asks whether it is still a member: that it was removed can be told in other ways, and each can be lost.
+// standingEvery is how often a node asks whether it is still a member, where its queue refuses nodes that were removed: that refusal can be lost.
+// Without one it asks every askEvery.
 const standingEvery = time.Minute
 
 // rejected is why a node that its datacenter does not have any more ends.
@@ -72,7 +73,7 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 			return n.member.rejected()
 		}
 		pause := standingEvery
-		if err != nil && writ.AsError(err).Retryable() {
+		if n.member.open.Load() || err != nil && writ.AsError(err).Retryable() {
 			pause = askEvery
 		}
 		timer := time.NewTimer(pause)

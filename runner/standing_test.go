@@ -9,7 +9,6 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/seal"
-	"writ/runner"
 	"writ/supervisor/nodes"
 )
 
@@ -75,8 +74,14 @@ func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
 func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		n := s.fresh(func(r *runner.Runner) {})
+		n := s.fresh(nil)
+		n.hang("long") // a job that is under way keeps no node that was removed from its end
+		long := s.job(1, "volume.create", "long", nil)
+		n.push(long)
 		quiet(5 * time.Second)
+		if !n.active(long.JobKey) {
+			t.Fatal("the job is not under way")
+		}
 		s.setAdmission(writ.AdmissionRemoved)
 		s.account = func(writ.NodeID) ([]byte, error) {
 			return nil, writ.Errorf(writ.CodeNodeRejected, "the node was removed here")
@@ -97,6 +102,25 @@ func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 		err := <-n.ended
 		n.ended <- nil
 		if took := time.Since(began); writ.CodeOf(err) != writ.CodeNodeRejected || took > 5*time.Second {
+			t.Errorf("it ended after %s with %v", took, err)
+		}
+	})
+}
+
+// A queue without accounts refuses no node. One that was removed learns that within seconds all the same.
+func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		n := s.fresh(nil)
+		if name, _, err := n.member.Login(s)(t.Context(), false); name != "" || err != nil {
+			t.Fatalf("it has the account %q, %v", name, err)
+		}
+		quiet(10 * time.Minute)
+		s.setAdmission(writ.AdmissionRemoved)
+		began := time.Now()
+		err := <-n.ended
+		n.ended <- nil
+		if took := time.Since(began); writ.CodeOf(err) != writ.CodeNodeRejected || took > 10*time.Second {
 			t.Errorf("it ended after %s with %v", took, err)
 		}
 	})
