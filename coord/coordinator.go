@@ -68,6 +68,8 @@ type Coordinator struct {
 	// bounds the other statements of one person.
 	SubmissionsPerSecond float64
 	MaxStreams           int // open event streams, DefaultMaxStreams if 0
+	// Grace is how long requests that are being answered may go on after it was told to end; 10 s if 0.
+	Grace time.Duration
 	// InsecureListen allows an address that is not on loopback although reading needs no login. Say it loudly.
 	InsecureListen bool
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.

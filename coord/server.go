@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,11 @@ import (
 
 // Times of the HTTP server. There is none for a whole answer: event streams have no end, and set a limit for each write.
 const (
-	headerWithin   = 10 * time.Second
-	bodyWithin     = 30 * time.Second
-	answerWithin   = time.Minute
-	idleAfter      = 2 * time.Minute
-	shutdownWithin = 10 * time.Second
+	headerWithin = 10 * time.Second
+	bodyWithin   = 30 * time.Second
+	answerWithin = time.Minute
+	idleAfter    = 2 * time.Minute
+	defaultGrace = 10 * time.Second
 
 	maxHeader = 64 << 10
 )
@@ -37,7 +38,7 @@ func (c *Coordinator) CheckListen(address net.Addr) error {
 		WithHint("listen on 127.0.0.1 behind a proxy that asks who is there, or say --insecure-listen")
 }
 
-// Serve answers on a listener, which it closes, and does what Run does, until ctx ends; then requests that are being answered get 10 s.
+// Serve answers on a listener, which it closes, and does what Run does, until ctx ends; then requests that are being answered get c.Grace.
 func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 	c.init()
 	if err := errors.Join(c.validate(), c.CheckListen(listener.Addr())); err != nil {
@@ -64,7 +65,7 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(c.Grace, defaultGrace))
 		defer cancel()
 		if err := server.Shutdown(ending); err != nil {
 			return server.Close()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
@@ -30,6 +31,7 @@ type Coord struct {
 	AllowedHosts   []string // further names by which clients and browsers ask for it
 	ProjectRate    float64  // submissions of one project a second, without bound if 0
 	InsecureListen bool
+	Grace          time.Duration // of requests, once it is told to end; see coord.Coordinator
 	Version        string
 	Log            *slog.Logger
 	// SkipEarlyCheckForTest makes it pass on what it would refuse.
@@ -59,7 +61,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	coordinator := &coord.Coordinator{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
-		InsecureListen: c.InsecureListen, AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+		InsecureListen: c.InsecureListen, AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
+		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it

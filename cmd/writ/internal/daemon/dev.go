@@ -27,9 +27,12 @@ const (
 	devImages     = "images" // a directory of files that may be images
 )
 
-// devGrace is how long jobs may go on once a development cluster was told to end. Somebody waits for their prompt; what is cut off begins again
-// with the next start.
-const devGrace = 2 * time.Second
+// How long jobs may go on once a development cluster was told to end, and then requests that its supervisors and its coordinator are answering, one
+// process after the other. Somebody waits for their prompt; what is cut off begins again with the next start.
+const (
+	devGrace        = 2 * time.Second
+	devRequestGrace = 500 * time.Millisecond
+)
 
 // DevName is the name of the person of a development cluster.
 const DevName = "dev"
@@ -127,7 +130,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	}
 	coordinator := &Coord{
 		Data: filepath.Join(d.Data, "coord"), Listener: d.Listener, Rosters: signed, Cluster: rosters.Cluster,
-		Version: d.Version, Log: d.Log.With("process", "coord"),
+		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "coord"),
 	}
 	c, err := d.writeClient(coordinator.URL(), person, rosters)
 	if err != nil {
@@ -236,7 +239,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 	}
 	super := &Supervisor{
 		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: door,
-		Version: d.Version, Log: d.Log.With("process", "supervisor"),
+		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
 	}
 	if err := copyRosters(d.Data, dir); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -63,6 +64,7 @@ type Supervisor struct {
 	KeepRuns       time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
 	Weights        map[string]int // of projects by name: see supervisor.Config
 	OlderRunners   bool           // see supervisor.Config
+	Grace          time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
 	Version        string
 	Log            *slog.Logger
 }
@@ -155,7 +157,9 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	door := &door{}
 	door.open(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, s.Listener, nodes.Guarded(door, s.AllowedHosts, log), log) })
+	group.Go(func() error {
+		return serveHTTP(ctx, s.Listener, nodes.Guarded(door, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log)
+	})
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
@@ -424,7 +428,7 @@ func askOne(ctx context.Context, address string, rosters config.Rosters, registr
 }
 
 // serveHTTP serves until ctx ends; then requests that are being answered get some time.
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: limit.ErrorLog(log),
@@ -436,7 +440,7 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, log *s
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer stop()
 	if err := server.Shutdown(ending); err != nil {
 		_ = server.Close() // what did not end in time is cut
