@@ -70,6 +70,10 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node has no firmware to boot %s from its first disk", r.Resource).
 				WithHint("give the machine a kernel, or the node's runner a firmware (CLOUDHV.fd)")
 		}
+		if err := checkFirmware(j.Firmware); err != nil {
+			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node's firmware boots nothing: %w", err).
+				WithHint("give the machine a kernel, or the node's runner another firmware (CLOUDHV.fd)")
+		}
 		return api.Payload{Firmware: j.Firmware}, nil
 	}
 	p := api.Payload{Cmdline: args.Cmdline}

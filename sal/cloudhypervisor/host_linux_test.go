@@ -265,8 +265,14 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, err, tt.code)
 		}
 	}
+	noKernel := map[string]any{"cpus": int64(1), "memory_mib": int64(256)}
+	b.Firmware = filepath.Join(b.host, "images", "initramfs")
+	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "is no firmware that a machine boots")
+	if _, err := b.lookFirmware(t.Context()); err == nil {
+		t.Error("it is offered")
+	}
 	b.Firmware = ""
-	b.refuses("machine.create", "web", map[string]any{"cpus": int64(1), "memory_mib": int64(256)}, writ.CodeDriverMissing, "firmware")
+	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "firmware")
 	b.Program = filepath.Join(b.host, "none")
 	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverMissing, "cloud-hypervisor")
 	b.empty()

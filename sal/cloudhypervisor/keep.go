@@ -231,6 +231,9 @@ func (k *keeping) keepAwake(ctx context.Context) {
 	if _, err := lookHardware(ctx); err != nil {
 		why = ": KVM of this host: " + err.Error()
 	}
+	if said := complaint(k.dir); said != "" {
+		why += "; its process has said: " + said
+	}
 	k.found(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
 		since.Round(time.Second), why)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -37,6 +38,22 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 	if i := strings.IndexFunc(p.Cmdline, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the cmdline has a character that is not printable ASCII, at %d", i+1).
 			WithHint("kernels read ASCII; give other texts by cloud_init or env")
+	}
+	return nil
+}
+
+// checkFirmware says why a file is not one with which machines boot their first disk: it is loaded as a kernel is.
+func checkFirmware(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%s is no file", path))
+	}
+	if !bootable(f, runtime.GOARCH) {
+		return fmt.Errorf("%s is no firmware that a machine boots", path)
 	}
 	return nil
 }

@@ -221,6 +221,15 @@ func TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess(t *testing.T) {
 	b.keeps("web", "", false)
 	b.time = b.time.Add(asleep)
 	b.keeps("web", "no sign of life since it was started 20s ago", false)
+	log, err := os.OpenFile(filepath.Join(b.dirOf(b.record("web").Resource), logName), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = log.WriteString("cloud-hypervisor: 20.1s: <vcpu0> ERROR:vmm/src/cpu.rs:1 -- it spins\n")
+		err = errors.Join(err, log.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.keeps("web", "cpu.rs:1 -- it spins", false)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{})
 	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(0)})
 	b.must("machine.start", "web", nil)

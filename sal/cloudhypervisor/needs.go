@@ -100,9 +100,5 @@ func (d *Driver) lookFirmware(context.Context) (string, error) {
 	if d.Firmware == "" {
 		return "", errors.New("none is named")
 	}
-	info, err := os.Stat(d.Firmware)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New(d.Firmware + " is no file")
-	}
-	return d.Firmware, err
+	return d.Firmware, checkFirmware(d.Firmware)
 }
