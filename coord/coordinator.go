@@ -151,8 +151,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
-	said := make(ends)
-	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { said.warn(ctx, c) }) })
+	warned := make(identity.Warned)
+	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })

@@ -47,37 +47,9 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	return text
 }
 
-// ends remembers of what it was said that it ends, and how near that was. It belongs to one goroutine.
-type ends map[string]int
-
-// warn logs what ends by itself: 30, 7 and 1 days before, and when it has.
-func (said ends) warn(ctx context.Context, c *Coordinator) {
-	roster, now := c.rosters.current.Load(), c.Now()
-	if roster == nil {
-		return
-	}
-	still := make(map[string]bool)
-	for _, e := range roster.Expiries() {
-		still[e.What] = true
-		stage := e.Stage(now)
-		if stage == said[e.What] {
-			continue
-		}
-		before := said[e.What]
-		said[e.What] = stage
-		switch {
-		case e.Ended(now) && e.Principal != "" && before == 0: // long ago, as it was meant
-		case e.Ended(now) && e.Principal != "":
-			c.Log.WarnContext(ctx, e.What+" has expired", "at", e.At, "fix", e.Renew)
-		case e.Ended(now):
-			c.Log.ErrorContext(ctx, e.What+" has expired: no datacenter accepts new work", "at", e.At, "fix", e.Renew)
-		case stage > before:
-			c.Log.WarnContext(ctx, e.String(), "at", e.At, "fix", e.Renew)
-		}
-	}
-	for what := range said {
-		if !still[what] {
-			delete(said, what)
-		}
+// warnOfEnds logs what in the roster ends by itself.
+func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
+	if roster := c.rosters.current.Load(); roster != nil {
+		warned.Log(ctx, c.Log, roster, c.Now())
 	}
 }

@@ -75,11 +75,11 @@ func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
 	r := withRoles(made)
 	r.Bindings = r.Bindings[:1]
 	c.rosters.current.Store(r)
-	said := make(ends)
+	warned := make(identity.Warned)
 	var got []string
 	look := func() {
 		log.Reset()
-		said.warn(t.Context(), c)
+		c.warnOfEnds(t.Context(), warned)
 		for line := range strings.Lines(log.String()) {
 			_, message, _ := strings.Cut(line, "msg=")
 			message, _, _ = strings.Cut(message, " at=")
@@ -111,7 +111,7 @@ func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	said = make(ends) // begun anew, long after a role has ended
+	warned = make(identity.Warned) // begun anew, long after a role has ended
 	c.rosters.current.Store(r)
 	now, got = made.Add(41*day), nil
 	if look(); got != nil {

@@ -2,7 +2,10 @@ package identity
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"time"
 )
@@ -83,4 +86,30 @@ func (r *Roster) outlived(i int) bool {
 		}
 	}
 	return false
+}
+
+// Warned remembers of what in a roster it was logged that it ends, and how near that was. It belongs to one goroutine.
+type Warned map[string]int
+
+// Log logs what ends by itself in a roster: 30, 7 and 1 days before, and when it has.
+func (w Warned) Log(ctx context.Context, log *slog.Logger, r *Roster, now time.Time) {
+	still := make(map[string]bool)
+	for _, e := range r.Expiries() {
+		still[e.What] = true
+		stage, before := e.Stage(now), w[e.What]
+		if stage == before {
+			continue
+		}
+		w[e.What] = stage
+		switch {
+		case e.Ended(now) && e.Principal != "" && before == 0: // long ago, as it was meant
+		case e.Ended(now) && e.Principal != "":
+			log.WarnContext(ctx, e.What+" has expired", "at", e.At, "fix", e.Renew)
+		case e.Ended(now):
+			log.ErrorContext(ctx, e.What+" has expired: no datacenter accepts new work", "at", e.At, "fix", e.Renew)
+		case stage > before:
+			log.WarnContext(ctx, e.String(), "at", e.At, "fix", e.Renew)
+		}
+	}
+	maps.DeleteFunc(w, func(what string, _ int) bool { return !still[what] })
 }

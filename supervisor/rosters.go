@@ -42,6 +42,24 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 	return err
 }
 
+// endsEvery is how often the supervisor looks what in its roster ends by itself.
+const endsEvery = time.Hour
+
+// warnOfEnds logs that a roster or a role ends soon, until ctx ends. A datacenter that no coordinator reaches has no other way to tell it.
+func (s *Supervisor) warnOfEnds(ctx context.Context) error {
+	warned := make(identity.Warned)
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
+	for {
+		warned.Log(ctx, s.Log, s.roster.Load(), s.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
 // AdoptRosters adopts the rosters that come after the newest one here; others are passed over. It returns the version that is in force
 // then. Rosters before the first one are checked against the pin.
 func (s *Supervisor) AdoptRosters(ctx context.Context, signed [][]byte) (int, error) {

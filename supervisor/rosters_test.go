@@ -2,10 +2,12 @@ package supervisor_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
 )
@@ -44,6 +46,22 @@ func TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut(t *testing.T) {
 		s.wantState(id, writ.RunCancelled)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it was cancelled after %s", took)
+		}
+	})
+}
+
+// A datacenter that no coordinator reaches tells in its own log that its roster is about to end.
+func TestASupervisorLogsThatItsRosterEnds(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		const warning = "version 1 of the roster expires on"
+		time.Sleep(time.Minute)
+		if said := s.logs.String(); strings.Contains(said, warning) {
+			t.Errorf("it is said too early: %s", said)
+		}
+		s.clock.set(identity.RosterValidity - 29*24*time.Hour)
+		time.Sleep(125 * time.Minute)
+		if n := strings.Count(s.logs.String(), warning); n != 1 {
+			t.Errorf("it is said %d times", n)
 		}
 	})
 }

@@ -190,6 +190,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })
 	group.Go(func() error { return s.keepMark(working) })
+	group.Go(func() error { return s.warnOfEnds(working) })
 	for _, link := range s.dialers() {
 		group.Go(func() error { return link.Run(working) })
 	}
