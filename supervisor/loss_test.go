@@ -231,7 +231,7 @@ func TestAResumeAfterALossStaysWithTheNodeUntilThatIsGone(t *testing.T) {
 				}
 				runs := []writ.RunID{id}
 				if tt.after != "" {
-					time.Sleep(2 * time.Second) // it has the name again
+					time.Sleep(2 * time.Second)           // it has the name again
 					runs = append(runs, s.submit(script)) // it wants the same name
 					time.Sleep(5 * time.Minute)
 					for _, id := range runs {
