@@ -40,7 +40,7 @@ func linked(t *testing.T, change func(*Listener, *Dialer), test func(t *testing.
 
 func TestRequestsAreAnsweredInBothDirectionsOverLoopback(t *testing.T) {
 	l := coordinator(newArchive(0))
-	l.Verbs = []Verb{VerbRegister}
+	l.Verbs = []Verb{VerbRoster}
 	l.HandlerFor = func(hello Hello) Handler {
 		return func(_ context.Context, verb Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
 			return fmt.Sprintf("%s %s from %s", verb, params, hello.Datacenter), nil
@@ -74,7 +74,7 @@ func TestRequestsAreAnsweredInBothDirectionsOverLoopback(t *testing.T) {
 		t.Error(diff)
 	}
 	var registered string
-	if err := d.Request(t.Context(), VerbRegister, 1, &registered); err != nil || registered != "register 1 from "+string(dc) {
+	if err := d.Request(t.Context(), VerbRoster, 1, &registered); err != nil || registered != "roster 1 from "+string(dc) {
 		t.Errorf("Dialer.Request = %q, %v", registered, err)
 	}
 }
@@ -198,7 +198,7 @@ func TestRequestGivesUpOnADatacenterThatStaysAway(t *testing.T) {
 		if err := within(t, asked, "the answer"); writ.CodeOf(err) != writ.CodeDatacenterAway {
 			t.Errorf("Request = %v, want DATACENTER_UNAVAILABLE", err)
 		}
-		if err := d.Request(t.Context(), VerbRegister, 1, nil); writ.CodeOf(err) != writ.CodeUnreachable {
+		if err := d.Request(t.Context(), VerbRoster, 1, nil); writ.CodeOf(err) != writ.CodeUnreachable {
 			t.Errorf("Dialer.Request without a link = %v, want UNREACHABLE", err)
 		}
 	})

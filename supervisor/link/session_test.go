@@ -184,7 +184,7 @@ func TestRepeatedIDGetsTheSameAnswer(t *testing.T) {
 		net := newWire()
 		l := coordinator(newArchive(0))
 		var calls atomic.Int32
-		l.Verbs = []Verb{VerbRegister}
+		l.Verbs = []Verb{VerbRoster}
 		l.HandlerFor = func(Hello) Handler {
 			return func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
 				return calls.Add(1), nil
@@ -192,7 +192,7 @@ func TestRepeatedIDGetsTheSameAnswer(t *testing.T) {
 		}
 		defer net.serve(l)()
 		hello := Hello{Datacenter: dc, Journal: journal}
-		const request = `{"type":"req","id":"r1","verb":"register","params":{}}`
+		const request = `{"type":"req","id":"r1","verb":"roster","params":{}}`
 		for range 2 { // also in the next session
 			s := net.stranger(t)
 			s.greet(hello)
@@ -206,7 +206,7 @@ func TestRepeatedIDGetsTheSameAnswer(t *testing.T) {
 		s := net.stranger(t)
 		s.greet(hello)
 		for range maxAnswers {
-			s.write(`{"type":"req","id":"` + writ.NewUUID() + `","verb":"register"}`)
+			s.write(`{"type":"req","id":"` + writ.NewUUID() + `","verb":"roster"}`)
 			s.next(typeResponse)
 		}
 		s.write(request)
@@ -220,7 +220,7 @@ func TestAnswerWaitsForTheNextSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newWire()
 		l := coordinator(newArchive(0))
-		l.Verbs = []Verb{VerbRegister}
+		l.Verbs = []Verb{VerbRoster}
 		begun, finish := make(chan struct{}), make(chan struct{})
 		l.HandlerFor = func(Hello) Handler {
 			return func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
@@ -231,7 +231,7 @@ func TestAnswerWaitsForTheNextSession(t *testing.T) {
 		}
 		defer net.serve(l)()
 		hello := Hello{Datacenter: dc, Journal: journal}
-		const request = `{"type":"req","id":"r1","verb":"register","params":{}}`
+		const request = `{"type":"req","id":"r1","verb":"roster","params":{}}`
 		first := net.stranger(t)
 		first.greet(hello)
 		first.write(request)
@@ -279,7 +279,7 @@ func TestPeersThatDoNotKeepTheRulesAreGivenUp(t *testing.T) {
 			s.refused(websocket.StatusPolicyViolation)
 		},
 		"request without id": func(t *testing.T, s *stranger, session *Session) {
-			s.write(`{"type":"req","verb":"register"}`)
+			s.write(`{"type":"req","verb":"roster"}`)
 			s.refused(websocket.StatusPolicyViolation)
 		},
 		"event out of order": func(t *testing.T, s *stranger, session *Session) {
