@@ -25,7 +25,7 @@ inner := 1 + 2
 total := 2 * inner
 run.log(total)`},
 	{codeTooManyVars, SeverityError, "too many variables",
-		"A function may have 250 variables alive at once and use 250 of the functions around it; the top level may have 1,000, those inside its loops and blocks included. Use a list or a map.",
+		"A function may have 250 variables alive at once, and use 250 of the functions around it. The top level may have 1,000, including those inside its loops and blocks. Use a list or a map.",
 		`web0 := 1
 web1 := 1
 … and so on …
@@ -64,7 +64,7 @@ run.log(squares)`},
 		`import("run").log("hello")`},
 
 	{codeControl, SeverityError, "a control character",
-		"A script has no control characters but tabs and the LF that ends a line: a terminal acts on others, so a script with an ESC or a CR in it could show something else than it is, and it cannot be signed. They are reported wherever they stand, in comments and texts too. Take them out; `writ fmt -w` brings lines that end with CR and LF, as some editors write them, into order.",
+		"A script may have no control characters but tabs and the LF that ends a line. A terminal acts on others, so a script with an ESC or a CR could show something else than it is. It cannot be signed. They are reported in comments and texts too. Remove them; `writ fmt -w` repairs lines that end with CR and LF, as some editors write them.",
 		"run := import(\"run\")\nrun.log(\"a\u0085b\")",
 		"run := import(\"run\")\nrun.log(\"a\\nb\")"},
 	{codeUnknownMember, SeverityError, "a module has no such member",
@@ -110,7 +110,7 @@ volume.create("data", {size_gib: 10}, {retry: 3})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {retries: 3})`},
 	{codeOptionValue, SeverityError, "an option has a value that does not fit",
-		"retries is a number from 0 to 100, timeout a duration like \"5m\", on_loss \"fail\", \"wait\" or \"replace\" where another node can do it, node a name, labels a map of strings, idempotent and adopt are true or false.",
+		"retries is a number from 0 to 100, and timeout a duration like \"5m\". on_loss is \"fail\" or \"wait\", or \"replace\" if another node can do the call. node is a name, and labels is a map of strings. idempotent and adopt are true or false.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {timeout: "5 minutes"})`,
 		`volume := import("volume")
@@ -143,7 +143,7 @@ volume.create("data", {size_gib: 10, size_gib: 20})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 20})`},
 	{codeSecretPlace, SeverityError, "a secret stands where it may not",
-		"What run.secret returns stands for a value that no script ever holds, so it cannot be put into a text, encoded or be part of the output, and it is equal to nothing. It can be given to a field that takes secrets, as it is: the env of machines and containers, the cloud_init of a machine, the password of a database, the env and stdin of container.exec. A command line takes none, because every process of the host can read it.",
+		"run.secret returns a placeholder for a value that no script ever holds. You cannot put it into a text, encode it or put it out, and it equals nothing. Give it as it is to a field that takes secrets: env of machines and containers, cloud_init of a machine, password of a database. container.exec takes it as env and stdin. A command line takes none, because every process of the host can read it.",
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.secret("db")}})`,
@@ -186,7 +186,7 @@ run.log(len)`,
 length := 3
 run.log(length)`},
 	{codeUnknownModule, SeverityError, "an unknown module",
-		"No module of this name is built in. Names that begin with `lib/` are those of the library, with their version (`writ library list`); any other is looked for beside the script, as NAME.tengo, or where `--module NAME=FILE` says. There is no `os`, `rand` or `fmt`: a script can reach nothing but operations, or it could not be repeated.",
+		"No module of this name is built in. Names that begin with `lib/` are modules of the library, with their version (`writ library list`). Other modules are files beside the script, NAME.tengo, or files that `--module NAME=FILE` names. There is no `os`, `rand` or `fmt`: a script reaches only operations, so that it can be repeated.",
 		`os := import("os")
 os.exit(1)`,
 		`run := import("run")
@@ -203,7 +203,7 @@ export {…}`,
 double := func(x) { return times(x, 2) }
 import("run").log(double(2))`},
 	{codeReservedModule, SeverityError, "not a name for a script or module of your own",
-		"A module of your own has the name of one that is built in, or a name that no signed text can hold: names of scripts and modules have 1 to 128 letters, digits and _./@+-. Give it another name.",
+		"A module of your own has the name of one that is built in, or a name that no signed text can hold. Names of scripts and modules have 1 to 128 letters, digits and _./@+-. Give it another name.",
 		`// a signed text with a module of its own that is called "text": …`,
 		`text := import("text") // the built-in one; call yours site/text
 import("run").log(text.to_upper("a"))`},
@@ -237,7 +237,7 @@ run.log(a, b)`},
 run.output({answer: 42})`},
 
 	{codeParamsLiteral, SeverityError, "params is not a literal",
-		"Parameters are read without running the script, so `params := {…}` must be written out: strings, numbers, true, false, lists and maps of these, once, at the top level, and never assigned again.",
+		"Parameters are read without running the script, so `params := {…}` must be written out. It holds strings, numbers, true, false, lists and maps of these. It stands once, at the top level, and is never assigned again.",
 		`run := import("run")
 most := 50
 params := {count: {type: "int", default: 2, max: most}}
@@ -246,7 +246,7 @@ run.log(run.params.count)`,
 params := {count: {type: "int", default: 2, max: 50}}
 run.log(run.params.count)`},
 	{codeParamSchema, SeverityError, "a parameter is not declared properly",
-		"A parameter is a map with the keys type (\"string\", \"bool\", \"int\" or \"list\"), of (what a list holds), default, min, max, enum, pattern and help.",
+		"A parameter is a map. Its keys are type (\"string\", \"bool\", \"int\" or \"list\"), of (what a list holds), default, min, max, enum, pattern and help.",
 		`run := import("run")
 params := {count: {type: "integer", default: 2}}
 run.log(run.params.count)`,
@@ -306,7 +306,7 @@ run.log("hello")`,
 		`run := import("run")
 run.log("hello")`},
 	{codeUnusedParam, SeverityWarning, "a parameter is never read",
-		"The script declares the parameter, and neither it nor its modules read it: whoever gives it a value will wonder. Read it as `run.params.name`, or remove its declaration.",
+		"The script declares the parameter, and neither it nor its modules read it. A value for it has no effect. Read it as `run.params.name`, or remove its declaration.",
 		`run := import("run")
 params := {count: {type: "int", default: 2}}
 run.log("two machines")`,
@@ -336,7 +336,7 @@ if old.err {
 	run.log("no archive yet:", old.err.code)
 }`},
 	{codeAlwaysTrue, SeverityWarning, "a handle is always true",
-		"A call returns a handle at once, whatever becomes of the call, so as a condition it is always true. `h.err` waits for the result and is `undefined` if the call succeeded.",
+		"A call returns a handle at once, also if it fails later. So as a condition a handle is always true. `h.err` waits for the result and is `undefined` if the call succeeded.",
 		`volume := import("volume")
 run := import("run")
 old := volume.get("archive")
@@ -396,7 +396,7 @@ for f in later {
 	f()
 }`},
 	{codeSameEachRound, SeverityWarning, "the same resource in each round",
-		"`create` means \"make it so\": with the same name in each round of a loop there is one resource, not many, and later rounds fail or change it. Make the name out of the loop's variable: `\"web-\" + i`.",
+		"`create` means \"make it so\". With the same name in each round of a loop there is one resource, not many, and later rounds fail or change it. Make the name from the loop's variable: `\"web-\" + i`.",
 		`volume := import("volume")
 for i := 0; i < 3; i++ {
 	volume.create("data", {size_gib: 10})
@@ -407,7 +407,7 @@ for i := 0; i < 3; i++ {
 }`},
 
 	{codeSplitGroup, SeverityWarning, "a read splits what goes together",
-		"Calls that handles link get one node together if the script asks for all of them before it waits. Reading a field of a result waits. What was asked for before the read gets a node alone, so a later call that needs several of these things can find them on different nodes: it fails with RESOURCE_CONFLICT or NO_CAPACITY, and to resume the run does not help. Ask for everything first and read results after that, or give each call the same option `node`.",
+		"Calls that are linked by handles get one node together if the script makes all of them before it waits. Reading a field of a result waits. The calls before the read get a node without the later ones. So a later call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or give each call the same option `node`.",
 		`volume := import("volume")
 machine := import("machine")
 run := import("run")
@@ -431,16 +431,16 @@ for disk in disks {
 }`},
 
 	{codeHidden, SeverityWarning, "a character that is not seen",
-		"A character without width, or one that turns the direction of text, makes a script read other than it is: what looks like a comment may be carried out, and two names that look alike may be two. Such characters are reported wherever they stand, in comments and texts too. Take them out; if a text needs one, put it together from what is seen.",
+		"A character without width, or one that turns the direction of text, makes a script read other than it is. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
 		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
 		"run := import(\"run\")\nrun.log(\"web\")"},
 	{codeDisguised, SeverityWarning, "letters that look like others",
-		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such letters alone: `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
+		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such letters. `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
 		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
 		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
 
 	{codeTestOperation, SeverityError, "a test calls no operations",
-		"A file whose name ends with `_test.tengo` holds tests, and a test asks nobody for anything: it lets scripts run, `t.run(\"web.tengo\")`, on simulated drivers. So the modules of operations and `run` cannot be imported there, nor by the modules that it imports. Pure modules (text, json, math, …) can.",
+		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, `t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
 		`volume := import("volume")
 test_volume := func(t) {
 	t.ok(volume.create("data", {size_gib: 10}))
@@ -467,7 +467,7 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{codeTestOption, SeverityError, "an option of t.run does not fit",
-		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes` (how many the datacenter has, 2 unless it is said), `fail` (`{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`) and `results` (`{\"node.facts\": {cpus: 2}}`). A call is named by its operation, and by the name of its resource if only that one is meant; codes are those of docs/codes.md.",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is how many nodes the datacenter has, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation, and add the name of its resource if you mean only that one. Codes are those of docs/codes.md.",
 		`test_full := func(t) {
 	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
 }`,

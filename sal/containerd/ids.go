@@ -97,9 +97,8 @@ func idMap(first uint32) []specs.LinuxIDMapping {
 }
 
 // idsFix is what to do where containers cannot have users of their own.
-const idsFix = "Linux 5.19 or newer with user namespaces (sysctl user.max_user_namespaces=15000), and the node's data and containerd's root " +
-	"on ext4, xfs or btrfs; " +
-	"or writ runner --container-ids none"
+const idsFix = "boot Linux 5.19 or newer. sysctl user.max_user_namespaces=15000. Keep the node's data and containerd's root on ext4, xfs or btrfs. " +
+	"Or writ runner --container-ids none"
 
 // mapping looks whether this host can give containers users of their own; lack says why not.
 func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err error) {

@@ -16,7 +16,7 @@ const roomForImages = 2 << 30
 // Needs are what images need of a host.
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
-		{Name: "room on the disk", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
+		{Name: "disk space", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
 		{Name: "directories of images", Use: "no image is made of a file of the node, or of none below the directory that is named",
 			Fix: "make the directory that --image-dir names, or name another one", Look: d.lookDirs},
 		{Name: "authorities", Use: "no image is fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
