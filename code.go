@@ -180,7 +180,7 @@ var Codes = []CodeInfo{
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
 	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
-	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or what nobody can read. What it had there was removed, and its account is off for a while. If that was not the program of writ, somebody else uses the node's account: remove the node."},
+	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read. What it had there was removed, and its account is off for a while. If that was not the program of writ, somebody else uses the node's account: remove the node."},
 	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},
 	{CodeScriptFailed, Failed, false, 422, ExitFailed, "The script ended with an error; position and trace say where."},
 	{CodeScriptLimit, Failed, false, 422, ExitFailed, "The script reached a limit (calls, steps, memory, size of results). The limits are in docs/manual/scripts.md."},
@@ -207,8 +207,8 @@ var Codes = []CodeInfo{
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},
 	{CodeResourceConflict, Conflict, false, 409, ExitFailed, "The resource exists in another form or in another place than the call says."},
 	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource, or others still use it; the message names them."},
-	{CodeRecordDamaged, Failed, false, 422, ExitFailed, "What the node knew of the resource cannot be read: its disk failed, or somebody changed the file that the message names. Delete the resource, which takes away all that its names lead to, or put the file back from a backup."},
-	{CodeRecordForged, Failed, false, 409, ExitFailed, "The datacenter's journal gave back something else than its supervisor wrote: somebody changed the database, or put another one in its place. Nothing is done for that record. Find out who can write to the database, then bring the journal back from a backup."},
+	{CodeRecordDamaged, Failed, false, 422, ExitFailed, "What the node knew of the resource cannot be read: its disk failed, or the file that the message names was changed. Delete the resource, which takes away all that its names lead to, or put the file back from a backup."},
+	{CodeRecordForged, Failed, false, 409, ExitFailed, "The datacenter's journal gave back something else than its supervisor wrote: the database was changed, or another one was put in its place. Nothing is done for that record. Find out who can write to the database, then bring the journal back from a backup."},
 	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},
@@ -217,9 +217,9 @@ var Codes = []CodeInfo{
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says, or than the node says that it came from. It was thrown away."},
 	{CodeSecretUnknown, NotFound, false, 422, ExitFailed, "The signed header names no secret like this, or the datacenter does not have that version of it: never, or not any more. `writ secret list` shows what it has; sign the script again."},
-	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "Whoever should open the secret cannot: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
+	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "The reader of the secret cannot decrypt it: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was told to fail here."},
-	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good, whatever is tried."},
+	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good."},
 }
 
 // codeIndex finds a row of Codes by its code.

@@ -59,7 +59,7 @@ var (
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
-	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that somebody has for a time only expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
+	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
 	readWithin    = 5 * time.Second
 )
 

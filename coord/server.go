@@ -34,7 +34,7 @@ func (c *Coordinator) CheckListen(address net.Addr) error {
 	if host, _, err := net.SplitHostPort(address.String()); err == nil && isLoopback(host) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and everybody who reaches it could read everything", address).
+	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and every client that reaches it could read everything", address).
 		WithHint("listen on 127.0.0.1 behind a proxy that asks who is there, or say --insecure-listen")
 }
 
@@ -46,7 +46,7 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	if c.InsecureListen {
-		c.Log.WarnContext(ctx, "READING NEEDS NO LOGIN: everybody who reaches this address can read everything", "address", listener.Addr().String())
+		c.Log.WarnContext(ctx, "READING NEEDS NO LOGIN: every client that reaches this address can read everything", "address", listener.Addr().String())
 	}
 	server := &http.Server{
 		Handler:           c.Handler(),

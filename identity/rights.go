@@ -13,7 +13,7 @@ import (
 func (r *Roster) Allows(principal string, action Action, project writ.ProjectID, at time.Time) error {
 	p := r.Principal(principal)
 	if p == nil {
-		return unknownSigner("the roster has nobody named %q", clip(principal))
+		return unknownSigner("the roster has no principal %q", clip(principal))
 	}
 	if err := usable(p.State, principal, moment{}); err != nil {
 		return err

@@ -205,7 +205,7 @@ func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal
 		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is not a proper name, or there twice", a.Name)
 		names[a.Name] = true
 		w.state("authority", a.State)
-		w.check(len(a.Principals) > 0, "authority", "%s stands for nobody", a.Name)
+		w.check(len(a.Principals) > 0, "authority", "%s names no key", a.Name)
 		for _, name := range a.Principals {
 			p := principals[name]
 			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)

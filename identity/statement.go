@@ -84,7 +84,7 @@ func (s *Statement) Text() ([]byte, error) {
 	w.datacenter(s)
 	w.roster(s.Format, s.Roster, s.RosterDigest)
 	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
-	w.check(known, "decision", "nobody knows %q about a %q", s.Decision, s.Kind())
+	w.check(known, "decision", "%q is no decision about a %q", s.Decision, s.Kind())
 	w.check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
 	w.line("subject", s.Subject)
 	w.seen(s, rule.about)

@@ -226,7 +226,7 @@ func (r *textReader) many(key string) []string {
 func (r *textReader) end() {
 	if r.err == nil && r.next < len(r.lines) {
 		r.next++
-		r.fail("nobody knows the line %q here", clip(r.lines[r.next-1]))
+		r.fail("the line %q is not known here", clip(r.lines[r.next-1]))
 	}
 }
 

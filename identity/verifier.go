@@ -204,7 +204,7 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 		return project, nil
 	}
 	if v.ProjectOf == nil {
-		return "", fmt.Errorf("verify a statement about the run %s: nobody knows its project", s.ID())
+		return "", fmt.Errorf("verify a statement about the run %s: its project is not known", s.ID())
 	}
 	return v.ProjectOf(writ.RunID(s.ID()))
 }
@@ -271,7 +271,7 @@ func (v *Verifier) identify(key ssh.PublicKey, m moment) (identified, error) {
 	}
 	owner := v.Roster.owners()[string(key.Marshal())]
 	if owner.principal == nil {
-		return identified{}, unknownSigner("nobody in the roster has the key %s", ssh.FingerprintSHA256(key))
+		return identified{}, unknownSigner("the roster has no key %s", ssh.FingerprintSHA256(key))
 	}
 	if err := usable(owner.state, "the key "+ssh.FingerprintSHA256(key), m); err != nil {
 		return identified{}, err

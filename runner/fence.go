@@ -57,7 +57,7 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
 		case writ.AsError(err).Decided():
-			f.log.ErrorContext(ctx, "its supervisor says that this node is lost, and shows nobody's valid signature: what runs here stays", "err", err)
+			f.log.ErrorContext(ctx, "its supervisor says that this node is lost, and shows no valid signature of a person: what runs here stays", "err", err)
 			return
 		case !insist || sleep.For(ctx, askEvery) != nil:
 			return
@@ -66,7 +66,7 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	if ctx.Err() != nil || f.member.state().Fenced {
 		return
 	}
-	f.log.WarnContext(ctx, "somebody has signed that this node is lost: it stops all machines, containers and databases; what holds data stays")
+	f.log.WarnContext(ctx, "a person has signed that this node is lost: it stops all machines, containers and databases; what holds data stays")
 	for ctx.Err() == nil {
 		if f.round(ctx) {
 			f.log.InfoContext(ctx, "nothing runs here any more, and the datacenter knows")

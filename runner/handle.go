@@ -196,7 +196,7 @@ func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
 		return
 	}
 	if times, say := n.lines.Say("unsigned "+string(e.Code), time.Now()); say {
-		n.log.WarnContext(ctx, "refused a job for which nobody has signed: does somebody else have the key of the supervisor?",
+		n.log.WarnContext(ctx, "refused a job without a person's signature: is the key of the supervisor in wrong hands?",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "name", w.job.Name, "code", e.Code, "err", why, "times", times)
 	}
 }

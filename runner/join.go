@@ -163,7 +163,7 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte) (nodes.Membership, error) {
 	if len(signed) == 0 {
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
-			WithHint("upgrade the supervisor, which comes before its nodes; if it is as new as the node, somebody in between has cut the " +
+			WithHint("upgrade the supervisor, which comes before its nodes; if it is as new as the node, the network in between has cut the " +
 				"signature off")
 	}
 	opened, _, err := seal.Open[nodes.Membership](seal.Welcome, signed, seal.Only(datacenter.SupervisorKey))

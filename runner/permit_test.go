@@ -188,7 +188,7 @@ func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
 			}
 		}
 		most := 1 + int(time.Since(began)/(10*time.Second))
-		if lines := log.Lines("nobody has signed"); lines == 0 || lines > most {
+		if lines := log.Lines("without a person's signature"); lines == 0 || lines > most {
 			t.Errorf("%d jobs make %d lines, at most %d are right", jobs, lines, most)
 		}
 	})

@@ -136,7 +136,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	removed := make(chan error, 1)
 	services.Go(func() {
 		if err := n.watchStanding(background); err != nil {
-			n.log.ErrorContext(ctx, "the datacenter has this node no more: it ends, and leaves what runs here as it is unless somebody has "+
+			n.log.ErrorContext(ctx, "the datacenter has this node no more: it ends, and leaves what runs here as it is unless a person has "+
 				"signed that it is lost", "err", err)
 			n.stopWork(errShutdown)
 			removed <- err

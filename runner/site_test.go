@@ -252,7 +252,7 @@ func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte,
 			return s.membership(cmp.Or(s.standing, seal.Fence), []byte(key), nonce)
 		}
 	}
-	return nil, writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
+	return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 }
 
 // signLoss returns what alice signs of a node that never comes back. The caller holds mu.

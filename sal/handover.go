@@ -115,7 +115,7 @@ func mayBe(f *os.File, owner, group uint32) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return writ.Errorf(writ.CodeResourceConflict, "%s is no file", f.Name()).WithHint("somebody put it there; look at it on the node, and remove it")
+		return writ.Errorf(writ.CodeResourceConflict, "%s is no file", f.Name()).WithHint("another program put it there; look at it on the node, and remove it")
 	case s.Nlink == 1 || s.Uid == owner && s.Gid == group:
 		return nil
 	}
@@ -135,7 +135,7 @@ func twoNames(path string, device uint64) error {
 		}
 		top = dir
 	}
-	return writ.Errorf(writ.CodeResourceConflict, "the file %s has another name besides, under which it may be somebody else's", path).
+	return writ.Errorf(writ.CodeResourceConflict, "the file %s has a second name, under which it may belong to another program", path).
 		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
 }
 
@@ -204,7 +204,7 @@ func TakeDiskBack(dir string, step func(string)) error {
 	}
 	defer d.Close()
 	if now, err := f.Stat(); err != nil || !os.SameFile(now, disk) {
-		return errors.Join(err, fmt.Errorf("somebody replaces %s", path))
+		return errors.Join(err, fmt.Errorf("another process replaces %s", path))
 	}
 	if err := give(f, 0, 0, 0o600, step); err != nil {
 		return err

@@ -46,7 +46,7 @@ func (r *Record[T]) Owned(request Request) error {
 	}
 	if r.UID != request.UID {
 		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is another one than is meant: its id is %s, not %s", r.Resource, r.UID, request.UID).
-			WithHint("somebody made it anew meanwhile; look at it before you change it")
+			WithHint("it was made anew meanwhile; look at it before you change it")
 	}
 	return nil
 }

@@ -218,14 +218,14 @@ var optionSchema = catalog.Schema{
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
 		Help: "how long one try may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "what happens if the node is lost: fail the call after a minute (fail), wait for the node (wait), or wait until somebody signs " +
+		Help: "what happens if the node is lost: fail the call after a minute (fail), wait for the node (wait), or wait until a person signs " +
 			"that it never comes back and do it on another one (replace)"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
 		Help: "labels that the node must have"},
 	{Name: "idempotent", Type: catalog.Bool,
-		Help: "repeating the operation is harmless here, so it may be repeated if nobody knows whether it was done"},
+		Help: "repeating the operation is harmless here, so it may be repeated if it is not known whether it was done"},
 	{Name: "adopt", Type: catalog.Bool,
 		Help: "take the resource over if another deployment of the project owns it"},
 }
@@ -261,7 +261,7 @@ func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	case op.Effect == catalog.Find:
 		return op.Name() + " is answered by the supervisor, and no node does it"
 	case op.Repeat == catalog.Once && !o.Idempotent:
-		return op.Name() + " must not be done twice, and nobody knows whether the lost node did it"
+		return op.Name() + " must not be done twice, and it is not known whether the lost node did it"
 	case op.Named() && op.Effect != catalog.Make && op.Effect != catalog.Remove:
 		return op.Name() + " acts on what is on its node, and that is lost with it"
 	case o.Node != "":

@@ -224,6 +224,6 @@ func noCapacity(w wish, v verdict) *writ.Error {
 	case w.node != "":
 		return err.WithHint("`writ node list` shows the nodes and what they have left; ask for less, or leave the option node away")
 	default:
-		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what nobody needs, or add a node")
+		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")
 	}
 }

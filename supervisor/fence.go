@@ -25,7 +25,7 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	}
 	n := s.fleet.record(node)
 	if n == nil || !n.Gone {
-		return nil, writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
+		return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
 	if n.Lost == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "the node %s was lost when the signature was not kept yet", n.Name)
@@ -40,7 +40,7 @@ const fenceAgain = time.Second
 func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
 	known := s.fleet.record(node)
 	if known == nil || !known.Gone {
-		return writ.Errorf(writ.CodeNotFound, "nobody has signed that the node %s is lost", node)
+		return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
 	answers, _, err := seal.Open[nodes.FenceAnswer](seal.Fenced, sealed, seal.Only(known.PublicKey))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const waitsForNode = "its node is lost; the script said that it waits"
 
 // waitsForWord is that of calls which another node does once a person has signed that theirs never comes back.
-const waitsForWord = "its node is lost; another one does it once somebody has signed that it never comes back (writ node lost %s)"
+const waitsForWord = "its node is lost; another one does it once a person has signed that it never comes back (writ node lost %s)"
 
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,

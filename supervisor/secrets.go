@@ -71,7 +71,7 @@ func isNext(tx *journal.Tx, change identity.SecretChange, seen identity.Seen) er
 	}
 	if change.Version != have+1 || int64(have) != seen.Revision {
 		return writ.Errorf(writ.CodeConflict, "the secret %s has version %d; what was signed would make version %d", change.Name, have, change.Version).
-			WithHint("somebody else set it meanwhile; look with `writ secret list`, then set it again")
+			WithHint("another person set it meanwhile; look with `writ secret list`, then set it again")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *site) awaitHeld(id writ.RunID) {
 func (s *site) wantRefusedOnce(records int) {
 	s.t.Helper()
 	time.Sleep(30 * time.Second)
-	if n := s.said.times("changed by somebody else"); n != records {
+	if n := s.said.times("changed by another program"); n != records {
 		s.t.Errorf("%d lines are logged of changed records, want %d", n, records)
 	}
 	if n := s.said.times("RECORD_FORGED") + s.said.times("cannot advance") + s.said.times("is not as the supervisor wrote it"); n > records {

@@ -115,7 +115,7 @@ the one who founded it, and stands in its client.yaml; take it from somewhere yo
 				return err
 			}
 			if c.Cluster == "" {
-				return writ.Errorf(writ.CodeUsage, "--cluster is missing").WithHint("whoever founded the cluster finds its id in client.yaml")
+				return writ.Errorf(writ.CodeUsage, "--cluster is missing").WithHint("client.yaml of the person who founded the cluster has its id")
 			}
 			if err := file.Put(c); err != nil {
 				return err

@@ -258,11 +258,11 @@ func checkCapacity(c writ.Capacity) error {
 }
 
 // processUsers is the help of a flag.
-const processUsers = "with --drivers host: numbers of users and groups that nobody else has, as 200000-265535, of which the process of each machine and database gets one; none: they run as the runner does. By default, where the runner is root: some that hardly anybody has"
+const processUsers = "with --drivers host: numbers of users and groups that no other program uses, as 200000-265535, of which the process of each machine and database gets one; none: they run as the runner does. By default, where the runner is root: some that hardly anybody has"
 
 // containerIDs is the help of a flag.
-const containerIDs = "with --drivers host: numbers of users and groups that nobody else has, as 2011000000-2056875199, of which each " +
-	"container gets 65536; none: containers have the users of the host. By default, where the host can: some that hardly anybody has"
+const containerIDs = "with --drivers host: numbers of users and groups that no other program uses, as 2011000000-2056875199, of which each " +
+	"container gets 65536; none: containers have the users of the host. By default, where the host can: a range that is rarely used"
 
 // driverFlags say which drivers a node gets.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
@@ -327,7 +327,7 @@ func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; those of the system if not given")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
-	f.BoolVar(&s.Plain, "insecure-redis", false, "reach a Redis on another machine without TLS: whoever listens in between reads everything")
+	f.BoolVar(&s.Plain, "insecure-redis", false, "reach a Redis on another machine without TLS: others on the network can read everything")
 	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 

@@ -360,7 +360,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	case err != nil:
 		return err
 	case !run.State.Ended():
-		return writ.Errorf(writ.CodeConflict, "somebody resumed run %s, which reads the log", run.ID).WithHint("`writ run watch %s` shows it", run.ID)
+		return writ.Errorf(writ.CodeConflict, "run %s, which reads the log, was resumed", run.ID).WithHint("`writ run watch %s` shows it", run.ID)
 	case end.State == writ.RunSucceeded:
 		return nil
 	}
@@ -383,7 +383,7 @@ func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 	cancel := client.AboutRun(api.Run{
 		ID: s.Run, Datacenter: r.order.Datacenter, Script: r.order.Script.Bundle.Main.Name, Project: r.order.Project.ID, ProjectName: r.order.Project.Name,
 	}, "cancel")
-	cancel.Reason = "nobody reads the log any more"
+	cancel.Reason = "the log is not read any more"
 	_, err := r.client.Decide(ctx, r.by, cancel)
 	run, gone := r.client.Run(ctx, s.Run)
 	if err != nil && (gone != nil || !run.State.Ended()) {

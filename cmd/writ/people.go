@@ -255,9 +255,9 @@ func publicKey(s string) (ssh.PublicKey, error) {
 		e := writ.Errorf(writ.CodeUsage, "this is no public key of SSH")
 		switch {
 		case redact.HoldsKey(s):
-			return nil, e.WithHint("it is a private one, which nobody else should see; name the file of its public half, which ends in .pub")
+			return nil, e.WithHint("it is a private one, which no other person should see; name the file of its public half, which ends in .pub")
 		case strings.Contains(string(text), "PRIVATE KEY"):
-			return nil, e.WithHint("it is a private one, which nobody else should see; its public half is %s.pub", s)
+			return nil, e.WithHint("it is a private one, which no other person should see; its public half is %s.pub", s)
 		}
 		return nil, e.WithHint("it looks like \"ssh-ed25519 AAAA…\"")
 	}

@@ -162,7 +162,7 @@ func (a *app) signCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "sign FILE",
-		Short: "Check and sign a script, for somebody else to hand in",
+		Short: "Check and sign a script, for another person to submit",
 		Long: `Checks a script and signs it into a file that anybody can hand in with "writ submit" or curl until it expires. Signing needs
 no network if the roster was seen before.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",

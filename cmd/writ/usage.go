@@ -22,7 +22,7 @@ func (a *app) usageCommand() *cobra.Command {
 		Use:   "usage",
 		Short: "Show what resources have used",
 		Long: "Show what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half minute and tell their\n" +
-			"datacenter every five minutes, so the last minutes are missing. Whatever is kept for a resource counts, from the moment at which it is made until it is deleted, busy or not.\n" +
+			"datacenter every five minutes, so the last minutes are missing. A resource counts from the moment at which it is made until it is deleted, busy or not.\n" +
 			"What is only simulated uses nothing, and is not listed.",
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant",
 		Args:    exactly(),

@@ -69,7 +69,7 @@ func Only(keys ...ed25519.PublicKey) Keys {
 		if key, ok := known[id]; ok {
 			return key, nil
 		}
-		return nil, writ.Errorf(writ.CodeSignerUnknown, "nobody knows the key that sealed this")
+		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key that signed this is not known")
 	}
 }
 

@@ -231,14 +231,14 @@ func Usable(programs, devices []string) error {
 		}
 		for at := path; err == nil; at = filepath.Dir(at) {
 			if info, failed := os.Stat(at); failed != nil || info.Mode()&0o001 == 0 {
-				err = fmt.Errorf("not everybody may execute %s", path)
+				err = fmt.Errorf("not every user may execute %s", path)
 			}
 			if at == filepath.Dir(at) {
 				break
 			}
 		}
 		if err != nil {
-			faults, fixes = append(faults, err.Error()), append(fixes, "put "+name+" where everybody may execute it, /usr/local/bin")
+			faults, fixes = append(faults, err.Error()), append(fixes, "put "+name+" where every user may execute it: /usr/local/bin")
 		}
 	}
 	for _, path := range devices {

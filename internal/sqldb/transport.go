@@ -43,7 +43,7 @@ func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 			what = "with TLS that does not verify who answers"
 		}
 		return writ.Errorf(writ.CodeUsage, "the PostgreSQL at %s is not on this machine, and would be reached %s: "+
-			"whoever sits in between could change what is in the store", way.Host, what).
+			"an attacker on the network could change what is in the store", way.Host, what).
 			WithHint("write sslmode=verify-full into its address, and sslrootcert=/path/to/ca.pem if no authority of this system signed " +
 				"its certificate (docs/manual/postgresql.md); PGSSLMODE and service files count as the address does")
 	}

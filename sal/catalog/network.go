@@ -15,7 +15,7 @@ type NetworkCreate struct {
 type NetworkRule struct {
 	Protocol string   `writ:"protocol,default=tcp,enum=tcp|udp|icmp|any" help:"which protocol"`
 	Ports    []int64  `writ:"ports,each=1..65535,min=1,max=64" help:"destination ports of tcp or udp; all if it is not given"`
-	From     []string `writ:"from,form=prefix,min=1,max=64" help:"address ranges that may send; everybody if it is not given"`
+	From     []string `writ:"from,form=prefix,min=1,max=64" help:"address ranges that may send; all addresses if it is not given"`
 }
 
 // NetworkAllow are the arguments of network.allow.
@@ -42,7 +42,7 @@ func networkOperations() []*Operation {
 			"Finds a network that an earlier run made.").reads()),
 		declare[NetworkAllow, Network](network.with("allow", Alter, time.Minute,
 			"Says what may come into a network from outside, in place of what was allowed before.").
-			uses("Whoever is let in can reach the services on the network, and what these hold.")),
+			uses("The senders that are let in can reach the services on the network, and their data.")),
 		declare[Nothing, Identity](network.with("delete", Remove, time.Minute,
 			"Deletes a network that nothing is on any more.").destroys("The network and its range of addresses; no data.")),
 	}

@@ -26,7 +26,7 @@ type VolumeClone struct {
 
 // VolumeCopy are the arguments of volume.copy.
 type VolumeCopy struct {
-	From     writ.Ref `writ:"from,required,kinds=volume,byname,elsewhere" help:"the volume to copy, on whatever node: a handle to it, or the name of one that the project has"`
+	From     writ.Ref `writ:"from,required,kinds=volume,byname,elsewhere" help:"the volume to copy, on any node: a handle to it, or the name of one that the project has"`
 	Snapshot string   `writ:"snapshot,form=name" help:"copy this snapshot of it instead of what it holds now"`
 	SizeGiB  int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's"`
 }

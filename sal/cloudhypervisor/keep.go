@@ -255,7 +255,7 @@ func (k *keeping) keepTaps() {
 		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
 			continue
 		}
-		k.found(false, "somebody took away its tap %s, and it is off the network %s; machine.stop and machine.start connect it again", p.Device, p.Network.Name)
+		k.found(false, "its tap %s was deleted, and it is off the network %s; machine.stop and machine.start connect it again", p.Device, p.Network.Name)
 	}
 }
 

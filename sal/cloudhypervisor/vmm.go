@@ -361,7 +361,7 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	args := []string{"--api-socket", "fd=3", eventsFlag, "fd=4", "--no-shutdown"}
 	h, err := spawn(cell, program, program+" "+eventsTo+path, args, log, socket, events)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
-		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).WithHint("put the program where everybody may execute it, /usr/local/bin")
+		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).WithHint("put the program where every user may execute it: /usr/local/bin")
 	}
 	return h, err
 }

@@ -76,7 +76,7 @@ func (d *Driver) lookDaemon(ctx context.Context) (string, error) {
 func (d *Driver) listens(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.address())
 	if err != nil {
-		return fmt.Errorf("nobody listens at %s", d.address())
+		return fmt.Errorf("no process listens at %s", d.address())
 	}
 	return conn.Close()
 }

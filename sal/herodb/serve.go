@@ -104,7 +104,7 @@ func (j *job) instance(ctx context.Context, r *sal.Record[own]) (instance, error
 	// A tree is made once. To make it again is no way to find it: one that somebody removed would be there again, and empty.
 	if _, err := os.Stat(r.Own.Tree); errors.Is(err, fs.ErrNotExist) {
 		return in, writ.Errorf(writ.CodeDriverFailed, "the data of %s is gone: there is no %s", j.Resource, r.Own.Tree).
-			WithHint("somebody removed it; delete the database and make it anew, or put the tree %s back", j.tree())
+			WithHint("it was removed; delete the database and make it anew, or put the directory %s back", j.tree())
 	}
 	var err error
 	if in.access, err = j.openAccess(r.Own.Secret); err != nil {
@@ -244,7 +244,7 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	started, err := spawn(cell, args, in.tree, log)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
 		return pid{}, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", j.Resource, barred).
-			WithHint("put the program where everybody may execute it, /usr/local/bin")
+			WithHint("put the program where every user may execute it: /usr/local/bin")
 	}
 	if err != nil {
 		return pid{}, sal.HostError("start "+p.path, err)
@@ -275,7 +275,7 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 			return nil, ctx.Err()
 		case refused(err, "WRONGPASS"), refused(err, "NOPERM"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not let its driver in: %w", j.Resource, err).
-				WithHint("somebody changed its users; end its process (%d), then it is started as it should be", in.process.PID)
+				WithHint("its users were changed; end its process (%d), then it is started with the right ones", in.process.PID)
 		case refused(err, "ERR"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
 				WithHint("it may have too many clients; the call is tried again")

@@ -55,7 +55,7 @@ func (d *Driver) allows(dir, begun string, bytes int64) error {
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs %s or more, and that is not left of the %s that images may have on this node",
 		amount(bytes), amount(most)).
-		WithHint("delete images that nobody needs any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
+		WithHint("delete images that are not needed any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
 }
 
 // sameBegun reports whether two files are what there is of one content from one URL.

@@ -835,7 +835,7 @@ func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
 			t.Errorf("looking left %v, %v", left, err)
 		}
 		s, err := other.Status(t.Context())
-		if err != nil || s.Running || !strings.Contains(s.Detail, "somebody else") {
+		if err != nil || s.Running || !strings.Contains(s.Detail, "another daemon") {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if err := other.Stop(t.Context()); err != nil {

@@ -29,7 +29,7 @@ func (n *Node) lookPort(ctx context.Context) (string, error) {
 	c := n.Client()
 	info, err := c.Info(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nobody is at " + c.URL, nil
+		return "no daemon is at " + c.URL, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("at %s there is no daemon of mycelium: %w", c.URL, err)
@@ -39,5 +39,5 @@ func (n *Node) lookPort(ctx context.Context) (string, error) {
 			return "its daemon answers at " + c.URL, nil
 		}
 	}
-	return "", fmt.Errorf("at %s there is a daemon of somebody else, with the addresses %s", c.URL, info.Subnet)
+	return "", fmt.Errorf("at %s there is another daemon, with the addresses %s", c.URL, info.Subnet)
 }

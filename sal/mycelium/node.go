@@ -179,7 +179,7 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 		s.Detail = fmt.Sprintf("the daemon does not answer at %s: %v", c.URL, err)
 		return s, nil
 	case info.Subnet != s.Subnet:
-		s.Detail = fmt.Sprintf("at %s there is a daemon of somebody else, with the addresses %s", c.URL, info.Subnet)
+		s.Detail = fmt.Sprintf("at %s there is another daemon, with the addresses %s", c.URL, info.Subnet)
 		return s, nil
 	}
 	s.Running = true

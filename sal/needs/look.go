@@ -157,7 +157,7 @@ func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) 
 }
 
 // AccountsFix is what to do where processes have no users of their own.
-const AccountsFix = "run the node as root, with --data where everybody may go through (/var/lib/writ), and not with --process-users none"
+const AccountsFix = "run the node as root, with --data below directories that every user may pass through (/var/lib/writ), and not with --process-users none"
 
 // Accounts looks whether there are users for processes.
 func Accounts(accounts *confine.Accounts) func(context.Context) (string, error) {

@@ -41,7 +41,7 @@ func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 	}
 	if !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has an interface %s, a %s that writ did not make", name, l.Type()).
-			WithHint("look at it with `ip -d link show %s`; if nobody needs it: `ip link delete %s`", name, name)
+			WithHint("look at it with `ip -d link show %s`; if it is not needed: `ip link delete %s`", name, name)
 	}
 	if l.Type() == kind && l.Attrs().Alias == alias(uid) {
 		return l, nil

@@ -51,7 +51,7 @@ func nameserversOf(files ...string) []netip.Addr {
 func CheckNameserver(server netip.Addr) error {
 	switch server := server.Unmap(); {
 	case server.IsLoopback(), server.IsUnspecified():
-		return errors.New("it is of whoever asks")
+		return errors.New("it is the address of the asker itself")
 	case server.IsMulticast():
 		return errors.New("it is of many")
 	}
@@ -119,7 +119,7 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 	case len(found) == 0:
 		return "", fmt.Errorf("no network reaches %s", strings.Join(beyond, ", "))
 	case len(beyond) > 0:
-		return fmt.Sprintf("%s; no network reaches %s, of which nobody is told", detail, strings.Join(beyond, ", ")), nil
+		return fmt.Sprintf("%s; no network reaches %s, so none is given it", detail, strings.Join(beyond, ", ")), nil
 	default:
 		return detail, nil
 	}

@@ -267,7 +267,7 @@ func (tx *Tx) adopt() (rows int, err error) {
 	switch {
 	case without > 0 && c.Known:
 		return 0, writ.Errorf(writ.CodeRecordForged, "the supervisor knows that its journal is protected, and %d records of this one are not", without).
-			WithHint("somebody put another journal in its place; if it is a backup that an earlier version made, " +
+			WithHint("another journal was put in its place; if it is a backup that an earlier version made, " +
 				"docs/manual/runbook.md says how to begin with it")
 	case without > 0 && with > 0:
 		return 0, writ.Errorf(writ.CodeRecordForged, "%d records of the journal are protected and %d are not, and the mark that says so is gone",

@@ -76,7 +76,7 @@ func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 	}
 	return writ.Errorf(writ.CodeRateLimited, "this datacenter keeps %d %s (%d KiB) of %s already, of %d (%d KiB) that it keeps of one signer",
 		have, table, bytes>>10, signer, most, mostBytes>>10).
-		WithHint("each is kept until a day after what was signed expires; wait, or let somebody else sign")
+		WithHint("each is kept until a day after what was signed expires; wait, or let another person sign")
 }
 
 // Refusal returns the answer to a text that was refused before, nil if it was not.

@@ -72,13 +72,13 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	}
 	if q.Login == nil && redis.HasErrorPrefix(q.reader.ACLLog(ctx, 1).Err(), "NOPERM") {
 		found = append(found, Finding{
-			"nobody clears its log of what users were refused, which a node can fill with long names",
+			"its log of refused users is not cleared, and a node can fill it with long names",
 			"let the supervisor's user at Redis do it: ACL SETUSER name +acl|log; or acllog-max-len 0 in redis.conf",
 		})
 	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {
 		found = append(found, Finding{
-			"it wants no password: whoever reaches it may do everything there, and accounts of nodes keep nobody out",
+			"it has no password: every client that reaches it may do everything there, and accounts of nodes protect nothing",
 			"requirepass in redis.conf, and the password in the supervisor's --redis",
 		})
 	}

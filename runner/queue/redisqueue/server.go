@@ -91,10 +91,10 @@ func (s Server) check(options *redis.Options) error {
 	case (s.Certificate == "") != (s.Key == ""):
 		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
 	case options.TLSConfig == nil && !s.Plain && options.Network != "unix" && !isLoopback(options.Addr):
-		return writ.Errorf(writ.CodeUsage, "the Redis at %s is not on this machine, and its URL is without TLS: whoever listens in between reads jobs and passwords", options.Addr).
+		return writ.Errorf(writ.CodeUsage, "the Redis at %s is not on this machine, and its URL is without TLS: others on the network can read jobs and passwords", options.Addr).
 			WithHint("use rediss:// (docs/manual/redis.md shows how), or say --insecure-redis if the way there is protected by other means")
 	case options.TLSConfig != nil && options.TLSConfig.InsecureSkipVerify:
-		return writ.Errorf(writ.CodeUsage, "with skip_verify anybody could be this Redis").WithHint("name its CA with --redis-ca instead")
+		return writ.Errorf(writ.CodeUsage, "with skip_verify any server could pose as this Redis").WithHint("name its CA with --redis-ca instead")
 	case options.TLSConfig == nil:
 		return nil
 	}
@@ -159,7 +159,7 @@ func (s Server) explain(err error) error {
 	what, hint := "", ""
 	switch {
 	case has[x509.UnknownAuthorityError](err):
-		what, hint = "its certificate is signed by somebody else than "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
+		what, hint = "its certificate is not signed by "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
 	case has[x509.HostnameError](err):
 		what, hint = "its certificate is for another name", "use the name that the certificate has in the URL"
 	case strings.Contains(err.Error(), "certificate has expired or is not yet valid"):

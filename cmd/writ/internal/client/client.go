@@ -129,7 +129,7 @@ func (s *servers) send(r *http.Request, to *url.URL) (*http.Response, error) {
 // has less than was seen is refused, because withholding a roster keeps revoked keys alive.
 func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	if c.Context.Cluster == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "nobody said which cluster to believe in").
+		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").
 			WithHint("set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`")
 	}
 	known, err := c.Rosters.Latest()

@@ -106,7 +106,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	p := r.Principal(name)
 	switch {
 	case p == nil && key == nil:
-		return writ.Errorf(writ.CodeUsage, "the roster has nobody named %q, so a key is needed", name).WithHint("--key FILE.pub")
+		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).WithHint("--key FILE.pub")
 	case p == nil:
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
 		p = r.Principal(name)
@@ -138,7 +138,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identity.State) error {
 	p := r.Principal(name)
 	if p == nil {
-		return writ.Errorf(writ.CodeNotFound, "the roster has nobody named %q", name).WithHint("`writ user list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("`writ user list` shows them")
 	}
 	if fingerprint == "" {
 		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {

@@ -279,7 +279,7 @@ const adoptionEvery = 200 * time.Millisecond
 func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration) error {
 	asking, stop := context.WithTimeout(ctx, within)
 	defer stop()
-	missing := []string{"nobody was asked"}
+	missing := []string{"no datacenter was asked"}
 	var lie error
 	for {
 		all, err := c.Adopted(asking, roster)

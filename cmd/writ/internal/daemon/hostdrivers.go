@@ -202,7 +202,7 @@ func (c driverConfig) checkUsers(data string) error {
 			WithHint("%s", needs.AccountsFix)
 	case asked(c.Host.ContainerIDs) && ids.Off != nil:
 		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w", c.Host.ContainerIDs, ids.Off).
-			WithHint("run the node as root, and name numbers that nobody has; --container-ids none: containers have the users of the host")
+			WithHint("run the node as root, and name numbers that no program uses; --container-ids none: containers have the users of the host")
 	case users.Used() && ids.Used() && users.Door <= ids.Last && ids.Door <= users.Last:
 		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s", users.Numbers(), ids.Numbers()).
 			WithHint("name others with --process-users or --container-ids")

@@ -132,7 +132,7 @@ func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, er
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).WithHint("use an address of this host, and a port that nobody has")
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).WithHint("use an address of this host, and a free port")
 	}
 	host, _, _ := net.SplitHostPort(address)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())

@@ -28,7 +28,7 @@ func openPlace(data, file, flag, address string) (place, error) {
 	}
 	if address != "" {
 		if u, err := url.Parse(address); err == nil && (hasPassword(u) || u.Query().Has("password")) {
-			return place{}, writ.Errorf(writ.CodeUsage, "there is a password in --%s, where everybody on this machine can read it", flag).
+			return place{}, writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
 				WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
 		}
 		return server(address, flag)

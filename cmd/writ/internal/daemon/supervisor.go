@@ -113,7 +113,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	if s.InsecureListen {
-		s.Log.WarnContext(ctx, "NOTHING IS ENCRYPTED AT THE DOOR OF NODES: whoever listens in between can read scripts", "address", s.Listener.Addr().String())
+		s.Log.WarnContext(ctx, "THE NODE API IS NOT ENCRYPTED: others on the network can read scripts", "address", s.Listener.Addr().String())
 	}
 	where, err := openPlace(s.Data, supervisorJournal, "journal", s.Journal)
 	if err != nil {

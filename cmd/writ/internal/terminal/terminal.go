@@ -115,7 +115,7 @@ func (t *Terminal) Warn(format string, args ...any) {
 // Passphrase asks for a passphrase. It is an error if nobody is there.
 func (t *Terminal) Passphrase(what string) ([]byte, error) {
 	if !t.Interactive() {
-		return nil, errors.New("nobody is there to be asked; load the key into an ssh-agent instead")
+		return nil, errors.New("there is no terminal to ask at; load the key into an ssh-agent instead")
 	}
 	return t.Hidden("Passphrase for " + what)
 }
