@@ -82,7 +82,7 @@ var (
 		{RunFailed, RunRunning, "a resume statement"},
 	}
 	CallMoves = []Move[CallState]{
-		{CallPlanned, CallQueued, "its inputs are there and its node has room"},
+		{CallPlanned, CallQueued, "its inputs are there and its node has capacity"},
 		{CallPlanned, CallSucceeded, "the supervisor answered it itself"},
 		{CallPlanned, CallFailed, "a dependency failed, or the supervisor cannot answer it"},
 		{CallPlanned, CallCancelled, "the run ended before it was sent"},

@@ -145,7 +145,7 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 		how = fmt.Sprintf("%s failed (%v)", w.job.Operation, result.Error)
 	}
 	return writ.Errorf(writ.CodeStoreUnavailable, "%s, but the node cannot write that down: %v", how, why).
-		WithHint("make room on the node's disk; it is tried again by itself, and finds what is there")
+		WithHint("free space on the node's disk; it is tried again by itself, and finds what is there")
 }
 
 // refuse answers a job without acting and returns the answer that stands, nil if the job is left to another delivery.

@@ -143,7 +143,7 @@ func (p *permits) keep(digest writ.Digest, verified *permit) {
 	p.seen[digest] = verified
 }
 
-var errNoPayload = writ.Errorf(writ.CodeUnreachable, "the supervisor's door did not give the payload in time")
+var errNoPayload = writ.Errorf(writ.CodeUnreachable, "the supervisor's node API did not give the payload in time")
 
 // fetch gets the payload from the door and verifies it with the newest roster.
 func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
@@ -168,7 +168,7 @@ func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
 		return nil, err
 	}
 	if verified.Digest != job.Payload {
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's door gave the payload %s for %s", verified.Digest, job.Payload)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's node API gave the payload %s for %s", verified.Digest, job.Payload)
 	}
 	found := &permit{payload: verified.Payload.Header(), roster: roster.Version, accepted: job.Accepted, end: accepted.Add(verified.Payload.Deadline)}
 	p.keep(job.Payload, found)

@@ -24,7 +24,7 @@ func HostError(doing string, err error) error {
 			WithHint("let it grow, or remove snapshots of it; if the project holds all that it may on this node, delete some of it or use another node")
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free room on the node's disk; the call is tried again")
+		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space on the node's disk; the call is tried again")
 	}
 	return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err)
 }

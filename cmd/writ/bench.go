@@ -185,7 +185,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 	return []terminal.Field{
 		{Title: "machine", Value: machineText(r.Machine)},
 		{Title: "Redis", Value: r.Redis},
-		{Title: "runs that wait", Value: fmt.Sprintf("%d (%d for room on a node, %d for a resource, %d for their deployment)",
+		{Title: "runs that wait", Value: fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)",
 			r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
 		{Title: "accepted", Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.SettleSeconds))},
 		{Title: "CPU of the supervisor", Value: seconds(r.CPUPerRun) + " for a run until it waits"},

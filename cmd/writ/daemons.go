@@ -165,7 +165,7 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
 	redisFlags(c, &s.Redis)
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
-	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the door for nodes")
+	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
 	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
@@ -202,7 +202,7 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 				WithHint("1 or more; 0 is as usual, which is %d", runner.DefaultSlots)
 		}
 		if len(r.Supervisor) == 0 {
-			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its door")
+			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}
 		if err := needRedis(r.Redis.URL); err != nil {
 			return err

@@ -24,7 +24,7 @@ func TestAWedgedDriverIsNamedAndHoldsUpNothingElse(t *testing.T) {
 	if wedged.State != api.RunStateExpired {
 		t.Fatalf("the run is %s: %+v", wedged.State, wedged.Failure)
 	}
-	s.Says(0, []string{"wedged since", "herodb.create wedged-30-db, call 1 of run " + string(wedged.ID)}, "node", "show", "dc1-n1")
+	s.Says(0, []string{"stuck since", "herodb.create wedged-30-db, call 1 of run " + string(wedged.ID)}, "node", "show", "dc1-n1")
 	next := s.Submit("wedged.tengo")
 	s.Says(0, []string{"on dc1-n1 the driver of herodb.create in call 1 of run " + string(wedged.ID)}, "run", "explain", string(next))
 	s.Succeeded(end("other.tengo"))

@@ -99,7 +99,7 @@ func nodeText(n writ.Node) string {
 		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
 	}
 	for _, w := range n.Wedged {
-		fmt.Fprintf(&b, "  wedged since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
+		fmt.Fprintf(&b, "  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
 			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
@@ -242,7 +242,7 @@ func faultOf(n writ.Node) string {
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Wedged) > 0:
-		return fmt.Sprintf("%d wedged", len(n.Wedged))
+		return fmt.Sprintf("%d stuck", len(n.Wedged))
 	case len(n.Orphans) > 0:
 		return count(len(n.Orphans), "orphan")
 	}

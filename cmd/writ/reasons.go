@@ -350,7 +350,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 	case c.Node == "":
 		return reason{"it gets its node in the next turn of the run", ""}
 	case known:
-		return reason{fmt.Sprintf("its turn on %s has not come: %d are there already, %s for room", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
+		return reason{fmt.Sprintf("its turn on %s has not come: %d are there already, %s for capacity", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
 	default:
 		return reason{fmt.Sprintf("its turn on %s has not come, or an earlier call on the same thing is not done", node), "writ node list"}
 	}

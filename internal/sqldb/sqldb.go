@@ -211,7 +211,7 @@ func storeError(err error) error {
 		return e.WithHint("%s", hint)
 	}
 	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(err)
-	return e.WithHint("see that it runs and has room; writ goes on by itself")
+	return e.WithHint("check that it runs and has free space; writ continues by itself")
 }
 
 func isUnavailable(err error) bool {

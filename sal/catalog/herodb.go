@@ -10,7 +10,7 @@ import (
 type HeroDBCreate struct {
 	MemoryMiB int64    `writ:"memory_mib,required,mutable,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
 	Persist   bool     `writ:"persist" help:"keep the data on disk; without it a restart loses it"`
-	SizeGiB   int64    `writ:"size_gib,mutable,default=1,min=1,max=65536,uses=disk_gib" help:"room for data and backups, in GiB; it can grow and never shrink"`
+	SizeGiB   int64    `writ:"size_gib,mutable,default=1,min=1,max=65536,uses=disk_gib" help:"space for data and backups, in GiB; it can grow and never shrink"`
 	Engines   []string `writ:"engines,enum=herodb|hero_redis|redis-server|valkey-server,max=4,engine=name" help:"the engines that will do, best first; any that its node offers if none is given"`
 	Version   string   `writ:"version,mutable,form=version,engine=version" help:"the engine's version, as far as it is given: 7 fits 7.2.4; another one than serves it upgrades the database"`
 	Network   writ.Ref `writ:"network,kinds=network" help:"the network on which it listens; the node's own address if not given"`

@@ -38,7 +38,7 @@ func nodeOperations() []*Operation {
 	node := Operation{Module: "node", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, NodeFacts](node.with("facts", Look, 10*time.Second,
-			"Tells what a node is: its hardware, its kernel, its room.").reads()),
+			"Tells what a node is: its hardware, its kernel, its capacity.").reads()),
 		declare[Nothing, NodeDrivers](node.with("drivers", Look, 10*time.Second,
 			"Tells which drivers a node has, and which of them only simulate.").reads()),
 		declare[Nothing, Nothing](node.with("ping", Look, 10*time.Second,

@@ -92,7 +92,7 @@ func failed(doing string, err error) error {
 	// What the system said about a disk comes through the daemon as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
 		if strings.Contains(err.Error(), full) {
-			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free room where containerd keeps its files; the call is tried again")
+			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space where containerd keeps its files; the call is tried again")
 		}
 	}
 	if errdefs.IsUnavailable(err) {

@@ -552,7 +552,7 @@ func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 		_, err := c.ask(t.Context(), "SET", "a", value)
 		return refused(err, "MISCONF")
 	})
-	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "room on disk is full") {
+	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "disk is full") {
 		t.Errorf("it says %+v", drift)
 	}
 	b.refuse("herodb.backup", nightly, writ.CodeDiskFull)

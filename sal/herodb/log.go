@@ -78,7 +78,7 @@ func (j *job) died(in instance) error {
 	}
 	for _, full := range []string{"No space left on device", "Disk quota exceeded"} {
 		if strings.Contains(text, full) {
-			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its room on disk is full. It said:\n%s", j.Resource, text).
+			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its disk is full. It said:\n%s", j.Resource, text).
 				WithHint("give it more with a larger size_gib")
 		}
 	}

@@ -99,7 +99,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 		n++
 		return false
 	})
-	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "room on disk is full") {
+	if drift := b.keep(); len(drift) != 1 || !strings.Contains(drift[0].What, "disk is full") {
 		t.Errorf("it says %+v", drift)
 	}
 	b.do("herodb.create", with(persistent, "size_gib", int64(8)), writ.ChangeUpdated)

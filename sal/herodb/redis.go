@@ -151,7 +151,7 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 		case err != nil:
 			return fmt.Errorf("wait until all data is written: %w", err)
 		case state["rdb_bgsave_in_progress"] == "0" && state["rdb_last_bgsave_status"] != "ok":
-			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data down; mostly its room is full").
+			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data down; mostly its disk is full").
 				WithHint("give it more with a larger size_gib; %s", in.seeLog())
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
@@ -192,5 +192,5 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 }
 
 // errFull is a database that has no room to write.
-var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its room on disk is full, and it refuses everything that changes data").
+var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its disk is full, and it refuses everything that changes data").
 	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")

@@ -186,7 +186,7 @@ func (p *part) notConverted(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this is none: converters write in big pieces
 	if free, known := room(p.made); known && free < nothing {
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
-			WithHint("free room on the node's disk; the call is tried again")
+			WithHint("free space on the node's disk; the call is tried again")
 	}
 	p.log(ctx, "converter", why)
 	return writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").

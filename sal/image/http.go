@@ -220,8 +220,8 @@ func (p *part) noted() source {
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
 	if free, known := room(p.to); known && bytes > free {
-		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has room for %d", p.args.URL, bytes>>20, free>>20).
-			WithHint("free room on the node's disk; the call is tried again")
+		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL, bytes>>20, free>>20).
+			WithHint("free space on the node's disk; the call is tried again")
 	}
 	return p.fits(p.all)
 }

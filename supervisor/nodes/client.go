@@ -112,7 +112,7 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte, most 
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node door", c.URL).WithHint("it looks like http://127.0.0.1:7441")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).WithHint("it looks like http://127.0.0.1:7441")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	client := c.HTTP
@@ -155,11 +155,11 @@ func (c *Client) unreachable(ctx context.Context, cause error) error {
 		return ctx.Err()
 	}
 	return &writ.Error{
-		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node door at %s does not answer", c.URL),
+		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node API at %s does not answer", c.URL),
 		Hint: "check the address, and that the supervisor runs", Err: cause,
 	}
 }
 
 func (c *Client) strange(what string) error {
-	return writ.Errorf(writ.CodeUnreachable, "%s is not the node door of a supervisor: %s", c.URL, what)
+	return writ.Errorf(writ.CodeUnreachable, "%s is not the node API of a supervisor: %s", c.URL, what)
 }

@@ -170,7 +170,7 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	}
 	if choice.Candidates[0].Reason != "" {
 		return choice, writ.Errorf(writ.CodeDatacenterAway, "no datacenter can be chosen: %s", strings.Join(choice.Explain(), "; ")).
-			WithHint("name one with --dc: its script waits until it returns, or has room")
+			WithHint("name one with --dc: its script waits until it returns, or has capacity")
 	}
 	choice.Datacenter = choice.Candidates[0].Datacenter
 	return choice, nil

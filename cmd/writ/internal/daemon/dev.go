@@ -248,7 +248,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		return nil, err
 	}
 	url := "http://" + door.Addr().String()
-	d.Note("supervisor of %s; its door for nodes is %s", site.Name, url)
+	d.Note("supervisor of %s; its node API is at %s", site.Name, url)
 	var nodes []devNode
 	for i := range d.Nodes {
 		name := fmt.Sprintf("n%d", i+1)

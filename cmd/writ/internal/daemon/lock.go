@@ -40,7 +40,7 @@ func lockStore(data, store string) (*os.File, error) {
 // unwritable is an error of a file in a data directory as people are told it, if nothing can be written there.
 func unwritable(data string, err error) error {
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, fs.ErrPermission) {
-		return writ.Errorf(writ.CodeStoreUnavailable, "%w", err).WithHint("%s must be on a disk with room that can be written; start it again then", data)
+		return writ.Errorf(writ.CodeStoreUnavailable, "%w", err).WithHint("%s must be on a writable disk with free space; start it again then", data)
 	}
 	return err
 }

@@ -230,7 +230,7 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 	if err := s.keep(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
-	log.InfoContext(ctx, "supervisor is listening for nodes", "door", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
 	door.open(nodes.Handler(super, log))
 	defer door.open(nodes.Standby(journal.ErrHeld, log))
 	ready()
