@@ -1,7 +1,7 @@
-// Package arch holds the house to its plan: the tables "Rooms" and "Outside" of docs/architecture.md are read as law and compared
+// Package arch holds the source to the architecture: it compares the tables "Packages" and "Outside" of docs/architecture.md
 // with the imports of every Go file, whatever its build constraints. Besides, it bounds files, asks packages for their comment, and
 // follows the links of documents to files and to the tests that prove a promise. It knows the form of all these, and nothing of what
-// the rooms do.
+// the packages do.
 package arch
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The bounds of a file in lines, and of the dictionary as a whole. A file that outgrows its bound is two things.
+// The bounds of a file in lines, and of the root package as a whole. A file that outgrows its bound is two things.
 const (
 	maxSource    = 800
 	maxTest      = 1500
@@ -21,7 +21,7 @@ const (
 	maxRoot      = 1500
 )
 
-// topLevel are the folders at the top that hold no room, or none yet.
+// topLevel are the folders at the top that hold no package of the table, or none yet.
 var topLevel = []string{"docs", "deploy", "tools", "efi"}
 
 // Check reads the module at the top of tree and returns one sentence for each way in which it breaks its plan, in a stable order.
@@ -31,12 +31,12 @@ func Check(tree fs.FS) (broken []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	house, err := readHouse(tree)
+	source, err := readSource(tree)
 	if err != nil {
 		return nil, err
 	}
-	c := &check{plan: plan, house: house}
-	c.rooms()
+	c := &check{plan: plan, source: source}
+	c.packages()
 	c.outside()
 	c.testSupport()
 	c.sizes()
@@ -49,7 +49,7 @@ func Check(tree fs.FS) (broken []string, err error) {
 
 type check struct {
 	plan   *plan
-	house  *house
+	source *source
 	broken []string
 }
 
@@ -57,34 +57,34 @@ func (c *check) report(format string, args ...any) {
 	c.broken = append(c.broken, fmt.Sprintf(format, args...))
 }
 
-// rooms compares the imports between packages of the house with the table "Rooms".
-func (c *check) rooms() {
-	used := map[*room]bool{}
-	for folder, pkg := range c.house.packages {
-		from := c.plan.roomOf(folder)
+// packages compares the imports between packages with the table "Packages".
+func (c *check) packages() {
+	used := map[*row]bool{}
+	for folder, pkg := range c.source.packages {
+		from := c.plan.rowOf(folder)
 		if from == nil {
-			c.report("%s has no row in the table Rooms of %s", display(folder), planFile)
+			c.report("%s has no row in the table Packages of %s", display(folder), planFile)
 			continue
 		}
 		used[from] = true
 		for _, imp := range pkg.imports {
-			target, ours := c.house.folder(imp.path)
+			target, ours := c.source.folder(imp.path)
 			switch {
 			case !ours && folder == "." && !isStandard(imp.path):
-				c.report("%s: the dictionary imports %s; it may import the standard library only", imp.at, imp.path)
+				c.report("%s: the root package imports %s; it may import the standard library only", imp.at, imp.path)
 			case ours && !c.plan.allows(from, folder, target):
 				c.report("%s: %s imports %s, which the row of %s does not allow", imp.at, display(folder), display(target), display(from.name()))
 			}
 		}
 	}
-	for _, r := range c.plan.rooms {
+	for _, r := range c.plan.rows {
 		if !used[r] {
-			c.report("the row of %s in the table Rooms has no package", display(r.name()))
+			c.report("the row of %s in the table Packages has no package", display(r.name()))
 		}
 	}
-	for _, dir := range c.house.top {
+	for _, dir := range c.source.top {
 		if !slices.Contains(topLevel, dir) && !c.plan.hasTop(dir) {
-			c.report("%s is a folder at the top without a room", dir)
+			c.report("%s is a folder at the top without a row", dir)
 		}
 	}
 }
@@ -93,12 +93,12 @@ func (c *check) rooms() {
 func (c *check) outside() {
 	for _, rule := range c.plan.outside {
 		files := map[string]map[string]bool{} // by place
-		for folder, pkg := range c.house.packages {
+		for folder, pkg := range c.source.packages {
 			for _, imp := range pkg.imports {
 				if !under(imp.path, rule.what) {
 					continue
 				}
-				if target, ours := c.house.folder(imp.path); ours && under(folder, target) {
+				if target, ours := c.source.folder(imp.path); ours && under(folder, target) {
 					continue
 				}
 				i := slices.IndexFunc(rule.onlyIn, func(place string) bool { return under(folder, place) })
@@ -124,25 +124,25 @@ func (c *check) outside() {
 // testSupport keeps packages that are made for tests out of the product.
 func (c *check) testSupport() {
 	forTests := func(folder string) bool {
-		pkg := c.house.packages[folder]
+		pkg := c.source.packages[folder]
 		return pkg != nil && slices.ContainsFunc(pkg.imports, func(imp imported) bool { return imp.path == "testing" })
 	}
-	for folder, pkg := range c.house.packages {
+	for folder, pkg := range c.source.packages {
 		if forTests(folder) {
 			continue
 		}
 		for _, imp := range pkg.imports {
-			if target, ours := c.house.folder(imp.path); ours && forTests(target) {
+			if target, ours := c.source.folder(imp.path); ours && forTests(target) {
 				c.report("%s: %s imports %s, which is made for tests", imp.at, display(folder), display(target))
 			}
 		}
 	}
 }
 
-// sizes bounds files and the dictionary.
+// sizes bounds files and the root package.
 func (c *check) sizes() {
 	root := 0
-	for _, f := range c.house.files {
+	for _, f := range c.source.files {
 		most := maxSource
 		switch {
 		case strings.HasSuffix(f.name, "_test.go"):
@@ -157,13 +157,13 @@ func (c *check) sizes() {
 		}
 	}
 	if root > maxRoot {
-		c.report("the dictionary has %d lines, %d are allowed", root, maxRoot)
+		c.report("the root package has %d lines, %d are allowed", root, maxRoot)
 	}
 }
 
 // comments asks each package to say what it knows.
 func (c *check) comments() {
-	for folder, pkg := range c.house.packages {
+	for folder, pkg := range c.source.packages {
 		if !pkg.described {
 			c.report("%s has no package comment", display(folder))
 		}
@@ -172,9 +172,9 @@ func (c *check) comments() {
 
 // links follows the links from one document to another, or to any other file.
 func (c *check) links() {
-	for _, l := range c.house.links {
+	for _, l := range c.source.links {
 		target := path.Join(path.Dir(l.from), l.to)
-		if !fs.ValidPath(target) || !c.house.exists(target) {
+		if !fs.ValidPath(target) || !c.source.exists(target) {
 			c.report("%s has a link to %s, which is not there", l.from, l.to)
 		}
 	}
@@ -182,9 +182,9 @@ func (c *check) links() {
 
 // proofs looks for each test that a document names as a proof.
 func (c *check) proofs() {
-	for _, p := range c.house.proofs {
+	for _, p := range c.source.proofs {
 		named := func(test string) bool { return test == p.test || p.begins && strings.HasPrefix(test, p.test) }
-		if !slices.ContainsFunc(c.house.tests[p.folder], named) {
+		if !slices.ContainsFunc(c.source.tests[p.folder], named) {
 			c.report("%s names the test %s of %s, which is not there", p.from, p.test, display(p.folder))
 		}
 	}
@@ -202,7 +202,7 @@ func isStandard(p string) bool {
 // display is the name of a folder in messages.
 func display(folder string) string {
 	if folder == "." {
-		return "the dictionary"
+		return "the root package"
 	}
 	return folder
 }

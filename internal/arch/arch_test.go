@@ -11,7 +11,7 @@ import (
 	"writ/internal/arch"
 )
 
-func TestHouseIsAsPlanned(t *testing.T) {
+func TestImportsFollowTheArchitecture(t *testing.T) {
 	broken, err := arch.Check(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
@@ -21,8 +21,8 @@ func TestHouseIsAsPlanned(t *testing.T) {
 	}
 }
 
-const plan = `# A house
-## Rooms
+const plan = `# A system
+## Packages
 | folder | knows | must not know | may import |
 | --- | --- | --- | --- |
 | ` + "`writ`" + ` | words | all else | the standard library |
@@ -40,8 +40,8 @@ const plan = `# A house
 | ` + "`writ/internal/db`" + ` | ` + "`store/sql`" + ` | the same |
 `
 
-// house is a small one that is in order.
-func house() map[string]string {
+// source is a small one that follows its architecture.
+func source() map[string]string {
 	return map[string]string{
 		"docs/architecture.md":     plan,
 		"go.mod":                   "module writ\n",
@@ -65,7 +65,7 @@ func house() map[string]string {
 	}
 }
 
-func TestBrokenHouse(t *testing.T) {
+func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		file string
@@ -74,12 +74,12 @@ func TestBrokenHouse(t *testing.T) {
 	}{
 		{"in order", "only/tests/tests_test.go", "", ""},
 		{"upward", "store/up.go", "package store\nimport \"writ/cmd/writ\"\n", "store/up.go:2: store imports cmd/writ, which the row of store does not allow"},
-		{"a driver is not part of its room's name", "tool/hammer/sql.go", "package hammer\n\nimport \"writ/store/sql\"\n", "tool/hammer/sql.go:3: tool/hammer imports store/sql, which the row of tool/* does not allow"},
+		{"a driver is not its siblings' package", "tool/hammer/sql.go", "package hammer\n\nimport \"writ/store/sql\"\n", "tool/hammer/sql.go:3: tool/hammer imports store/sql, which the row of tool/* does not allow"},
 		{"sideways", "tool/hammer/side.go", "package hammer\nimport \"writ/tool/saw\"\n", "tool/hammer/side.go:2: tool/hammer imports tool/saw, which the row of tool/* does not allow"},
 		{"on another system only", "store/up_windows.go", "//go:build windows\n\npackage store\nimport \"writ/cmd/writ\"\n", "store/up_windows.go:4: store imports cmd/writ, which the row of store does not allow"},
-		{"the dictionary looks down", "down.go", "package writ\nimport \"writ/internal\"\n", "down.go:2: the dictionary imports internal, which the row of the dictionary does not allow"},
-		{"the dictionary looks out", "out.go", "package writ\nimport \"example.com/x\"\n", "out.go:2: the dictionary imports example.com/x; it may import the standard library only"},
-		{"no row", "cellar/cellar.go", "// Package cellar is dark.\npackage cellar\n", "cellar has no row in the table Rooms of docs/architecture.md"},
+		{"the root package imports downwards", "down.go", "package writ\nimport \"writ/internal\"\n", "down.go:2: the root package imports internal, which the row of the root package does not allow"},
+		{"the root package imports a library", "out.go", "package writ\nimport \"example.com/x\"\n", "out.go:2: the root package imports example.com/x; it may import the standard library only"},
+		{"no row", "cellar/cellar.go", "// Package cellar is dark.\npackage cellar\n", "cellar has no row in the table Packages of docs/architecture.md"},
 		{"SQL elsewhere", "store/driver.go", "package store\nimport \"example.com/driver/v2\"\n", "store/driver.go:2: store imports example.com/driver/v2, which is for store/sql only"},
 		{"a helper for one", "store/db.go", "package store\nimport \"writ/internal/db\"\n", "store/db.go:2: store imports writ/internal/db, which is for store/sql only"},
 		{"two adapters", "store/queue2.go", "package store\nimport \"example.com/queue\"\n", "example.com/queue is imported by store/queue.go and store/queue2.go; it belongs into one file"},
@@ -88,18 +88,18 @@ func TestBrokenHouse(t *testing.T) {
 		{"a long file", "store/long.go", "package store\n" + strings.Repeat("\n", 800), "store/long.go has 801 lines, 800 are allowed"},
 		{"a long test", "store/long_test.go", "package store\n" + strings.Repeat("\n", 1400), ""},
 		{"a long generated file", "store/long.gen.go", "package store\n" + strings.Repeat("\n", 9000), ""},
-		{"a link that leads", "docs/a.md", "[plan](architecture.md#rooms), [code](../store/store.go), [folder](../store), [web](https://example.com/x.md), [here](#a)\n", ""},
+		{"a link that leads", "docs/a.md", "[plan](architecture.md#packages), [code](../store/store.go), [folder](../store), [web](https://example.com/x.md), [here](#a)\n", ""},
 		{"a link that does not", "docs/a.md", "[plan](achitecture.md)\n", "docs/a.md has a link to achitecture.md, which is not there"},
-		{"a link out of the house", "docs/a.md", "[etc](../../etc/passwd)\n", "docs/a.md has a link to ../../etc/passwd, which is not there"},
+		{"a link out of the repository", "docs/a.md", "[etc](../../etc/passwd)\n", "docs/a.md has a link to ../../etc/passwd, which is not there"},
 		{"a proof", "store/store_test.go", "package store\nfunc TestKeeps(t *testing.T) {}\n", ""},
 		{"a promise without its test", "docs/a.md", "It keeps: `go test ./store -run TestKeeps`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
 		{"several tests of a promise", "docs/a.md", "It keeps: `go test ./store -run 'TestSto\\|TestKeeps/x'`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
 		{"a link to a test", "docs/a.md", "[TestStores](../store/store_test.go)\n", ""},
 		{"a link to a test that is not there", "docs/a.md", "[TestKeeps](../store/store_test.go)\n", "docs/a.md names the test TestKeeps of store, which is not there"},
-		{"a room without a word", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
+		{"a package without a comment", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			files := house()
+			files := source()
 			delete(files, "only/tests/tests_test.go")
 			files[tt.file] = tt.text
 			if tt.text == "" {
@@ -109,7 +109,7 @@ func TestBrokenHouse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			broken = slices.DeleteFunc(broken, func(s string) bool { return s == "cellar is a folder at the top without a room" })
+			broken = slices.DeleteFunc(broken, func(s string) bool { return s == "cellar is a folder at the top without a row" })
 			if got := strings.Join(broken, "\n"); got != tt.want {
 				t.Errorf("got:  %s\nwant: %s", got, tt.want)
 			}
@@ -118,30 +118,30 @@ func TestBrokenHouse(t *testing.T) {
 }
 
 func TestFolderAtTheTopNeedsARoom(t *testing.T) {
-	broken, err := arch.Check(tree(house()))
-	if want := []string{"only is a folder at the top without a room"}; err != nil || !slices.Equal(broken, want) {
+	broken, err := arch.Check(tree(source()))
+	if want := []string{"only is a folder at the top without a row"}; err != nil || !slices.Equal(broken, want) {
 		t.Errorf("broken = %q, %v, want %q", broken, err, want)
 	}
 }
 
 func TestRowWithoutPackageIsStale(t *testing.T) {
-	files := house()
+	files := source()
 	maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasPrefix(name, "tool/") || strings.HasPrefix(name, "only/") })
 	files["cmd/writ/main.go"] = "// Writ is a command.\npackage main\n"
 	broken, err := arch.Check(tree(files))
-	if want := []string{"the row of tool/* in the table Rooms has no package"}; err != nil || !slices.Equal(broken, want) {
+	if want := []string{"the row of tool/* in the table Packages has no package"}; err != nil || !slices.Equal(broken, want) {
 		t.Errorf("broken = %q, %v, want %q", broken, err, want)
 	}
 }
 
 func TestUnreadablePlanIsAnError(t *testing.T) {
 	for name, text := range map[string]string{
-		"no tables":    "# A house\n",
-		"no cells":     strings.Replace(plan, "| words | all else |", "| words |", 1),
-		"unknown room": strings.Replace(plan, "`writ`, `store` |", "`writ`, `stable` |", 1),
+		"no tables":   "# A system\n",
+		"no cells":    strings.Replace(plan, "| words | all else |", "| words |", 1),
+		"unknown row": strings.Replace(plan, "`writ`, `store` |", "`writ`, `stable` |", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := house()
+			files := source()
 			files["docs/architecture.md"] = text
 			if broken, err := arch.Check(tree(files)); err == nil {
 				t.Errorf("no error; broken = %q", broken)

@@ -14,18 +14,18 @@ const planFile = "docs/architecture.md"
 
 // plan is what the tables say.
 type plan struct {
-	rooms   []*room
+	rows    []*row
 	outside []rule
 }
 
-// room is a row of the table Rooms. The dictionary is the folder ".".
-type room struct {
+// row is a row of the table Packages. The root package is the folder ".".
+type row struct {
 	folders   []string // the first names the row; "sal/*" stands for every folder there that has no row of its own
 	mayImport []string // names of rows
 	all       bool
 }
 
-func (r *room) name() string { return r.folders[0] }
+func (r *row) name() string { return r.folders[0] }
 
 // rule is a row of the table Outside.
 type rule struct {
@@ -34,7 +34,7 @@ type rule struct {
 	oneFile bool
 }
 
-// rootName is how the tables write the dictionary, and internalName the folder that every room but the dictionary may use.
+// rootName is how the tables write the root package. Every other package may use the folder internalName.
 const (
 	rootName     = "writ"
 	internalName = "internal"
@@ -48,15 +48,15 @@ func readPlan(tree fs.FS) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{}
-	for _, cells := range table(string(text), "Rooms") {
+	for _, cells := range table(string(text), "Packages") {
 		if len(cells) != 4 {
-			return nil, fmt.Errorf("%s: the row %q of Rooms has %d cells, want 4", planFile, cells[0], len(cells))
+			return nil, fmt.Errorf("%s: the row %q of Packages has %d cells, want 4", planFile, cells[0], len(cells))
 		}
-		r := &room{folders: names(cells[0]), mayImport: names(cells[3]), all: strings.TrimSpace(cells[3]) == "all"}
+		r := &row{folders: names(cells[0]), mayImport: names(cells[3]), all: strings.TrimSpace(cells[3]) == "all"}
 		if len(r.folders) == 0 {
-			return nil, fmt.Errorf("%s: the row %q of Rooms names no folder", planFile, cells[0])
+			return nil, fmt.Errorf("%s: the row %q of Packages names no folder", planFile, cells[0])
 		}
-		p.rooms = append(p.rooms, r)
+		p.rows = append(p.rows, r)
 	}
 	for _, cells := range table(string(text), "Outside") {
 		if len(cells) != 3 || len(names(cells[0])) == 0 || len(names(cells[1])) == 0 {
@@ -66,12 +66,12 @@ func readPlan(tree fs.FS) (*plan, error) {
 			p.outside = append(p.outside, rule{what: what, onlyIn: names(cells[1]), oneFile: strings.Contains(cells[1], "one file")})
 		}
 	}
-	if len(p.rooms) == 0 || len(p.outside) == 0 {
-		return nil, fmt.Errorf("%s: no table under the headings Rooms and Outside", planFile)
+	if len(p.rows) == 0 || len(p.outside) == 0 {
+		return nil, fmt.Errorf("%s: no table under the headings Packages and Outside", planFile)
 	}
-	for _, r := range p.rooms {
+	for _, r := range p.rows {
 		for _, name := range r.mayImport {
-			if !slices.ContainsFunc(p.rooms, func(other *room) bool { return slices.Contains(other.folders, name) }) {
+			if !slices.ContainsFunc(p.rows, func(other *row) bool { return slices.Contains(other.folders, name) }) {
 				return nil, fmt.Errorf("%s: the row of %s allows %s, which has no row", planFile, r.name(), name)
 			}
 		}
@@ -109,11 +109,11 @@ func names(cell string) (all []string) {
 	return all
 }
 
-// roomOf returns the row of a folder: the one that names it or the nearest folder around it.
-func (p *plan) roomOf(folder string) *room {
+// rowOf returns the row of a folder: the one that names it or the nearest folder around it.
+func (p *plan) rowOf(folder string) *row {
 	for f := folder; ; f = path.Dir(f) {
 		for _, pattern := range []string{f, path.Join(path.Dir(f), "*")} {
-			for _, r := range p.rooms {
+			for _, r := range p.rows {
 				if slices.Contains(r.folders, pattern) {
 					return r
 				}
@@ -126,8 +126,8 @@ func (p *plan) roomOf(folder string) *room {
 }
 
 // allows reports whether a folder, which belongs to the row from, may import another folder.
-func (p *plan) allows(from *room, folder, target string) bool {
-	to := p.roomOf(target)
+func (p *plan) allows(from *row, folder, target string) bool {
+	to := p.rowOf(target)
 	switch {
 	case to == nil:
 		return false
@@ -142,7 +142,7 @@ func (p *plan) allows(from *room, folder, target string) bool {
 }
 
 // siblings reports whether two folders of a row like `sal/*` are in different folders there. Siblings must not know each other.
-func (r *room) siblings(a, b string) bool {
+func (r *row) siblings(a, b string) bool {
 	parent, ok := strings.CutSuffix(r.name(), "*")
 	if !ok {
 		return false
@@ -156,7 +156,7 @@ func (r *room) siblings(a, b string) bool {
 
 // hasTop reports whether a row names the folder at the top or something in it.
 func (p *plan) hasTop(dir string) bool {
-	return slices.ContainsFunc(p.rooms, func(r *room) bool {
+	return slices.ContainsFunc(p.rows, func(r *row) bool {
 		return slices.ContainsFunc(r.folders, func(f string) bool { return under(f, dir) })
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// house is what the files say.
-type house struct {
+// source is what the files say.
+type source struct {
 	tree     fs.FS
 	module   string
 	packages map[string]*pkg // by folder, "." for the one at the top; those that have tests only are left out
@@ -67,13 +67,13 @@ var (
 // linked matches links of Markdown to other files, without what follows a "#".
 var linked = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)\s]*)?\)`)
 
-func readHouse(tree fs.FS) (*house, error) {
+func readSource(tree fs.FS) (*source, error) {
 	mod, err := fs.ReadFile(tree, "go.mod")
 	if err != nil {
 		return nil, err
 	}
-	h := &house{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}}
-	if h.module == "" {
+	s := &source{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}}
+	if s.module == "" {
 		return nil, errors.New("go.mod names no module")
 	}
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -82,19 +82,19 @@ func readHouse(tree fs.FS) (*house, error) {
 		}
 		switch {
 		case d.IsDir():
-			return h.enter(name)
+			return s.enter(name)
 		case path.Ext(name) == ".go":
-			return h.readCode(name)
+			return s.readCode(name)
 		case path.Ext(name) == ".md":
-			return h.readDocument(name)
+			return s.readDocument(name)
 		}
 		return nil
 	})
-	return h, err
+	return s, err
 }
 
 // enter decides whether a folder belongs to the module.
-func (h *house) enter(name string) error {
+func (s *source) enter(name string) error {
 	if name == "." {
 		return nil
 	}
@@ -103,54 +103,54 @@ func (h *house) enter(name string) error {
 		return fs.SkipDir
 	}
 	if !strings.Contains(name, "/") {
-		h.top = append(h.top, name)
+		s.top = append(s.top, name)
 	}
-	if h.exists(path.Join(name, "go.mod")) {
+	if s.exists(path.Join(name, "go.mod")) {
 		return fs.SkipDir
 	}
 	return nil
 }
 
-func (h *house) exists(name string) bool {
-	_, err := fs.Stat(h.tree, name)
+func (s *source) exists(name string) bool {
+	_, err := fs.Stat(s.tree, name)
 	return err == nil
 }
 
 // readDocument notes where a document's links lead and which tests it names.
-func (h *house) readDocument(name string) error {
-	text, err := fs.ReadFile(h.tree, name)
+func (s *source) readDocument(name string) error {
+	text, err := fs.ReadFile(s.tree, name)
 	if err != nil {
 		return err
 	}
 	for _, m := range linked.FindAllSubmatch(text, -1) {
-		h.links = append(h.links, link{name, string(m[1])})
+		s.links = append(s.links, link{name, string(m[1])})
 	}
 	for _, m := range proven.FindAllSubmatch(text, -1) {
 		folder := path.Clean(string(m[1]))
 		if len(m[2]) > 0 {
-			h.proofs = append(h.proofs, proof{from: name, folder: folder, test: string(m[2])})
+			s.proofs = append(s.proofs, proof{from: name, folder: folder, test: string(m[2])})
 		}
 		for _, test := range beginning.FindAllSubmatch(m[3], -1) {
-			h.proofs = append(h.proofs, proof{name, folder, string(test[1]), true})
+			s.proofs = append(s.proofs, proof{name, folder, string(test[1]), true})
 		}
 	}
 	for _, m := range shown.FindAllSubmatch(text, -1) {
-		h.proofs = append(h.proofs, proof{from: name, folder: path.Join(path.Dir(name), path.Dir(string(m[2]))), test: string(m[1])})
+		s.proofs = append(s.proofs, proof{from: name, folder: path.Join(path.Dir(name), path.Dir(string(m[2]))), test: string(m[1])})
 	}
 	return nil
 }
 
 // readCode notes a file's size, and what it imports or, if it is a test, which tests it has.
-func (h *house) readCode(name string) error {
-	text, err := fs.ReadFile(h.tree, name)
+func (s *source) readCode(name string) error {
+	text, err := fs.ReadFile(s.tree, name)
 	if err != nil {
 		return err
 	}
-	h.files = append(h.files, file{name, bytes.Count(text, []byte("\n"))})
+	s.files = append(s.files, file{name, bytes.Count(text, []byte("\n"))})
 	folder := path.Dir(name)
 	if strings.HasSuffix(name, "_test.go") {
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
-			h.tests[folder] = append(h.tests[folder], string(m[1]))
+			s.tests[folder] = append(s.tests[folder], string(m[1]))
 		}
 		return nil
 	}
@@ -159,10 +159,10 @@ func (h *house) readCode(name string) error {
 	if err != nil {
 		return err
 	}
-	p := h.packages[folder]
+	p := s.packages[folder]
 	if p == nil {
 		p = &pkg{}
-		h.packages[folder] = p
+		s.packages[folder] = p
 	}
 	p.described = p.described || parsed.Doc != nil
 	for _, spec := range parsed.Imports {
@@ -176,13 +176,13 @@ func (h *house) readCode(name string) error {
 }
 
 // folder returns the folder of an import path of this module.
-func (h *house) folder(importPath string) (string, bool) {
-	if importPath == h.module {
+func (s *source) folder(importPath string) (string, bool) {
+	if importPath == s.module {
 		return ".", true
 	}
-	rest, ours := strings.CutPrefix(importPath, h.module+"/")
+	rest, ours := strings.CutPrefix(importPath, s.module+"/")
 	if !ours {
 		return "", false
 	}
-	return rest, slices.Contains(h.top, strings.Split(rest, "/")[0])
+	return rest, slices.Contains(s.top, strings.Split(rest, "/")[0])
 }
