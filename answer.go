@@ -1,6 +1,6 @@
 package writ
 
-// Answer is the supervisor's sealed word on a text that somebody signed: what a statement did, or why a statement or submission was
+// Answer is the supervisor's signed word on a text that somebody signed: what a statement did, or why a statement or submission was
 // refused. A client believes this and nothing else.
 type Answer struct {
 	Cluster      ClusterID    `json:"cluster"`
@@ -14,7 +14,7 @@ type Answer struct {
 	Time         int64        `json:"time"` // unix milliseconds
 }
 
-// Adoption is the supervisor's sealed word on the roster that is in force in its datacenter.
+// Adoption is the supervisor's signed word on the roster that is in force in its datacenter.
 type Adoption struct {
 	Cluster    ClusterID    `json:"cluster"`
 	Datacenter DatacenterID `json:"datacenter"`

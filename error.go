@@ -11,7 +11,7 @@ type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`        // what went wrong, in the user's words
 	Hint    string `json:"hint,omitempty"` // what to do or type next, if we know
-	// Proof is the sealed Answer of the supervisor that decided so, if one did.
+	// Proof is the signed Answer of the supervisor that decided so, if one did.
 	Proof []byte `json:"proof,omitempty"`
 	Err   error  `json:"-"` // the cause, for the log only
 }

@@ -15,7 +15,7 @@ type JobKey struct {
 // String is the form in logs and explanations: "<run>-<seq>-<try>".
 func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k.Try) }
 
-// Job is what a supervisor asks a node to do. It travels sealed. Times are unix milliseconds by the supervisor's clock.
+// Job is what a supervisor asks a node to do. It travels signed. Times are unix milliseconds by the supervisor's clock.
 type Job struct {
 	JobKey
 	Cluster    ClusterID      `json:"cluster"`
@@ -30,7 +30,7 @@ type Job struct {
 	Args       map[string]any `json:"args,omitempty"` // handles are Refs by now; a secret is {"secret": "name@version"}
 	// Secrets are the values of the secrets among Args by "name@version", each encrypted to the node (package identity/secret).
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
-	Grant      []byte            `json:"waybill,omitempty"` // a sealed TransferGrant, if the operation copies from another node
+	Grant      []byte            `json:"waybill,omitempty"` // a signed TransferGrant, if the operation copies from another node
 	Idempotent bool              `json:"idempotent,omitempty"`
 	// Weight says how much of the node's time the project gets, compared with others while several want some; 1 if it is 0.
 	Weight  int `json:"weight,omitempty"`
@@ -45,7 +45,7 @@ type Job struct {
 	Deadline int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
 }
 
-// TransferGrant lets one node fetch what a resource of another one holds. The supervisor seals it into the job of the node that fetches, which
+// TransferGrant lets one node fetch what a resource of another one holds. The supervisor signs it into the job of the node that fetches, which
 // shows it to the other. It counts once both are who they say they are, for that resource alone and until it expires.
 type TransferGrant struct {
 	Cluster    ClusterID    `json:"cluster"`
@@ -70,7 +70,7 @@ func (j *Job) Until() time.Time { return time.UnixMilli(max(j.EndBy, j.Deadline)
 // TaskID is the job's id in the queue: "<run>-<seq>-<try>-<delivery>".
 func (j *Job) TaskID() string { return fmt.Sprintf("%s-%d", j.JobKey, j.Delivery) }
 
-// Result is a node's sealed answer to a job.
+// Result is a node's signed answer to a job.
 type Result struct {
 	JobKey
 	Job         Digest         `json:"job"` // SHA-256 of the job record that was carried out
@@ -87,7 +87,7 @@ type Result struct {
 	Incarnation int64          `json:"incarnation"` // numbers the starts of the runner's process, rising
 }
 
-// Beat is what a node says of itself every second, sealed. (Boot, Incarnation, Sequence) orders the beats of a node.
+// Beat is what a node says of itself every second, signed. (Boot, Incarnation, Sequence) orders the beats of a node.
 type Beat struct {
 	Node        NodeID       `json:"node"`
 	Boot        string       `json:"boot"`
@@ -96,7 +96,7 @@ type Beat struct {
 	Clock       int64        `json:"clock"` // unix milliseconds
 	Epoch       int64        `json:"epoch"` // the highest that the runner has seen
 	Active      []JobKey     `json:"active,omitempty"`
-	Wedged      []Wedged     `json:"wedged,omitempty"`   // those among them whose time is over
+	Stuck       []Stuck      `json:"wedged,omitempty"`   // those among them whose time is over
 	Progress    []Progress   `json:"progress,omitempty"` // of those among them whose drivers said something
 	Slots       int          `json:"slots"`
 	Capacity    Capacity     `json:"capacity"`
@@ -114,8 +114,8 @@ type Recall struct {
 	Calls []int `json:"calls,omitempty"`
 }
 
-// Wedged is a job whose driver ignores that its time is over. Until the driver is done, other jobs wait for the resource.
-type Wedged struct {
+// Stuck is a job whose driver ignores that its time is over. Until the driver is done, other jobs wait for the resource.
+type Stuck struct {
 	JobKey
 	Operation string    `json:"operation"`
 	Project   ProjectID `json:"project"`
@@ -175,7 +175,7 @@ type NodeMending struct {
 	What  string `json:"what"`  // in sentences
 }
 
-// Control is a sealed message of a supervisor to a node besides jobs.
+// Control is a signed message of a supervisor to a node besides jobs.
 type Control struct {
 	Node  NodeID   `json:"node"`
 	Epoch int64    `json:"epoch"`

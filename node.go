@@ -81,7 +81,7 @@ type Node struct {
 	Version    string            `json:"version,omitempty"`
 	Transfers  string            `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
 	Fault      string            `json:"fault,omitempty"`     // why it gets no work, "" if it does
-	Wedged     []Wedged          `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
+	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
 	Orphans    []Orphan          `json:"orphans,omitempty"`   // as of its last look
 	Network    *NodeNetwork      `json:"network,omitempty"`   // likewise; nil if it makes no networks
 	Revision   int               `json:"revision,omitempty"`  // how many decisions were made about it; statements name it

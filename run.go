@@ -32,7 +32,7 @@ type Run struct {
 	Failure     *Failure       `json:"failure,omitempty"`
 	Decided     []Decision     `json:"decided,omitempty"` // the last decisions about it, oldest first: who cancelled or resumed it, and why
 	Output      map[string]any `json:"output,omitempty"`  // only the datacenter has it; see Summary
-	Summary     []byte         `json:"summary,omitempty"` // the sealed Summary, once the run has ended
+	Summary     []byte         `json:"summary,omitempty"` // the signed Summary, once the run has ended
 	Accepted    time.Time      `json:"accepted"`
 	Started     time.Time      `json:"started,omitzero"`
 	Ended       time.Time      `json:"ended,omitzero"`
@@ -47,7 +47,7 @@ type Failure struct {
 	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none did
 }
 
-// Summary is the supervisor's sealed word on how a run ended. A client believes this and nothing else.
+// Summary is the supervisor's signed word on how a run ended. A client believes this and nothing else.
 type Summary struct {
 	Run        RunID          `json:"run"`
 	Datacenter DatacenterID   `json:"datacenter"`
@@ -56,7 +56,7 @@ type Summary struct {
 	Failure    *Failure       `json:"failure,omitempty"`
 	Output     map[string]any `json:"output,omitempty"`
 	Calls      int            `json:"calls"`
-	Results    Digest         `json:"results"` // SHA-256 over the digests of the sealed results that there were at its end, in order of seq and try
+	Results    Digest         `json:"results"` // SHA-256 over the digests of the signed results that there were at its end, in order of seq and try
 	Ended      int64          `json:"ended"`   // unix milliseconds
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Values are what scripts, journals, jobs and results carry: string, bool, int64, nil, []any and map[string]any of these.
 // There are no floats (their printing and arithmetic differ between machines) and no other integers. Strings are UTF-8: what
-// decodes a journal or a seal refuses others, so they must not get in.
+// decodes a journal or an envelope refuses others, so they must not get in.
 
 // CheckValue returns an error that names the first place in v, in order of keys, that is not a value of this system, nil if there
 // is none.

@@ -39,10 +39,10 @@ func TestSubmissionReachesItsDatacenter(t *testing.T) {
 	if took := s.took(); !slices.Equal(took, []writ.RunID{got.Run}) {
 		t.Errorf("the datacenter took %v; want the run once", took)
 	}
-	done := writ.Run{ID: got.Run, State: writ.RunSucceeded, Accepted: time.Now().UTC(), Ended: time.Now().UTC(), Summary: []byte("sealed")}
+	done := writ.Run{ID: got.Run, State: writ.RunSucceeded, Accepted: time.Now().UTC(), Ended: time.Now().UTC(), Summary: []byte("signed")}
 	s.tell(writ.Event{Run: &done})
 	p.await("succeeded", func() bool { return p.run(got.Run).State == api.RunStateSucceeded })
-	if run := p.run(got.Run); string(run.Summary) != "sealed" || !run.State.Ended() || run.Created.IsZero() {
+	if run := p.run(got.Run); string(run.Summary) != "signed" || !run.State.Ended() || run.Created.IsZero() {
 		t.Errorf("run: %+v", run)
 	}
 }

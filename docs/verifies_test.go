@@ -35,7 +35,7 @@ func TestEverythingThatAuthorisesHasARowThatSaysWhoVerifiesIt(t *testing.T) {
 		"Operations of scripts":             kindsOfOperations(),
 		"Requests on a link":                constantsOf(t, "../supervisor/link/link.go", "Verb"),
 		"The node API":                      routesOf(t, nodes.Handler(nil, slog.New(slog.DiscardHandler))),
-		"Signed envelopes":                  constantsOf(t, "../identity/seal/seal.go", "Kind"),
+		"Signed envelopes":                  constantsOf(t, "../identity/envelope/envelope.go", "Kind"),
 		"Writing routes of the coordinator": writingRoutes(t),
 	} {
 		if len(want) == 0 {

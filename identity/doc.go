@@ -1,6 +1,6 @@
 // Package identity knows who may make what happen: SSH signatures, the exact texts that are signed (payload, statement, roster), the
 // roster of keys and rights, the verifier that every process of the house uses, join tokens and the byte strings of the proofs
-// between machines. It must not know HTTP, SQL, Redis or the language of scripts. Package identity/seal has the sealed bytes between
+// between machines. It must not know HTTP, SQL, Redis or the language of scripts. Package identity/envelope has the signed bytes between
 // supervisors and nodes.
 //
 // Everything that is signed looks the same: header lines in a fixed order, "key: value" with one space, UTF-8, LF, no control

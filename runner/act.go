@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// wedgedAfter is how long a driver may go on after its context ended, before the node goes on without it.
-	wedgedAfter = 2 * time.Second
+	// stuckAfter is how long a driver may go on after its context ended, before the node goes on without it.
+	stuckAfter = 2 * time.Second
 	// observeFor is how long the look may take at what an interrupted job has left.
 	observeFor = 10 * time.Second
 	// maxValues bounds the values of a result, encoded, and maxMessage the text of an error: both travel through Redis.
@@ -48,7 +48,7 @@ func (n *incarnation) act(w *work) *writ.Result {
 		return n.conclude(ctx, w, started, got)
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(wedgedAfter)
+	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	select {
 	case got := <-done:
@@ -226,7 +226,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 	return result
 }
 
-// checkValues reports whether the values of an outcome can be journaled, sealed and read again.
+// checkValues reports whether the values of an outcome can be journaled, signed and read again.
 func checkValues(values map[string]any) error {
 	if len(values) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 )
 
@@ -18,7 +18,7 @@ func (n *incarnation) beat(ctx context.Context) {
 	defer tick.Stop()
 	for sequence := int64(1); ; sequence++ {
 		n.probeStore(ctx)
-		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), seal.Beat, n.state(ctx, sequence)) // noted
+		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) // noted
 		select {
 		case <-ctx.Done():
 			return
@@ -35,7 +35,7 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	}
 	return &writ.Beat{
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
-		Active: n.desk.keys(), Wedged: n.desk.wedged(), Progress: n.desk.progress(),
+		Active: n.desk.keys(), Stuck: n.desk.stuck(), Progress: n.desk.progress(),
 		Slots: n.slots, Capacity: n.capacity, Drivers: n.about, Version: n.version, Transfers: transfers, Fault: n.faultText(now),
 		Recalls: n.recall(ctx),
 	}

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
 )
 
-// BenchmarkPing is the runner's part of a call: seal opened, started and finished on disk, result sealed and sent. What it costs
+// BenchmarkPing is the runner's part of a call: envelope opened, started and finished on disk, result signed and sent. What it costs
 // besides is the queue's.
 func BenchmarkPing(b *testing.B) {
 	s := newSite(b)
@@ -41,9 +41,9 @@ func BenchmarkPing(b *testing.B) {
 			})
 			jobs = append(jobs, j)
 		}
-		sealed, _, err := seal.SealEach(seal.Job, s.supervisor, jobs...)
+		signed, _, err := envelope.SignEach(envelope.Job, s.supervisor, jobs...)
 		must(b, err)
-		for _, body := range sealed {
+		for _, body := range signed {
 			tasks = append(tasks, queue.Task{ID: fmt.Sprint(len(tasks)), Body: body})
 		}
 	}
@@ -54,7 +54,7 @@ func BenchmarkPing(b *testing.B) {
 		got, err := q.Receive(b.Context(), time.Second, queue.Stream{Node: m.Node(), Direction: queue.Out})
 		must(b, err)
 		for _, message := range got {
-			results, _, err := seal.Open[writ.Result](seal.Result, message.Body, seal.Only(m.PublicKey()))
+			results, _, err := envelope.Open[writ.Result](envelope.Result, message.Body, envelope.Only(m.PublicKey()))
 			if err != nil {
 				continue // a beat
 			}

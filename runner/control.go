@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/journal"
@@ -119,9 +119,9 @@ func (n *incarnation) keepAcks(ctx context.Context) {
 	}
 }
 
-// openControl opens a control message: sealed by the supervisor, for this node, and not of an epoch that is over.
+// openControl opens a control message: signed by the supervisor, for this node, and not of an epoch that is over.
 func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
-	controls, _, err := seal.Open[writ.Control](seal.Control, body, n.supervisorKey)
+	controls, _, err := envelope.Open[writ.Control](envelope.Control, body, n.supervisorKey)
 	if err != nil {
 		return nil, err
 	}

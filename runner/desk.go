@@ -32,8 +32,8 @@ type work struct {
 	turn      *turn
 	place     func() // gives its slot or its place among transfers back, nil if it has none
 
-	said   string    // by its driver, last; guarded by the desk
-	wedged time.Time // since then its driver ignores that its time is over; zero if it does not
+	said  string    // by its driver, last; guarded by the desk
+	stuck time.Time // since then its driver ignores that its time is over; zero if it does not
 }
 
 // repeatable reports whether the job may be carried out again when nobody knows whether it was.
@@ -125,7 +125,7 @@ func (d *desk) forget(now time.Time) {
 func (d *desk) wedge(w *work, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.wedged = now
+	w.stuck = now
 }
 
 // What a beat has room for.
@@ -156,11 +156,11 @@ func (d *desk) progress() []writ.Progress {
 	return all[:min(len(all), maxProgress)]
 }
 
-// wedged returns the jobs whose drivers ignore that their time is over, in order.
-func (d *desk) wedged() []writ.Wedged {
-	return listed(d, func(w *work) bool { return !w.wedged.IsZero() }, func(w *work) writ.Wedged {
-		return writ.Wedged{
-			JobKey: w.job.JobKey, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.wedged.UTC().Truncate(time.Millisecond),
+// stuck returns the jobs whose drivers ignore that their time is over, in order.
+func (d *desk) stuck() []writ.Stuck {
+	return listed(d, func(w *work) bool { return !w.stuck.IsZero() }, func(w *work) writ.Stuck {
+		return writ.Stuck{
+			JobKey: w.job.JobKey, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.stuck.UTC().Truncate(time.Millisecond),
 		}
 	})
 }

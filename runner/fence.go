@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/sal"
@@ -85,7 +85,7 @@ func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("ask whether the node is to stop what it has: %w", err)
 	}
-	opened, _, err := seal.Open[nodes.Membership](seal.Fence, signed, m.supervisorKey)
+	opened, _, err := envelope.Open[nodes.Membership](envelope.Fence, signed, m.supervisorKey)
 	if err != nil {
 		return fmt.Errorf("verify that the node is to stop what it has: %w", err)
 	}
@@ -151,18 +151,18 @@ func (f *fence) round(ctx context.Context) (done bool) {
 	return done
 }
 
-// tell seals what the node did and gives it to the supervisor.
+// tell signs what the node did and gives it to the supervisor.
 func (f *fence) tell(ctx context.Context, answer *nodes.FenceAnswer) error {
 	if err := f.member.change(func(r *record) { r.FenceRound++ }); err != nil {
 		return err
 	}
 	answer.Node, answer.Datacenter = f.member.Node(), f.member.Datacenter()
 	answer.Round, answer.Clock = f.member.state().FenceRound, f.now().UnixMilli()
-	sealed, err := seal.Seal(seal.Fenced, f.member.key, answer)
+	signed, err := envelope.Sign(envelope.Fenced, f.member.key, answer)
 	if err != nil {
-		return fmt.Errorf("seal what was stopped: %w", err)
+		return fmt.Errorf("sign what was stopped: %w", err)
 	}
-	return f.door.Fenced(ctx, answer.Node, sealed)
+	return f.door.Fenced(ctx, answer.Node, signed)
 }
 
 // stop has all drivers stop what they have, and describes what is left.
@@ -299,7 +299,7 @@ func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.
 
 // acting says which drivers still act though everything was told to end.
 func (n *incarnation) acting() (all []string) {
-	for _, w := range n.desk.wedged() {
+	for _, w := range n.desk.stuck() {
 		all = append(all, fmt.Sprintf("the driver of the job %s ignores that its time is over", w.JobKey))
 	}
 	n.keeper.asking.Range(func(what, _ any) bool {

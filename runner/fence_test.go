@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/sal"
 	"writ/supervisor/nodes"
@@ -180,7 +180,7 @@ func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 	}
 	for name, lie := range map[string]func(s *site){
 		"it was removed":  func(s *site) { s.setAdmission(writ.AdmissionRemoved) },
-		"another purpose": func(s *site) { s.setLost(); s.mu.Lock(); s.standing = seal.Standing; s.mu.Unlock() },
+		"another purpose": func(s *site) { s.setLost(); s.mu.Lock(); s.standing = envelope.Standing; s.mu.Unlock() },
 		"by the supervisor alone": func(s *site) {
 			s.setLost()
 			s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal/catalog"
@@ -38,7 +38,7 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		return // it is being worked on; that answers this delivery too
 	}
 	defer func() {
-		if w.wedged.IsZero() {
+		if w.stuck.IsZero() {
 			n.desk.leave(w)
 		}
 	}()
@@ -59,10 +59,10 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 	}
 }
 
-// open opens the seal of a job and checks everything that can be checked before its entry is looked up: who sealed it, for whom, and
+// open opens the envelope of a job and checks everything that can be checked before its entry is looked up: who signed it, for whom, and
 // when. Its epoch is none of that. A job that comes too late is left to the supervisor, who knows whether another delivery is on its way.
 func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
-	job, digest, err := seal.OpenWith[writ.Job](n.opener, seal.Job, body)
+	job, digest, err := envelope.OpenWith[writ.Job](n.opener, envelope.Job, body)
 	if err != nil {
 		return nil, digest, err
 	}
@@ -85,7 +85,7 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 		if w.place != nil {
 			w.place()
 		}
-		if w.wedged.IsZero() {
+		if w.stuck.IsZero() {
 			w.turn.leave()
 		}
 	}()
@@ -129,8 +129,8 @@ func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Pa
 // prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, wait for a place,
 // record. It returns what there was before if that speaks against acting.
 func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
-	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)
+	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
+		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
 	}
 	if err := n.raiseEpoch(taking, w.job.Epoch); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 		w.turn = n.turns.join(resource, holder{job: w.job.JobKey})
 		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
 			holder := w.turn.holder()
-			if slices.ContainsFunc(n.desk.wedged(), func(w writ.Wedged) bool { return w.JobKey == holder.job }) {
+			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.job }) {
 				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder.job, resource)
 			}
 			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.works(resource))
@@ -231,8 +231,8 @@ func raise(number *atomic.Int64, n int64) {
 	}
 }
 
-// supervisorKey finds the key of a seal. One that is not known may be that of a roster which the node does not have yet.
-func (n *incarnation) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+// supervisorKey finds the key of an envelope. One that is not known may be that of a roster which the node does not have yet.
+func (n *incarnation) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	key, err := n.member.supervisorKey(id)
 	if err != nil {
 		n.rosters.want(0)

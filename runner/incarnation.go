@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
@@ -52,9 +52,9 @@ type incarnation struct {
 	peers     []netip.Prefix
 	transfers *Transfers // nil if it gives nothing to other nodes
 
-	opener    *seal.Opener // of jobs
-	epoch     atomic.Int64 // the highest that was seen
-	epochKept atomic.Int64 // as far as it is on disk
+	opener    *envelope.Opener // of jobs
+	epoch     atomic.Int64     // the highest that was seen
+	epochKept atomic.Int64     // as far as it is on disk
 	desk      desk
 	turns     turns
 	places    *places
@@ -86,7 +86,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		n.now = time.Now
 	}
 	n.log = log.With("dc", r.Member.Datacenter(), "node", n.node)
-	n.opener = &seal.Opener{Keys: n.supervisorKey}
+	n.opener = &envelope.Opener{Keys: n.supervisorKey}
 	n.places, n.standing = newPlaces(n.slots), make(chan struct{})
 	n.outbox = newOutbox(n.sendResults)
 	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, say: n.desk.say,
@@ -137,22 +137,22 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	return n, nil
 }
 
-// sendResults seals results once and sends them as one message.
+// sendResults signs results once and sends them as one message.
 func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) error {
 	records := make([]any, len(results))
 	for i, r := range results {
 		records[i] = r
 	}
-	return n.send(failpoint.At(ctx, failpoint.ResultsSent), seal.Result, records...)
+	return n.send(failpoint.At(ctx, failpoint.ResultsSent), envelope.Result, records...)
 }
 
-// send seals records and sends them to the supervisor.
-func (n *incarnation) send(ctx context.Context, kind seal.Kind, records ...any) error {
-	sealed, err := seal.Seal(kind, n.member.key, records...)
+// send signs records and sends them to the supervisor.
+func (n *incarnation) send(ctx context.Context, kind envelope.Kind, records ...any) error {
+	signed, err := envelope.Sign(kind, n.member.key, records...)
 	if err != nil {
-		return fmt.Errorf("seal %d records: %w", len(records), err)
+		return fmt.Errorf("sign %d records: %w", len(records), err)
 	}
-	err = n.queue.Send(ctx, queue.Stream{Node: n.node, Direction: queue.Out}, sealed)
+	err = n.queue.Send(ctx, queue.Stream{Node: n.node, Direction: queue.Out}, signed)
 	n.noteTransit(ctx, err)
 	return err
 }
@@ -211,8 +211,8 @@ func (n *incarnation) faultText(now time.Time) string {
 	if err := n.store.get(); err != nil {
 		return "the node's journal cannot be written: " + err.Error()
 	}
-	if wedged := n.desk.wedged(); len(wedged) >= n.slots {
-		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(wedged), wedged[0].JobKey)
+	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
+		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
@@ -166,7 +166,7 @@ func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, ros
 			WithHint("upgrade the supervisor, which comes before its nodes; if it is as new as the node, the network in between has cut the " +
 				"signature off")
 	}
-	opened, _, err := seal.Open[nodes.Membership](seal.Welcome, signed, seal.Only(datacenter.SupervisorKey))
+	opened, _, err := envelope.Open[nodes.Membership](envelope.Welcome, signed, envelope.Only(datacenter.SupervisorKey))
 	if err != nil {
 		return nodes.Membership{}, err
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/journal"
@@ -233,7 +233,7 @@ func asked[T any](ctx context.Context, k *keeper, what string, most time.Duratio
 		return s.answer, s.err
 	case <-limited.Done():
 	}
-	late := time.NewTimer(wedgedAfter)
+	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	select {
 	case s := <-done:
@@ -329,7 +329,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 	}
 	r.Network = k.network(ctx)
 	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
-	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), seal.Report, r) // noted
+	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // noted
 }
 
 // usage returns what the supervisor does not know yet of what resources have used.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/supervisor/nodes"
 )
@@ -72,15 +72,15 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 
 func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	m := l.member
-	asked, err := seal.Seal(seal.AccountRequest, m.key, nodes.AccountRequest{Node: m.Node(), Scripts: nodes.ScriptsLoaded})
+	asked, err := envelope.Sign(envelope.AccountRequest, m.key, nodes.AccountRequest{Node: m.Node(), Scripts: nodes.ScriptsLoaded})
 	if err != nil {
 		return "", "", err
 	}
-	sealed, err := l.door.Account(ctx, m.Node(), asked)
+	signed, err := l.door.Account(ctx, m.Node(), asked)
 	if err != nil {
 		return "", "", err
 	}
-	records, _, err := seal.Open[nodes.Account](seal.Account, sealed, m.supervisorKey)
+	records, _, err := envelope.Open[nodes.Account](envelope.Account, signed, m.supervisorKey)
 	if err != nil {
 		return "", "", err
 	}

@@ -8,7 +8,7 @@ import (
 	"filippo.io/age"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/supervisor/nodes"
 )
@@ -24,9 +24,9 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 		}()
 		password, forNode, label, key := "first", m.Node(), secret.AccountLabel(s.roster.Cluster, s.datacenter, m.Node()), s.supervisor
 		s.account = func(writ.NodeID) ([]byte, error) {
-			sealed, err := secret.Seal(password, label, reader)
+			signed, err := secret.Seal(password, label, reader)
 			must(t, err)
-			return seal.Seal(seal.Account, key, nodes.Account{Node: forNode, User: "user", Secret: sealed})
+			return envelope.Sign(envelope.Account, key, nodes.Account{Node: forNode, User: "user", Secret: signed})
 		}
 		login := m.Login(s)
 		get := func(refused bool, want string) {

@@ -20,7 +20,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/sal"
 )
@@ -89,7 +89,7 @@ func openMember(dir string) (*Member, error) {
 	if err := json.Unmarshal(text, &m.record); err != nil {
 		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, memberFile), err)
 	}
-	// They were valid when they were stored; whether the newest still is, is asked at every seal.
+	// They were valid when they were stored; whether the newest still is, is asked at every signature.
 	m.roster, err = identity.VerifyRosters(m.record.Cluster, m.record.Rosters, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("verify the stored rosters: %w", err)
@@ -109,7 +109,7 @@ func (m *Member) Datacenter() writ.DatacenterID { return m.state().Datacenter }
 // Admission says whether the datacenter has admitted the node, as far as the node knows.
 func (m *Member) Admission() writ.Admission { return m.state().Admission }
 
-// PublicKey returns the key with which the node seals.
+// PublicKey returns the key with which the node signs.
 func (m *Member) PublicKey() ed25519.PublicKey { return m.key.Public().(ed25519.PublicKey) }
 
 func (m *Member) state() record {
@@ -125,13 +125,13 @@ func (m *Member) Roster() *identity.Roster {
 	return m.roster
 }
 
-// supervisorKey finds the key of a seal: only that of the datacenter's supervisor in the newest roster will do.
-func (m *Member) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+// supervisorKey finds the key of an envelope: only that of the datacenter's supervisor in the newest roster will do.
+func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	datacenter, err := m.trusted(time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if got := seal.IDOf(datacenter.SupervisorKey); got != id {
+	if got := envelope.IDOf(datacenter.SupervisorKey); got != id {
 		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key %s is not that of the datacenter's supervisor", id)
 	}
 	return datacenter.SupervisorKey, nil

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/runner/journal"
 	"writ/runner/queue"
@@ -40,7 +40,7 @@ type node struct {
 	mu       sync.Mutex
 	results  []writ.Result // as they came, repetitions too
 	messages int           // that carried them
-	beats    [][]byte      // sealed
+	beats    [][]byte      // signed
 	reports  []writ.Report
 }
 
@@ -122,7 +122,7 @@ func (n *node) hear(ctx context.Context) {
 	}
 }
 
-// take opens the seal of results. That of a beat is opened when a test looks at it: there are many, and few matter.
+// take opens the envelope of results. That of a beat is opened when a test looks at it: there are many, and few matter.
 func (n *node) take(body []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,11 +130,11 @@ func (n *node) take(body []byte) {
 		n.beats = append(n.beats, body)
 		return
 	}
-	if reports, _, err := seal.Open[writ.Report](seal.Report, body, seal.Only(n.member.PublicKey())); err == nil {
+	if reports, _, err := envelope.Open[writ.Report](envelope.Report, body, envelope.Only(n.member.PublicKey())); err == nil {
 		n.reports = append(n.reports, reports...)
 		return
 	}
-	results, _, err := seal.Open[writ.Result](seal.Result, body, seal.Only(n.member.PublicKey()))
+	results, _, err := envelope.Open[writ.Result](envelope.Result, body, envelope.Only(n.member.PublicKey()))
 	if err != nil {
 		n.Errorf("the node sent %d bytes that are neither results nor a beat: %v", len(body), err)
 	}
@@ -166,18 +166,18 @@ func (s *site) job(seq int, operation, name string, change func(j *writ.Job)) *w
 	return j
 }
 
-// push seals a job with the supervisor's key and puts it into the node's queue.
+// push signs a job with the supervisor's key and puts it into the node's queue.
 func (n *node) push(j *writ.Job) {
 	n.Helper()
 	j.Node = cmp.Or(j.Node, n.member.Node())
-	n.pushSealed(n.supervisor, seal.Job, j)
+	n.pushSigned(n.supervisor, envelope.Job, j)
 }
 
-func (n *node) pushSealed(key ed25519.PrivateKey, kind seal.Kind, j *writ.Job) {
+func (n *node) pushSigned(key ed25519.PrivateKey, kind envelope.Kind, j *writ.Job) {
 	n.Helper()
-	sealed, _, err := seal.SealEach(kind, key, j)
+	signed, _, err := envelope.SignEach(kind, key, j)
 	must(n.TB, err)
-	n.pushBytes(j.TaskID(), sealed[0])
+	n.pushBytes(j.TaskID(), signed[0])
 }
 
 func (n *node) pushBytes(id string, body []byte) {
@@ -185,14 +185,14 @@ func (n *node) pushBytes(id string, body []byte) {
 	must(n.TB, n.queue.Push(n.Context(), n.member.Node(), queue.Task{ID: id, Body: body, EndBy: time.Now().Add(time.Hour)}))
 }
 
-// tell sends control messages under one seal.
+// tell sends control messages under one signature.
 func (n *node) tell(c writ.Control) {
 	n.Helper()
 	c.Node = cmp.Or(c.Node, n.member.Node())
 	c.Epoch = cmp.Or(c.Epoch, 1)
-	sealed, err := seal.Seal(seal.Control, n.supervisor, c)
+	signed, err := envelope.Sign(envelope.Control, n.supervisor, c)
 	must(n.TB, err)
-	must(n.TB, n.queue.Send(n.Context(), queue.Stream{Node: n.member.Node(), Direction: queue.In}, sealed))
+	must(n.TB, n.queue.Send(n.Context(), queue.Stream{Node: n.member.Node(), Direction: queue.In}, signed))
 	synctest.Wait()
 }
 
@@ -237,7 +237,7 @@ func (n *node) lastBeat() writ.Beat {
 	if len(n.beats) == 0 {
 		n.Fatal("the node never said that it lives")
 	}
-	beats, _, err := seal.Open[writ.Beat](seal.Beat, n.beats[len(n.beats)-1], seal.Only(n.member.PublicKey()))
+	beats, _, err := envelope.Open[writ.Beat](envelope.Beat, n.beats[len(n.beats)-1], envelope.Only(n.member.PublicKey()))
 	must(n.TB, err)
 	return beats[0]
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner/journal"
 )
 
@@ -22,7 +22,7 @@ const (
 	retryAfter = time.Second
 )
 
-// outbox sends results until the supervisor acknowledges them. Results that wait at the same time share one seal and one message:
+// outbox sends results until the supervisor acknowledges them. Results that wait at the same time share one signature and one message:
 // a signature costs more than everything else in a message.
 type outbox struct {
 	send func(ctx context.Context, results []*writ.Result) error
@@ -153,7 +153,7 @@ func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 			o.fresh = append(o.fresh, r.letter)
 		}
 	}
-	for len(o.fresh) > 0 && len(batch) < seal.MaxRecords {
+	for len(o.fresh) > 0 && len(batch) < envelope.MaxRecords {
 		l := o.fresh[0]
 		o.fresh = o.fresh[1:]
 		l.fresh = false

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/runner/journal"
 	"writ/runner/queue"
@@ -60,14 +60,14 @@ func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
 	carryOut := func(j *writ.Job) writ.Result {
 		t.Helper()
 		j.Node = m.Node()
-		sealed, _, err := seal.SealEach(seal.Job, s.supervisor, j)
+		signed, _, err := envelope.SignEach(envelope.Job, s.supervisor, j)
 		must(t, err)
-		must(t, ours.Push(t.Context(), m.Node(), queue.Task{ID: j.TaskID(), Body: sealed[0], EndBy: time.UnixMilli(j.EndBy)}))
+		must(t, ours.Push(t.Context(), m.Node(), queue.Task{ID: j.TaskID(), Body: signed[0], EndBy: time.UnixMilli(j.EndBy)}))
 		for {
 			messages, err := ours.Receive(t.Context(), time.Second, queue.Stream{Node: m.Node(), Direction: queue.Out})
 			must(t, err)
 			for _, message := range messages {
-				some, _, err := seal.Open[writ.Result](seal.Result, message.Body, seal.Only(m.PublicKey()))
+				some, _, err := envelope.Open[writ.Result](envelope.Result, message.Body, envelope.Only(m.PublicKey()))
 				if err != nil {
 					continue // a beat
 				}

@@ -1,9 +1,9 @@
-// Package runner is one node: it takes sealed jobs from its queue, verifies them, remembers them, acts through drivers, and reports.
-// It trusts nobody on the way: a job counts by the seal of its datacenter's supervisor in the newest roster that leads back to the
+// Package runner is one node: it takes signed jobs from its queue, verifies them, remembers them, acts through drivers, and reports.
+// It trusts nobody on the way: a job counts by the envelope of its datacenter's supervisor in the newest roster that leads back to the
 // cluster's root, and what destroys data counts by the signature of a person besides. It knows its own node only, no scripts and no
 // tenants.
 //
-// The life of a job here: open the seal, find or make its entry in the journal (`started`, on disk), act, record the result (on
+// The life of a job here: open the envelope, find or make its entry in the journal (`started`, on disk), act, record the result (on
 // disk), send it, and send it again until the supervisor acknowledges it. A crash at any point leaves an entry that tells the next
 // incarnation what may still be done.
 package runner
@@ -52,7 +52,7 @@ type Runner struct {
 	Transfers *Transfers
 	// Peers are ranges of addresses at which this node fetches from others, besides those on the internet.
 	Peers []netip.Prefix
-	// Now is the node's wall clock, time.Now if nil: seals are judged by it. It may be set at any time, forward and back.
+	// Now is the node's wall clock, time.Now if nil: envelopes are judged by it. It may be set at any time, forward and back.
 	Now     func() time.Time
 	Version string       // of the program
 	Log     *slog.Logger // nothing is logged if nil
@@ -164,7 +164,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	n.stopWork(errShutdown)
 	stop()
 	services.Wait()
-	for _, w := range n.desk.wedged() {
+	for _, w := range n.desk.stuck() {
 		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", w.Run, "seq", w.Seq)
 	}
 	select {

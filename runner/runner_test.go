@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/testenv"
 	"writ/runner"
 	"writ/sal"
@@ -101,9 +101,9 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 		n := newSite(t).fresh(nil)
 		stranger := newKey()
 		at := func(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
-		sealed := func(j *writ.Job) []byte {
+		signed := func(j *writ.Job) []byte {
 			j.Node = n.member.Node()
-			all, _, err := seal.SealEach(seal.Job, n.supervisor, j)
+			all, _, err := envelope.SignEach(envelope.Job, n.supervisor, j)
 			must(t, err)
 			return all[0]
 		}
@@ -111,20 +111,20 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 			return func(j *writ.Job) { change(j); n.push(j) }
 		}
 		attacks := map[string]func(j *writ.Job){
-			"sealed by a stranger": func(j *writ.Job) {
+			"signed by a stranger": func(j *writ.Job) {
 				j.Node = n.member.Node()
-				n.pushSealed(stranger, seal.Job, j)
+				n.pushSigned(stranger, envelope.Job, j)
 			},
-			"sealed as something else": func(j *writ.Job) {
+			"signed as something else": func(j *writ.Job) {
 				j.Node = n.member.Node()
-				n.pushSealed(n.supervisor, seal.Control, j)
+				n.pushSigned(n.supervisor, envelope.Control, j)
 			},
 			"a byte changed": func(j *writ.Job) {
-				body := sealed(j)
+				body := signed(j)
 				body[len(body)-10] ^= 1
 				n.pushBytes(j.TaskID(), body)
 			},
-			"cut off":                func(j *writ.Job) { body := sealed(j); n.pushBytes(j.TaskID(), body[:len(body)/2]) },
+			"cut off":                func(j *writ.Job) { body := signed(j); n.pushBytes(j.TaskID(), body[:len(body)/2]) },
 			"nothing":                func(j *writ.Job) { n.pushBytes(j.TaskID(), nil) },
 			"for another node":       changed(func(j *writ.Job) { j.Node = writ.NodeID(writ.NewUUID()) }),
 			"another datacenter":     changed(func(j *writ.Job) { j.Datacenter = writ.DatacenterID(writ.NewUUID()) }),
@@ -291,7 +291,7 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestResultsWaitWhileTheQueueIsAwayAndShareSeals(t *testing.T) {
+func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 200 })
 		release := make(chan struct{})
@@ -385,9 +385,9 @@ func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
 		if !n.active(stuck.JobKey) {
 			t.Error("the beat does not name the job that still works")
 		}
-		if wedged := n.lastBeat().Wedged; len(wedged) != 1 || wedged[0].JobKey != stuck.JobKey || wedged[0].Operation != stuck.Operation || wedged[0].Name != "data" ||
-			!wedged[0].Since.After(time.UnixMilli(stuck.EndBy)) {
-			t.Errorf("wedged = %+v", wedged)
+		if told := n.lastBeat().Stuck; len(told) != 1 || told[0].JobKey != stuck.JobKey || told[0].Operation != stuck.Operation || told[0].Name != "data" ||
+			!told[0].Since.After(time.UnixMilli(stuck.EndBy)) {
+			t.Errorf("stuck = %+v", told)
 		}
 
 		close(release)
@@ -395,7 +395,7 @@ func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
 			t.Errorf("what the driver did after its time is told as %+v", got)
 		}
 		quiet(2 * time.Second)
-		if n.active(stuck.JobKey) || len(n.lastBeat().Wedged) != 0 {
+		if n.active(stuck.JobKey) || len(n.lastBeat().Stuck) != 0 {
 			t.Error("the beat names a job that is done")
 		}
 		behind.Try, behind.StartBy = 2, time.Now().Add(time.Second).UnixMilli()

@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
@@ -39,7 +39,7 @@ func newKey() ed25519.PrivateKey {
 	return key
 }
 
-// site is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and seals.
+// site is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and envelopes.
 type site struct {
 	testing.TB
 	root, alice, bob identity.Signer // bob has no destructive flag
@@ -58,7 +58,7 @@ type site struct {
 	everyday  writ.Digest                    // of the payload that jobs belong to
 	others    map[writ.ProjectID]writ.Digest // of such payloads of other projects
 	asked     int                            // for payloads
-	standing  seal.Kind                      // of the envelope that says what a node is, if it is another one
+	standing  envelope.Kind                  // of the envelope that says what a node is, if it is another one
 	spoil     func(m *nodes.Membership)      // changes what is signed
 	lost      bool                           // somebody has signed that the nodes are lost
 	loss      []byte                         // the statement of that, where it is told
@@ -201,14 +201,14 @@ func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error
 	welcome.Admission = s.admission
 	s.members[string(claim.Hello.Key)] = welcome
 	var err error
-	if welcome.Signed, err = s.membership(seal.Welcome, claim.Hello.Key, slices.Concat(claim.Hello.Nonce, claim.Nonce)); err != nil {
+	if welcome.Signed, err = s.membership(envelope.Welcome, claim.Hello.Key, slices.Concat(claim.Hello.Nonce, claim.Nonce)); err != nil {
 		return nodes.Welcome{}, err
 	}
 	return welcome, s.open() // a door that closes here admits, and its answer is lost
 }
 
 // membership signs what a node is. The caller holds mu.
-func (s *site) membership(kind seal.Kind, key, nonce []byte) ([]byte, error) {
+func (s *site) membership(kind envelope.Kind, key, nonce []byte) ([]byte, error) {
 	digest, err := s.roster.Digest()
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (s *site) membership(kind seal.Kind, key, nonce []byte) ([]byte, error) {
 	if s.spoil != nil {
 		s.spoil(&m)
 	}
-	return seal.Seal(kind, s.supervisor, m)
+	return envelope.Sign(kind, s.supervisor, m)
 }
 
 func (s *site) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
@@ -232,7 +232,7 @@ func (s *site) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]by
 	}
 	for key, w := range s.members {
 		if w.Node == node {
-			return s.membership(cmp.Or(s.standing, seal.Standing), []byte(key), nonce)
+			return s.membership(cmp.Or(s.standing, envelope.Standing), []byte(key), nonce)
 		}
 	}
 	return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
@@ -249,7 +249,7 @@ func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte,
 		if w.Node == node && s.lost {
 			s.loss = s.signLoss(w, []byte(key))
 			defer func() { s.loss = nil }()
-			return s.membership(cmp.Or(s.standing, seal.Fence), []byte(key), nonce)
+			return s.membership(cmp.Or(s.standing, envelope.Fence), []byte(key), nonce)
 		}
 	}
 	return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
@@ -280,7 +280,7 @@ func (s *site) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	return identity.Join(text, armored)
 }
 
-func (s *site) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error {
+func (s *site) Fenced(_ context.Context, node writ.NodeID, signed []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -290,7 +290,7 @@ func (s *site) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error 
 		if w.Node != node {
 			continue
 		}
-		answers, _, err := seal.Open[nodes.FenceAnswer](seal.Fenced, sealed, seal.Only(ed25519.PublicKey(key)))
+		answers, _, err := envelope.Open[nodes.FenceAnswer](envelope.Fenced, signed, envelope.Only(ed25519.PublicKey(key)))
 		if err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (s *site) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, e
 	if s.account != nil {
 		return s.account(node)
 	}
-	return seal.Seal(seal.Account, s.supervisor, nodes.Account{Node: node})
+	return envelope.Sign(envelope.Account, s.supervisor, nodes.Account{Node: node})
 }
 
 func (s *site) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {

@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
@@ -32,7 +32,7 @@ func (m *Member) learnStanding(ctx context.Context, door nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("ask what the node is: %w", err)
 	}
-	opened, _, err := seal.Open[nodes.Membership](seal.Standing, signed, m.supervisorKey)
+	opened, _, err := envelope.Open[nodes.Membership](envelope.Standing, signed, m.supervisorKey)
 	if err != nil {
 		return fmt.Errorf("verify what the node is: %w", err)
 	}

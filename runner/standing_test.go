@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/nodes"
 )
 
@@ -131,7 +131,7 @@ func TestAnEnvelopeOfAnotherKindSaysNothingOfAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		n := s.fresh(nil)
-		s.standing = seal.Welcome
+		s.standing = envelope.Welcome
 		s.setAdmission(writ.AdmissionRemoved)
 		quiet(5 * time.Minute)
 		select {

@@ -142,7 +142,7 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
-// try sends a job that is sealed with the supervisor's key, in the name of a payload.
+// try sends a job that is signed with the supervisor's key, in the name of a payload.
 func (v *victim) try(operation string, a attempt, payload writ.Digest, accepted time.Time) writ.Result {
 	v.Helper()
 	v.seq++

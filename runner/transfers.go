@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner/carry"
 	"writ/sal"
 )
@@ -65,12 +65,12 @@ func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if len(w.job.Grant) == 0 {
 		return nil, nil
 	}
-	all, _, err := seal.Open[writ.TransferGrant](seal.TransferGrant, w.job.Grant, n.supervisorKey)
+	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, w.job.Grant, n.supervisorKey)
 	if err != nil {
 		return nil, fmt.Errorf("open the transfer grant of the job: %w", err)
 	}
 	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
-	return &carry.Fetcher{Key: n.member.key, Grant: all[0], Sealed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
+	return &carry.Fetcher{Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner"
 	"writ/runner/carry"
 	"writ/sal"
@@ -56,9 +56,9 @@ func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 			job := s.job(seq+1, "volume.copy", "copy", func(j *writ.Job) {
 				j.Args = map[string]any{"from": map[string]any{"kind": "volume", "name": "data", "uid": string(grant.UID)}, "size_gib": int64(1)}
 				if tt.by != nil {
-					sealed, err := seal.Seal(seal.TransferGrant, tt.by, tt.grant)
+					signed, err := envelope.Sign(envelope.TransferGrant, tt.by, tt.grant)
 					must(t, err)
-					j.Grant = sealed
+					j.Grant = signed
 				}
 			})
 			n.push(job)
@@ -133,11 +133,11 @@ func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
 			Address: "n1:7450", To: "n2", ToKey: publicOf(other), Resource: writ.ResourceID{Project: s.project, Kind: writ.KindVolume, Name: "data"},
 			UID: "0192f6c2-0000-7000-8000-0000000000aa", Expires: time.Now().Add(time.Hour).UnixMilli(),
 		}
-		sealed, err := seal.Seal(seal.TransferGrant, s.supervisor, grant)
+		signed, err := envelope.Sign(envelope.TransferGrant, s.supervisor, grant)
 		must(t, err)
 		fetched := make(chan error)
 		go func() {
-			f := &carry.Fetcher{Key: other, Grant: grant, Sealed: sealed, Dial: listener.dial}
+			f := &carry.Fetcher{Key: other, Grant: grant, Signed: signed, Dial: listener.dial}
 			fetched <- f.Fetch(t.Context(), "", nothing{})
 		}()
 		<-shipper.keeping

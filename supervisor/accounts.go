@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
 	"writ/runner/queue"
@@ -35,7 +35,7 @@ type accounts struct {
 	runners   map[writ.NodeID]queue.Runner // as they said when they asked for their accounts
 	suspended map[writ.NodeID]*suspension
 	surveyed  bool
-	sealed    map[writ.NodeID][]byte // what the door answers
+	signed    map[writ.NodeID][]byte // what the door answers
 	looked    map[writ.NodeID]bool   // the nodes of the last look that the queue answered
 	lacking   bool                   // the queue has no accounts for us
 	failing   bool                   // told that the queue does not answer
@@ -46,7 +46,7 @@ type accounts struct {
 
 func newAccounts(s *Supervisor) *accounts {
 	return &accounts{
-		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), sealed: make(map[writ.NodeID][]byte),
+		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
 		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension), useless: make(map[writ.NodeID]*useless),
 	}
 }
@@ -96,7 +96,7 @@ func (a *accounts) settle(ctx context.Context) error {
 	for node := range a.passwords {
 		if !serving[node] {
 			delete(a.passwords, node)
-			delete(a.sealed, node)
+			delete(a.signed, node)
 			delete(a.runners, node)
 		}
 	}
@@ -124,13 +124,13 @@ func (a *accounts) settle(ctx context.Context) error {
 		a.s.Log.Info("each node has an account of its own at the queue", "nodes", len(serving))
 	}
 	if a.lacking != lacking {
-		clear(a.sealed)
+		clear(a.signed)
 	}
 	a.looked, a.lacking, a.failing = serving, lacking, false
 	return nil
 }
 
-// of returns what a node is told of its account, sealed.
+// of returns what a node is told of its account, signed.
 func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
 	runner, err := runnerOf(n, asked)
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			WithHint("upgrade the runner; until that is possible, start the supervisor with --older-runners")
 	}
 	changed := false
-	if was := a.runners[n.ID]; runner > was { // whoever has sealed once what it is does not fall back because somebody asks in its name
+	if was := a.runners[n.ID]; runner > was { // whoever has signed once what it is does not fall back because somebody asks in its name
 		a.runners[n.ID], changed = runner, true
 		if runner == queue.RunnerOlder {
 			a.s.complaints.of(n.ID, "the runner of a node is older: until it is upgraded each node can keep Redis busy with what it needs", "name", n.Name)
@@ -160,8 +160,8 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			return nil, err
 		}
 	}
-	if sealed := a.sealed[n.ID]; sealed != nil {
-		return sealed, nil
+	if signed := a.signed[n.ID]; signed != nil {
+		return signed, nil
 	}
 	account := nodes.Account{Node: n.ID}
 	if password := a.passwords[n.ID]; password != "" && !a.lacking {
@@ -174,11 +174,11 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			return nil, err
 		}
 	}
-	sealed, err := seal.Seal(seal.Account, a.s.Key, account)
+	signed, err := envelope.Sign(envelope.Account, a.s.Key, account)
 	if err == nil {
-		a.sealed[n.ID] = sealed
+		a.signed[n.ID] = signed
 	}
-	return sealed, err
+	return signed, err
 }
 
 // runnerOf tells what a node says of its runner when it asks for its account.
@@ -186,7 +186,7 @@ func runnerOf(n *journal.Node, asked []byte) (queue.Runner, error) {
 	if asked == nil {
 		return queue.RunnerOlder, nil
 	}
-	requests, _, err := seal.Open[nodes.AccountRequest](seal.AccountRequest, asked, seal.Only(n.PublicKey))
+	requests, _, err := envelope.Open[nodes.AccountRequest](envelope.AccountRequest, asked, envelope.Only(n.PublicKey))
 	if err != nil {
 		return 0, err
 	}

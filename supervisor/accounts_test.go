@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/runner/queue"
 	"writ/supervisor/nodes"
@@ -81,7 +81,7 @@ func (d *doorkeeper) password(node writ.NodeID) string {
 // asks is what a node says when it asks for its account.
 func (s *site) asks(n *testNode) []byte {
 	s.t.Helper()
-	asked, err := seal.Seal(seal.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded})
+	asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -91,11 +91,11 @@ func (s *site) asks(n *testNode) []byte {
 // account asks at the door as a node does.
 func (s *site) account(n *testNode) (user, password string, err error) {
 	s.t.Helper()
-	sealed, err := s.Account(s.t.Context(), n.id, s.asks(n))
+	signed, err := s.Account(s.t.Context(), n.id, s.asks(n))
 	if err != nil {
 		return "", "", err
 	}
-	records, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(s.roster.Datacenters[0].SupervisorKey))
+	records, _, err := envelope.Open[nodes.Account](envelope.Account, signed, envelope.Only(s.roster.Datacenters[0].SupervisorKey))
 	if err != nil || records[0].Node != n.id {
 		s.t.Fatalf("account of %s = %+v, %v", n.id, records, err)
 	}
@@ -118,11 +118,11 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 		if _, theirs, err := s.account(other); err != nil || theirs == password || theirs != keeper.password(other.id) {
 			t.Errorf("the other's password = %q, %v", theirs, err)
 		}
-		sealed, err := s.Account(t.Context(), n.id, s.asks(n))
+		signed, err := s.Account(t.Context(), n.id, s.asks(n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		records, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(s.roster.Datacenters[0].SupervisorKey))
+		records, _, err := envelope.Open[nodes.Account](envelope.Account, signed, envelope.Only(s.roster.Datacenters[0].SupervisorKey))
 		if err != nil {
 			t.Fatal(err)
 		}

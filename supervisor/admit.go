@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/supervisor/journal"
@@ -118,14 +118,14 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 
 // welcome signs what a node is, for the one that made the claim.
 func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome, error) {
-	signed, err := s.membership(seal.Welcome, n, slices.Concat(claim.Hello.Nonce, claim.Nonce))
+	signed, err := s.membership(envelope.Welcome, n, slices.Concat(claim.Hello.Nonce, claim.Nonce))
 	return nodes.Welcome{
 		Node: n.ID, Name: n.Name, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch, Signed: signed,
 	}, err
 }
 
 // membership signs what a node is, in answer to the question with a nonce.
-func (s *Supervisor) membership(kind seal.Kind, n *journal.Node, nonce []byte) ([]byte, error) {
+func (s *Supervisor) membership(kind envelope.Kind, n *journal.Node, nonce []byte) ([]byte, error) {
 	roster := s.roster.Load()
 	digest, err := roster.Digest()
 	if err != nil {
@@ -135,10 +135,10 @@ func (s *Supervisor) membership(kind seal.Kind, n *journal.Node, nonce []byte) (
 		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
 		Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
 	}
-	if kind == seal.Fence { // a node of an earlier version reads no other membership with it
+	if kind == envelope.Fence { // a node of an earlier version reads no other membership with it
 		m.Lost = n.Lost
 	}
-	return seal.Seal(kind, s.Key, m)
+	return envelope.Sign(kind, s.Key, m)
 }
 
 // Standing implements nodes.Backend.
@@ -150,7 +150,7 @@ func (s *Supervisor) Standing(_ context.Context, node writ.NodeID, nonce []byte)
 	if n == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
 	}
-	return s.membership(seal.Standing, n, nonce)
+	return s.membership(envelope.Standing, n, nonce)
 }
 
 // node returns a node that was decided about, or that waits for that; nil if there is none.
@@ -224,7 +224,7 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 	n.Token = token.ID
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeAdmitted), func(tx *journal.Tx) error {
 		n.Joined = tx.Now
-		spent, err := tx.SpendToken(token.ID, seal.IDOf(joiner.Key))
+		spent, err := tx.SpendToken(token.ID, envelope.IDOf(joiner.Key))
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -33,7 +33,7 @@ func (s *Supervisor) prove(tx *journal.Tx, roster *identity.Roster, answer writ.
 	}
 	answer.Cluster, answer.Datacenter, answer.Time = s.Pin, s.Datacenter, tx.Now.UnixMilli()
 	answer.Roster, answer.RosterDigest = roster.Version, digest
-	return seal.Seal(seal.Answer, s.Key, answer)
+	return envelope.Sign(envelope.Answer, s.Key, answer)
 }
 
 // record signs the answer to a statement and keeps both, in the transaction of its effect.
@@ -139,7 +139,7 @@ func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
 	if err != nil {
 		return link.AdoptedAnswer{}, fmt.Errorf("sign which roster is in force: %w", err)
 	}
-	proof, err := seal.Seal(seal.Adoption, s.Key, writ.Adoption{
+	proof, err := envelope.Sign(envelope.Adoption, s.Key, writ.Adoption{
 		Cluster: s.Pin, Datacenter: s.Datacenter, Roster: roster.Version, Digest: digest, Nonce: nonce, Time: s.Now().UnixMilli(),
 	})
 	return link.AdoptedAnswer{Proof: proof}, err
@@ -160,7 +160,7 @@ func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) 
 	if run.State.Ended() {
 		stands.Summary = writ.DigestOf(run.Summary)
 	}
-	proof, err := seal.Seal(seal.RunStanding, s.Key, stands)
+	proof, err := envelope.Sign(envelope.RunStanding, s.Key, stands)
 	return link.StandingAnswer{Proof: proof}, err
 }
 

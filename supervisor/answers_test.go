@@ -11,14 +11,14 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
 // opened opens a proof of the site's supervisor.
 func (s *site) opened(proof []byte) writ.Answer {
 	s.t.Helper()
-	records, _, err := seal.Open[writ.Answer](seal.Answer, proof, seal.Only(s.key.Public().(ed25519.PublicKey)))
+	records, _, err := envelope.Open[writ.Answer](envelope.Answer, proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
 	if err != nil || len(records) != 1 {
 		s.t.Fatalf("the proof holds %d answers: %v", len(records), err)
 	}

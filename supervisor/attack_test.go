@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
@@ -160,7 +160,7 @@ func TestLateWordsBringNothingBack(t *testing.T) {
 		}
 		n.mu.Unlock()
 		for _, r := range late { // and every word once more
-			n.send(seal.Result, r)
+			n.send(envelope.Result, r)
 		}
 		time.Sleep(5 * time.Second)
 		s.wantResources()

@@ -43,7 +43,7 @@ node.ping()
 `
 
 // benchSite is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
-// with every call and result on disk and sealed.
+// with every call and result on disk and signed.
 type benchSite struct {
 	*site
 	ends func(writ.RunID) <-chan struct{}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/queue"
@@ -69,7 +69,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	key := s.fleet.key(m.Stream.Node)
 	if looksLikeBeat(m.Body) {
-		if beats, _, err := seal.Open[writ.Beat](seal.Beat, m.Body, key); err == nil {
+		if beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key); err == nil {
 			s.hearBeats(ctx, m.Stream.Node, beats)
 			return false
 		}
@@ -77,9 +77,9 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if looksLikeReport(m.Body) && s.hearReports(m.Stream.Node, m.Body, key) {
 		return false
 	}
-	results, _, err := seal.Open[writ.Result](seal.Result, m.Body, key)
+	results, _, err := envelope.Open[writ.Result](envelope.Result, m.Body, key)
 	if err != nil {
-		beats, _, err := seal.Open[writ.Beat](seal.Beat, m.Body, key)
+		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
 		if err != nil {
 			s.complaints.of(m.Stream.Node, "a message of a node cannot be opened; it is thrown away", "err", err)
 			s.accounts.countUseless(m.Stream.Node, 1, 0)
@@ -87,7 +87,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 		s.hearBeats(ctx, m.Stream.Node, beats)
 		return false
 	}
-	frame := &journal.Frame{Digest: writ.DigestOf(m.Body), Sealed: m.Body}
+	frame := &journal.Frame{Digest: writ.DigestOf(m.Body), Signed: m.Body}
 	for _, r := range results {
 		if !slices.Contains(frame.Runs, r.Run) {
 			frame.Runs = append(frame.Runs, r.Run)
@@ -104,8 +104,8 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	return stays
 }
 
-// looksLikeBeat guesses which kind of seal to try first: to verify a signature for nothing costs more than the rest of a message.
-func looksLikeBeat(sealed []byte) bool { return bytes.Contains(sealed, []byte("sequence")) }
+// looksLikeBeat guesses which kind of envelope to try first: to verify a signature for nothing costs more than the rest of a message.
+func looksLikeBeat(signed []byte) bool { return bytes.Contains(signed, []byte("sequence")) }
 
 func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []writ.Beat) {
 	for _, b := range beats {

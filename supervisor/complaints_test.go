@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner/queue"
 	"writ/supervisor/nodes"
 )
@@ -147,7 +147,7 @@ func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 		s.OlderRunners = true
 		n, other := s.join("n1"), s.join("n2")
 		ask := func(by *testNode, about writ.NodeID) error {
-			asked, err := seal.Seal(seal.AccountRequest, by.key, nodes.AccountRequest{Node: about, Scripts: nodes.ScriptsLoaded})
+			asked, err := envelope.Sign(envelope.AccountRequest, by.key, nodes.AccountRequest{Node: about, Scripts: nodes.ScriptsLoaded})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 		keeper := &doorkeeper{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
-		asked, err := seal.Seal(seal.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded - 1})
+		asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded - 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,17 +218,17 @@ func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
 		nothing := func(n *testNode, results int) {
-			for i := 0; i < results; i += seal.MaxRecords {
+			for i := 0; i < results; i += envelope.MaxRecords {
 				var all []any
-				for ; len(all) < min(seal.MaxRecords, results-i); all = append(all, writ.Result{JobKey: writ.JobKey{
+				for ; len(all) < min(envelope.MaxRecords, results-i); all = append(all, writ.Result{JobKey: writ.JobKey{
 					Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, i+len(all)))), Seq: 1, Try: 1,
 				}, Node: n.id}) {
 				}
-				sealed, err := seal.Seal(seal.Result, n.key, all...)
+				signed, err := envelope.Sign(envelope.Result, n.key, all...)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed); err != nil {
+				if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Millisecond)

@@ -477,10 +477,10 @@ func (d *wedge) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 
 func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
-		const wedgedFor = 20 * time.Minute // longer than all tries of the next call take, if they count
+		const stuckFor = 20 * time.Minute // longer than all tries of the next call take, if they count
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) {
-			n.drivers = []sal.Driver{&wedge{simDriver: simDriver{h, "volume"}, lasts: wedgedFor}}
+			n.drivers = []sal.Driver{&wedge{simDriver: simDriver{h, "volume"}, lasts: stuckFor}}
 		})
 		const make = "volume := import(\"volume\")\nvolume.create(%q, {size_gib: 1}, {timeout: %q})\n"
 		began := time.Now()
@@ -494,7 +494,7 @@ func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 			t.Errorf("the next job is %s while the driver is not done", calls[0].State)
 		}
 		s.wantState(next, writ.RunSucceeded)
-		if took := time.Since(began); took < wedgedFor {
+		if took := time.Since(began); took < stuckFor {
 			t.Errorf("the next job was done after %s", took)
 		}
 	})

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/queue"
 )
 
 const (
-	// jobsPerSeal is how many jobs share a signature at most. To make and verify one costs more than all the rest of a job, but each job
-	// carries the digests of those that were sealed with it.
-	jobsPerSeal = 16
+	// jobsPerSignature is how many jobs share a signature at most. To make and verify one costs more than all the rest of a job, but each job
+	// carries the digests of those that were signed with it.
+	jobsPerSignature = 16
 	// acksWait is how long an acknowledgement waits for others. Nobody waits for it: it keeps a node from sending a result again, after
 	// two seconds.
 	acksWait = 50 * time.Millisecond
@@ -116,21 +116,21 @@ func (d *dispatch) sendAll(ctx context.Context) {
 	}
 }
 
-// send seals and pushes the jobs of a node. What cannot be pushed now is delivered again by the watch.
+// send signs and pushes the jobs of a node. What cannot be pushed now is delivered again by the watch.
 func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) {
 	tasks := make([]queue.Task, 0, len(jobs))
 	var err error
-	for group := range slices.Chunk(jobs, jobsPerSeal) {
+	for group := range slices.Chunk(jobs, jobsPerSignature) {
 		records := make([]any, len(group))
 		for i, o := range group {
 			records[i] = o.job
 		}
-		var sealed [][]byte
-		if sealed, _, err = seal.SealEach(seal.Job, d.s.Key, records...); err != nil {
+		var signed [][]byte
+		if signed, _, err = envelope.SignEach(envelope.Job, d.s.Key, records...); err != nil {
 			break
 		}
 		for i, o := range group {
-			tasks = append(tasks, queue.Task{ID: o.task, Body: sealed[i], EndBy: o.endBy})
+			tasks = append(tasks, queue.Task{ID: o.task, Body: signed[i], EndBy: o.endBy})
 		}
 	}
 	if err == nil {

@@ -18,7 +18,7 @@ type sink struct{ queue.Queue }
 
 func (sink) Push(context.Context, writ.NodeID, ...queue.Task) error { return nil }
 
-// BenchmarkDispatch measures what it costs to send the jobs of one commit to a node, without the queue: seals, and what the queue is given.
+// BenchmarkDispatch measures what it costs to send the jobs of one commit to a node, without the queue: envelopes, and what the queue is given.
 func BenchmarkDispatch(b *testing.B) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

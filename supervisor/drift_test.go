@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 )
 
 // What a node does not have any more, or not as it was asked for, is no match for what a script wants, whatever the journal has on record.
@@ -37,7 +37,7 @@ volume.create("d", {size_gib: 1})
 					r.Drifts = append(r.Drifts, writ.ResourceDrift{ResourceID: id, UID: e.Resource.UID, Lasts: drifts})
 				}
 			}
-			n.send(seal.Report, r)
+			n.send(envelope.Report, r)
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}

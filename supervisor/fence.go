@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -30,24 +30,24 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	if n.Lost == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "the node %s was lost when the signature was not kept yet", n.Name)
 	}
-	return s.membership(seal.Fence, n, nonce)
+	return s.membership(envelope.Fence, n, nonce)
 }
 
 // fenceAgain is how long a node that is gone waits, at least, from one answer to the next: its own runner waits longer. Each answer is an event.
 const fenceAgain = time.Second
 
 // Fenced implements nodes.Backend. What a node that is gone says is kept as evidence, and nothing follows from it but what people are shown.
-func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
+func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
 	known := s.fleet.record(node)
 	if known == nil || !known.Gone {
 		return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
-	answers, _, err := seal.Open[nodes.FenceAnswer](seal.Fenced, sealed, seal.Only(known.PublicKey))
+	answers, _, err := envelope.Open[nodes.FenceAnswer](envelope.Fenced, signed, envelope.Only(known.PublicKey))
 	if err != nil {
 		return err
 	}
 	if len(answers) != 1 || answers[0].Node != node || answers[0].Datacenter != s.Datacenter {
-		return writ.Errorf(writ.CodeBadRequest, "what the node %s sealed is about another one", known.Name)
+		return writ.Errorf(writ.CodeBadRequest, "what the node %s signed is about another one", known.Name)
 	}
 	var n *journal.Node
 	news := false
@@ -62,7 +62,7 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, sealed []byte
 		if n.Fence != nil {
 			before = n.Fence.Answered
 		}
-		if news = takeFenceAnswer(n, answers[0], sealed); !news {
+		if news = takeFenceAnswer(n, answers[0], signed); !news {
 			return nil // an earlier one, or this one again
 		}
 		if passed := tx.Now.Sub(before); passed >= 0 && passed < fenceAgain {
@@ -83,15 +83,15 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, sealed []byte
 }
 
 // takeFenceAnswer writes into the record of a node what it answered, and reports false if it has that already, or a later answer.
-func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, sealed []byte) bool {
-	if a.Round <= n.FenceRound || bytes.Equal(sealed, n.FenceAnswer) {
+func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
+	if a.Round <= n.FenceRound || bytes.Equal(signed, n.FenceAnswer) {
 		return false
 	}
 	if n.Fence == nil { // an earlier version removed it
 		n.Fence = &writ.Fence{}
 	}
 	fence := *n.Fence // what was told has the old one
-	n.FenceAnswer, n.FenceRound = slices.Clone(sealed), a.Round
+	n.FenceAnswer, n.FenceRound = slices.Clone(signed), a.Round
 	fence.Stopped = min(len(a.Stopped), nodes.MaxFenced)
 	fence.Open = nil
 	for _, text := range a.Open[:min(len(a.Open), nodes.MaxFenced)] {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/sal/simulated"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -194,11 +194,11 @@ func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
 		n := s.join("n1")
 		s.decide(n.id, "lost")
 		answer := func(round int64) error {
-			sealed, err := seal.Seal(seal.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: round})
+			signed, err := envelope.Sign(envelope.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: round})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.Fenced(t.Context(), n.id, sealed)
+			return s.Fenced(t.Context(), n.id, signed)
 		}
 		before := len(s.eventsOf("node"))
 		var refused int
@@ -234,11 +234,11 @@ func TestANodeThatIsGoneFromTheDatabaseToo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := seal.Seal(seal.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: 1})
+		signed, err := envelope.Sign(envelope.Fenced, n.key, nodes.FenceAnswer{Node: n.id, Datacenter: s.Datacenter, Round: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Fenced(t.Context(), n.id, sealed); writ.CodeOf(err) != writ.CodeNotFound {
+		if err := s.Fenced(t.Context(), n.id, signed); writ.CodeOf(err) != writ.CodeNotFound {
 			t.Errorf("its answer: %v", err)
 		}
 	})

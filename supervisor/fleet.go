@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
@@ -20,7 +20,7 @@ import (
 const (
 	silentAfter = 5 * time.Second
 	lostAfter   = 60 * time.Second
-	// maxSkew is how far a node's clock may be off before it gets no work: seals are judged by it.
+	// maxSkew is how far a node's clock may be off before it gets no work: envelopes are judged by it.
 	maxSkew = 30 * time.Second
 )
 
@@ -229,11 +229,11 @@ func (f *fleet) draining() []writ.NodeID {
 	return ids
 }
 
-// key finds the key of an approved node for opening a seal.
-func (f *fleet) key(node writ.NodeID) func(seal.KeyID) (ed25519.PublicKey, error) {
-	return func(id seal.KeyID) (ed25519.PublicKey, error) {
+// key finds the key of an approved node for opening an envelope.
+func (f *fleet) key(node writ.NodeID) func(envelope.KeyID) (ed25519.PublicKey, error) {
+	return func(id envelope.KeyID) (ed25519.PublicKey, error) {
 		n := f.record(node)
-		if n == nil || n.Admission != writ.AdmissionApproved || seal.IDOf(n.PublicKey) != id {
+		if n == nil || n.Admission != writ.AdmissionApproved || envelope.IDOf(n.PublicKey) != id {
 			return nil, fmt.Errorf("key %s is not the key of node %s", id, node)
 		}
 		return n.PublicKey, nil
@@ -261,7 +261,7 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	m.beat, m.heard, m.active, m.silent, m.anew = b, heard, active, 0, false
 	m.beats++
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
-	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Wedged = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Wedged
+	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Stuck = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Stuck
 	m.Transfers = b.Transfers
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
 		m.Fault = fmt.Sprintf("%s: its clock is off by %s", writ.CodeClockSkew, skew.Round(time.Second))

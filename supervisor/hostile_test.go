@@ -13,7 +13,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
@@ -94,7 +94,7 @@ func (s *site) wantForged(id writ.RunID) {
 	if run.Failure.Code != writ.CodeRecordForged || run.Failure.Hint == "" {
 		s.t.Errorf("the run failed with %+v", run.Failure)
 	}
-	if summaries, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, seal.Only(s.key.Public().(ed25519.PublicKey))); err != nil || len(summaries) != 1 || summaries[0].State != writ.RunFailed || summaries[0].Output != nil {
+	if summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(s.key.Public().(ed25519.PublicKey))); err != nil || len(summaries) != 1 || summaries[0].State != writ.RunFailed || summaries[0].Output != nil {
 		s.t.Errorf("what is signed: %+v, %v", summaries, err)
 	}
 	if code, said := s.said.times("RECORD_FORGED"), s.said.times("does not give back"); code != 1 || said != 1 {

@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// A seal says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones can say, so that one in
+// An envelope says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones can say, so that one in
 // wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
 
 const (
@@ -26,8 +26,8 @@ const (
 	maxAmount = 1 << 40
 	// maxActive bounds the jobs that a node may say it works on: twice its slots, and as many whose drivers do not let go.
 	maxActive = 4 * maxSlots
-	// maxWedged bounds the jobs of a node that are shown as wedged.
-	maxWedged = 256
+	// maxStuck bounds the jobs of a node that are shown as stuck.
+	maxStuck = 256
 	// maxProgress bounds the jobs of which a node may say how far they are.
 	maxProgress = 256
 	// maxDrivers bounds the drivers of a node.
@@ -109,9 +109,9 @@ func moderate(b writ.Beat) writ.Beat {
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
 	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), addressOf(b.Transfers), clip(b.Fault, maxText)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
-	b.Wedged = b.Wedged[:min(len(b.Wedged), maxWedged)]
-	for i, w := range b.Wedged {
-		b.Wedged[i].Operation, b.Wedged[i].Project, b.Wedged[i].Name = clip(w.Operation, maxWord), writ.ProjectID(clip(string(w.Project), maxWord)), clip(w.Name, maxWord)
+	b.Stuck = b.Stuck[:min(len(b.Stuck), maxStuck)]
+	for i, w := range b.Stuck {
+		b.Stuck[i].Operation, b.Stuck[i].Project, b.Stuck[i].Name = clip(w.Operation, maxWord), writ.ProjectID(clip(string(w.Project), maxWord)), clip(w.Name, maxWord)
 	}
 	b.Progress = b.Progress[:min(len(b.Progress), maxProgress)]
 	for i := range b.Progress {

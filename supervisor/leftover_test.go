@@ -55,7 +55,7 @@ func (s *site) lastNode() (n writ.Node) {
 	return n
 }
 
-func TestAWedgedDriverEndsAsExpiredAndIsNamed(t *testing.T) {
+func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		h := newSimHost(1)
 		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
@@ -69,14 +69,14 @@ func TestAWedgedDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		time.Sleep(2 * time.Second)
-		if wedged := s.lastNode().Wedged; len(wedged) != 1 || wedged[0].JobKey != calls[0].Key() || wedged[0].Name != "stuck" ||
-			wedged[0].Operation != "volume.create" || !wedged[0].Since.After(began) {
-			t.Errorf("the node shows as wedged %+v", wedged)
+		if stuck := s.lastNode().Stuck; len(stuck) != 1 || stuck[0].JobKey != calls[0].Key() || stuck[0].Name != "stuck" ||
+			stuck[0].Operation != "volume.create" || !stuck[0].Since.After(began) {
+			t.Errorf("the node shows as stuck %+v", stuck)
 		}
 		s.wantState(s.submit(makes("other", `{}`)), writ.RunSucceeded)
 		time.Sleep(3 * time.Minute)
-		if node := s.lastNode(); len(node.Wedged) != 0 || node.ID != n.id() {
-			t.Errorf("the node shows %+v when its driver is done", node.Wedged)
+		if node := s.lastNode(); len(node.Stuck) != 0 || node.ID != n.id() {
+			t.Errorf("the node shows %+v when its driver is done", node.Stuck)
 		}
 		if have := s.volume("stuck"); have == nil || have.Run != id {
 			t.Errorf("what was made after all is %+v in the journal", have)
@@ -84,7 +84,7 @@ func TestAWedgedDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 	})
 }
 
-func TestTheNextCallTakesOverWhatAWedgedDriverMade(t *testing.T) {
+func TestTheNextCallTakesOverWhatAStuckDriverMade(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })

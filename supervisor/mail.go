@@ -28,10 +28,10 @@ type mail struct {
 	done chan<- error
 }
 
-// arrival is a result whose seal was verified.
+// arrival is a result whose envelope was verified.
 type arrival struct {
 	result  writ.Result
-	node    writ.NodeID    // whose key sealed it
+	node    writ.NodeID    // whose key signed it
 	frame   *journal.Frame // for the proof
 	message queue.Message
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/runner/queue"
 	"writ/supervisor"
 	"writ/supervisor/journal"
@@ -84,7 +84,7 @@ func TestOnlyMostNodesPutTheJournalInDoubt(t *testing.T) {
 				n.sequence++
 				b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: s.Epoch() - 1, Clock: time.Now().UnixMilli()}
 				n.mu.Unlock()
-				n.send(seal.Beat, b)
+				n.send(envelope.Beat, b)
 			}
 			time.Sleep(3 * time.Second)
 			if got := !s.journal.Doubt().IsZero(); got != want || want != (s.journal.ID() != before) {
@@ -176,7 +176,7 @@ func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 		s.start()
 		out := queue.Stream{Node: n.id, Direction: queue.Out}
 		for i := range 30 {
-			old, err := seal.Seal(seal.Beat, n.key, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: epoch, Clock: time.Now().UnixMilli(), Slots: 4})
+			old, err := envelope.Sign(envelope.Beat, n.key, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: epoch, Clock: time.Now().UnixMilli(), Slots: 4})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,15 +208,15 @@ func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
 		synctest.Wait()
 		before := n.heardControls()
 		var old []any
-		for i := range seal.MaxRecords {
+		for i := range envelope.MaxRecords {
 			old = append(old, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: 1, Clock: time.Now().UnixMilli(), Slots: 4})
 		}
-		sealed, err := seal.Seal(seal.Beat, n.key, old...)
+		signed, err := envelope.Sign(envelope.Beat, n.key, old...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
-			if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed); err != nil {
+			if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)

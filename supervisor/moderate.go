@@ -64,7 +64,7 @@ func moderateUsed(u writ.Used) writ.Used {
 
 // moderateOrphans cuts down what a node says of what belongs to no resource.
 func moderateOrphans(all []writ.Orphan) []writ.Orphan {
-	all = all[:min(len(all), maxWedged)]
+	all = all[:min(len(all), maxStuck)]
 	for i, o := range all {
 		if len(o.Remedy) > maxText {
 			o.Remedy = "" // half a command may do anything

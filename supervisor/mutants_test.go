@@ -128,8 +128,8 @@ var mutants = []struct {
 		unnoticed: "order is all that it costs",
 	},
 	{
-		name: "WhoWaitsBehindAWedgedDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "supervisor/receive.go",
-		was: "return len(n.Wedged) >= max(n.Slots, 1) ||", is: "return len(n.Wedged) > 1<<30 &&",
+		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "supervisor/receive.go",
+		was: "return len(n.Stuck) >= max(n.Slots, 1) ||", is: "return len(n.Stuck) > 1<<30 &&",
 		unnoticed: "a simulated run may fail because of that",
 	},
 	{
@@ -235,7 +235,7 @@ func mutate(t *testing.T, file, was, is string) (overlay string) {
 // runMutant runs tests on another program and returns the first complaint.
 func runMutant(t *testing.T, root, overlay, tests string, flags ...string) (complaint string, failed bool) {
 	t.Helper()
-	args := []string{"test", "-vet=off", "-tags", "countingseal", "-overlay", overlay, "-count=1", "-timeout", "10m", "./supervisor", "-run", tests}
+	args := []string{"test", "-vet=off", "-tags", "checksums", "-overlay", overlay, "-count=1", "-timeout", "10m", "./supervisor", "-run", tests}
 	cmd := exec.CommandContext(t.Context(), "go", append(args, flags...)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "WRIT_TEST_LONG=")
 	out, err := cmd.CombinedOutput()

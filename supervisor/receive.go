@@ -134,7 +134,7 @@ func (t *turn) answer(a arrival, left *leftover) error {
 		return err
 	}
 	c.Ready = false
-	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindWedged(c) { // nothing was tried
+	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindStuck(c) { // nothing was tried
 		c.Spared++
 	}
 	if t.run.Stop == nil && left != nil && c.UID != left.uid {
@@ -146,11 +146,11 @@ func (t *turn) answer(a arrival, left *leftover) error {
 	return nil
 }
 
-// behindWedged reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
+// behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
 // resource, or as many as the node has slots.
-func (t *turn) behindWedged(c *journal.Call) bool {
+func (t *turn) behindStuck(c *journal.Call) bool {
 	n, _ := t.s.fleet.get(c.Node)
-	return len(n.Wedged) >= max(n.Slots, 1) || slices.ContainsFunc(n.Wedged, func(w writ.Wedged) bool {
+	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
 		return ok && writ.ResourceID{Project: w.Project, Kind: op.Kind, Name: w.Name} == c.Resource()
 	})
@@ -225,7 +225,7 @@ func (t *turn) overdue(key writ.JobKey) error {
 	t.rooms[c.Node] = true
 	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
 		WithHint("give it more time with the option timeout, or look at the node")
-	if n, _ := t.s.fleet.get(c.Node); slices.ContainsFunc(n.Wedged, func(w writ.Wedged) bool { return w.JobKey == key }) {
+	if n, _ := t.s.fleet.get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {
 		err.Message += ", and its driver does not stop"
 		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is", c.Resource(), c.NodeName)
 	}

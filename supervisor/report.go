@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
@@ -25,8 +25,8 @@ const (
 	maxTold   = 10
 )
 
-// looksLikeReport guesses which kind of seal to try first, as looksLikeBeat.
-func looksLikeReport(sealed []byte) bool { return bytes.Contains(sealed, []byte("round")) }
+// looksLikeReport guesses which kind of envelope to try first, as looksLikeBeat.
+func looksLikeReport(signed []byte) bool { return bytes.Contains(signed, []byte("round")) }
 
 const (
 	// reportEvery is how often reports are taken: of each node the newest. Nodes make one every 30 seconds, and say again what was not taken.
@@ -323,8 +323,8 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 }
 
 // hearReports opens reports of a node; ok is false if they are none.
-func (s *Supervisor) hearReports(node writ.NodeID, sealed []byte, key seal.Keys) (ok bool) {
-	reports, _, err := seal.Open[writ.Report](seal.Report, sealed, key)
+func (s *Supervisor) hearReports(node writ.NodeID, signed []byte, key envelope.Keys) (ok bool) {
+	reports, _, err := envelope.Open[writ.Report](envelope.Report, signed, key)
 	for i := range reports {
 		s.hearReport(node, &reports[i])
 	}

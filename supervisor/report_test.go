@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
@@ -44,7 +44,7 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		resource := s.eventsOf("resource")[0].Resource
 		report := func(from *testNode, round int64, lasts ...string) {
 			t.Helper()
-			from.send(seal.Report, writ.Report{
+			from.send(envelope.Report, writ.Report{
 				Node: from.id, Incarnation: 1, Round: round, Drifts: []writ.ResourceDrift{{ResourceID: resource.ResourceID, UID: resource.UID, Lasts: lasts}},
 				Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}},
 				Network: &writ.NodeNetwork{Denied: 7, Overlay: &writ.Overlay{Connected: true, Peers: make([]writ.OverlayPeer, 1000), PeerCount: 1000}},
@@ -66,7 +66,7 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		if again := len(s.eventsOf("resource")); again != told {
 			t.Errorf("the same again is told again: %d events, then %d", told, again)
 		}
-		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 4, Drifts: []writ.ResourceDrift{
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 4, Drifts: []writ.ResourceDrift{
 			{ResourceID: resource.ResourceID, Lasts: []string{"it cannot be looked after"}},
 		}})
 		time.Sleep(2 * time.Second)
@@ -95,7 +95,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		made := s.eventsOf("resource")[0].Resource
 		report := func(from *testNode, round int64, uid writ.UID, state string) {
 			t.Helper()
-			from.send(seal.Report, writ.Report{Node: from.id, Incarnation: 1, Round: round, States: []writ.ResourceState{
+			from.send(envelope.Report, writ.Report{Node: from.id, Incarnation: 1, Round: round, States: []writ.ResourceState{
 				{ResourceID: made.ResourceID, UID: uid, State: state, Address: "fd00::7"},
 			}})
 			time.Sleep(2 * time.Second)
@@ -134,7 +134,7 @@ func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
 		report := func(of *writ.Resource, uid writ.UID, state string) {
 			t.Helper()
 			round++
-			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: of.ResourceID, UID: uid, State: state}}})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: of.ResourceID, UID: uid, State: state}}})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
@@ -170,7 +170,7 @@ func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
 					ResourceID: resource.ResourceID, UID: resource.UID, Count: count, Time: at.UnixMilli(), What: "its process had died",
 				})
 			}
-			from.send(seal.Report, r)
+			from.send(envelope.Report, r)
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
@@ -238,10 +238,10 @@ func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 		n, liar := s.join("n1"), s.join("n2")
 		usage := s.usageOf(s.make("m", "n1"))
 		usage.Sent = -5
-		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 3, Round: 7, Usage: []writ.Usage{usage, {UID: "of no project"}}})
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 3, Round: 7, Usage: []writ.Usage{usage, {UID: "of no project"}}})
 		foreign := usage
 		foreign.Node = n.id
-		liar.send(seal.Report, writ.Report{Node: n.id, Incarnation: 9, Round: 9, Usage: []writ.Usage{foreign}}) // in another's name: nothing
+		liar.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 9, Round: 9, Usage: []writ.Usage{foreign}}) // in another's name: nothing
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		told := s.eventsOf("usage")
@@ -295,8 +295,8 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 			with(gone, func(u *writ.Usage) { u.Name = "m" }),
 		}
 		much := with(gone, func(u *writ.Usage) { u.CPUSeconds, u.Received = 1<<60, 1<<60 })
-		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Usage: append(none, made, much)})
-		liar.send(seal.Report, writ.Report{Node: liar.id, Incarnation: 1, Round: 1, Usage: []writ.Usage{made, gone}})
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Usage: append(none, made, much)})
+		liar.send(envelope.Report, writ.Report{Node: liar.id, Incarnation: 1, Round: 1, Usage: []writ.Usage{made, gone}})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		names := map[writ.NodeID]string{n.id: "n1", liar.id: "n2"}
@@ -313,7 +313,7 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 			}
 		}
 		s.clock.set(journal.UsageTold + 2*time.Hour)
-		n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 2, Usage: []writ.Usage{gone, made}})
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 2, Usage: []writ.Usage{gone, made}})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if got := len(s.eventsOf("usage")); got > 2 {
@@ -330,7 +330,7 @@ func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 		before := len(s.eventsOf("resource"))
 		const seconds, each = 10, 50
 		for i := range seconds * each {
-			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: int64(i + 1), States: []writ.ResourceState{
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: int64(i + 1), States: []writ.ResourceState{
 				{ResourceID: made.ResourceID, UID: made.UID, State: fmt.Sprintf("s%d", i)},
 			}})
 			time.Sleep(time.Second / each)
@@ -355,14 +355,14 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		before := len(s.eventsOf("resource"))
 		state := ""
 		report := func(round int64) {
-			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: made.ResourceID, UID: made.UID, State: state}}})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: made.ResourceID, UID: made.UID, State: state}}})
 		}
 		usage := make([]writ.Usage, 0, 500)
 		for len(usage) < cap(usage) {
 			usage = append(usage, s.usageOf(made))
 		}
 		for round := range int64(5) { // what may be told at once is used up
-			n.send(seal.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round + 1, Usage: usage})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round + 1, Usage: usage})
 			time.Sleep(2 * time.Second)
 		}
 		synctest.Wait()

@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -125,9 +125,9 @@ func TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure(t *testing.T) 
 					if diff := cmp.Diff(map[string]int{"b": 1, "c": 1, "d": 1}, b.made); diff != "" {
 						t.Errorf("made (-want +got):\n%s", diff)
 					}
-					summaries, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, s.nodes[0].supervisorKey)
+					summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, s.nodes[0].supervisorKey)
 					if err != nil || summaries[0].State != writ.RunSucceeded || summaries[0].Output["c"] != "c" {
-						t.Errorf("sealed is %+v, %v", summaries, err)
+						t.Errorf("signed is %+v, %v", summaries, err)
 					}
 				})
 			})
@@ -165,7 +165,7 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 	})
 }
 
-// The end before a resume stays sealed: the supervisor says which one is the last, to whoever asks now.
+// The end before a resume stays signed: the supervisor says which one is the last, to whoever asks now.
 func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		b := newBreaking(map[string]int{"v": 2})
@@ -185,7 +185,7 @@ func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
 			if run.State.Ended() {
 				want.Summary = writ.DigestOf(run.Summary)
 			}
-			got, _, err := seal.Open[link.RunStanding](seal.RunStanding, answer.(link.StandingAnswer).Proof, seal.Only(s.key.Public().(ed25519.PublicKey)))
+			got, _, err := envelope.Open[link.RunStanding](envelope.RunStanding, answer.(link.StandingAnswer).Proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
 			if diff := cmp.Diff([]link.RunStanding{want}, got); diff != "" || err != nil {
 				t.Errorf("%v %s", err, diff)
 			}
@@ -195,7 +195,7 @@ func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
 		again, _ := s.mustResume(id, writ.RunFailed)
 		stands(again, 1)
 		if bytes.Equal(first.Summary, again.Summary) {
-			t.Error("two ends have one seal")
+			t.Error("two ends have one signature")
 		}
 		if err := s.resume(id); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/internal/fair"
 	"writ/runner/queue"
@@ -30,7 +30,7 @@ const (
 	stopWithin = 30 * time.Second
 )
 
-// outgoing is a job to be sealed and pushed once its delivery is journaled.
+// outgoing is a job to be signed and pushed once its delivery is journaled.
 type outgoing struct {
 	task  string
 	job   cbor.Raw // as its digest was journaled
@@ -251,9 +251,9 @@ func earlier(a, b time.Time) time.Time {
 // control tells a node something besides jobs. What is lost is told again by whoever notices.
 func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	message.Epoch = s.epoch
-	sealed, err := seal.Seal(seal.Control, s.Key, message)
+	signed, err := envelope.Sign(envelope.Control, s.Key, message)
 	if err == nil {
-		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, sealed)
+		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, signed)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.complaints.of(message.Node, "a node cannot be told", "err", err)

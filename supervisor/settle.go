@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/sal/catalog"
 	"writ/scripts"
@@ -322,7 +322,7 @@ func (t *turn) unhandled() *journal.Call {
 	return follower
 }
 
-// end moves the run to its last state and seals what became of it.
+// end moves the run to its last state and signs what became of it.
 func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 	run := t.run
 	for _, c := range t.calls { // only those of a stopped run whose nodes did not report in time
@@ -356,7 +356,7 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 	if err != nil {
 		return err
 	}
-	run.Summary, err = seal.Seal(seal.Summary, t.s.Key, writ.Summary{
+	run.Summary, err = envelope.Sign(envelope.Summary, t.s.Key, writ.Summary{
 		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: run.Failure, Output: run.Output,
 		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
 	})
@@ -412,7 +412,7 @@ func (t *turn) keep(tx *journal.Tx) error {
 	}
 	if t.runMoved {
 		shown := t.run.Run
-		shown.Output = nil // only in the sealed summary, and from the datacenter itself
+		shown.Output = nil // only in the signed summary, and from the datacenter itself
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
 	tx.AddEvents(t.events...)

@@ -171,7 +171,7 @@ func (s *simulation) finish() {
 		}
 	}
 	s.arrive()
-	s.until(time.Now().Add(time.Minute)) // late words arrive, wedged drivers end
+	s.until(time.Now().Add(time.Minute)) // late words arrive, stuck drivers end
 	for _, n := range s.hosts {
 		s.takeAway(n.process) // what could not be written while a disk was full is said again
 	}
@@ -401,8 +401,8 @@ func (t *tally) String() string {
 	for _, kind := range slices.Sorted(maps.Keys(t.faults)) {
 		text += fmt.Sprintf(", %d %s", t.faults[kind], kind)
 	}
-	if made, opened := countSeals(); countingSeals {
-		text += fmt.Sprintf(" (in all %d seals made and %d opened)", made, opened)
+	if made, opened := countEnvelopes(); checksumsOnly {
+		text += fmt.Sprintf(" (in all %d envelopes made and %d opened)", made, opened)
 	}
 	return text
 }

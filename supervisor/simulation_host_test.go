@@ -80,20 +80,20 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h, key := d.host, keyOf(r.Key)
 	luck := fate(h.seed, "do", r.Operation.Name(), r.Resource.Name, key.Seq, key.Try)
 	took := time.Duration(luck.Int64N(int64(4 * time.Second)))
-	wedged := false
+	stuck := false
 	switch n := luck.IntN(100); {
 	case r.Operation.Module == "node":
 		took /= 100
 	case n < 4:
 		took *= 20
 	case n < 6:
-		took, wedged = took*40, true
+		took, stuck = took*40, true
 	}
 	if h.calm() {
-		took, wedged = min(took, 4*time.Second), false
+		took, stuck = min(took, 4*time.Second), false
 	}
 	wait := func(d time.Duration) error {
-		if wedged {
+		if stuck {
 			time.Sleep(d) // whatever the runner says
 			return nil
 		}

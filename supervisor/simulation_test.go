@@ -38,7 +38,7 @@ var (
 	simNodes = flag.Int("nodes", 0, "how many nodes the datacenter has")
 )
 
-// TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and seals, while everything around them
+// TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and envelopes, while everything around them
 // goes wrong: processes die at any step, the queue loses, repeats, delays and forgets, disks fill up, drivers fail, hang and ignore their
 // end. What must hold meanwhile and afterwards is in simulation_check_test.go.
 func TestSimulation(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSimulation(t *testing.T) {
 	switch {
 	case testenv.IsLong():
 		seeds, faulty, size = 200, 24*time.Hour, 50
-	case raceEnabled || !countingSeals:
+	case raceEnabled || !checksumsOnly:
 		seeds, faulty, size = 2, 10*time.Minute, 5
 	}
 	was := debug.SetGCPercent(400) // little is kept, and what is thrown away is much
@@ -575,12 +575,12 @@ func (d *door) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byt
 	return s.Fence(ctx, node, nonce)
 }
 
-func (d *door) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
+func (d *door) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
 	s, _, err := d.get()
 	if err != nil {
 		return err
 	}
-	return s.Fenced(ctx, node, sealed)
+	return s.Fenced(ctx, node, signed)
 }
 
 func (d *door) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {

@@ -20,7 +20,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
@@ -548,16 +548,16 @@ func failing(name string, code writ.Code) func(context.Context, writ.Job) writ.R
 	}
 }
 
-func (n *testNode) supervisorKey(id seal.KeyID) (ed25519.PublicKey, error) {
+func (n *testNode) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	key := n.site.key.Public().(ed25519.PublicKey)
-	if seal.IDOf(key) != id {
+	if envelope.IDOf(key) != id {
 		return nil, errors.New("another key")
 	}
 	return key, nil
 }
 
 func (n *testNode) handle(ctx context.Context, task queue.Task) {
-	job, digest, err := seal.OpenOne[writ.Job](seal.Job, task.Body, n.supervisorKey)
+	job, digest, err := envelope.OpenOne[writ.Job](envelope.Job, task.Body, n.supervisorKey)
 	if err != nil {
 		n.site.t.Errorf("open job: %v", err)
 		return
@@ -585,16 +585,16 @@ func (n *testNode) handle(ctx context.Context, task queue.Task) {
 	n.done[job.JobKey] = again
 	delete(n.active, job.JobKey)
 	n.mu.Unlock()
-	n.send(seal.Result, *again)
+	n.send(envelope.Result, *again)
 }
 
-func (n *testNode) send(kind seal.Kind, record any) {
-	sealed, err := seal.Seal(kind, n.key, record)
+func (n *testNode) send(kind envelope.Kind, record any) {
+	signed, err := envelope.Sign(kind, n.key, record)
 	if err != nil {
 		n.site.t.Error(err)
 		return
 	}
-	_ = n.site.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, sealed) // a cut queue is part of tests
+	_ = n.site.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, signed) // a cut queue is part of tests
 }
 
 func (n *testNode) beat(ctx context.Context) {
@@ -623,7 +623,7 @@ func (n *testNode) beat(ctx context.Context) {
 		silent := n.silent
 		n.mu.Unlock()
 		if !silent {
-			n.send(seal.Beat, b)
+			n.send(envelope.Beat, b)
 		}
 		select {
 		case <-ctx.Done():
@@ -644,7 +644,7 @@ func (n *testNode) listen(ctx context.Context) {
 			continue
 		}
 		for _, m := range messages {
-			controls, _, err := seal.Open[writ.Control](seal.Control, m.Body, n.supervisorKey)
+			controls, _, err := envelope.Open[writ.Control](envelope.Control, m.Body, n.supervisorKey)
 			if err != nil {
 				n.site.t.Errorf("open control: %v", err)
 				continue

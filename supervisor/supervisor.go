@@ -1,5 +1,5 @@
 // Package supervisor is one datacenter: it verifies what people signed, evaluates scripts as durable workflows, places their calls on
-// nodes, sends sealed jobs, collects sealed results and watches over all of it. Its journal is the truth; queue, coordinators and
+// nodes, sends signed jobs, collects signed results and watches over all of it. Its journal is the truth; queue, coordinators and
 // nodes are believed only as far as a signature proves it. It must not know the HTTP API for people, nor the tools on hosts.
 //
 // A run advances in turns, one at a time (turn.go): what came in for it is taken, a pass of its script says which calls come next

@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
@@ -86,12 +86,12 @@ func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
 	})
 }
 
-func TestTheSummaryOfARunIsSealedByItsSupervisor(t *testing.T) {
+func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1")
 		id := s.submit(webScript)
 		run, _ := s.wantState(id, writ.RunSucceeded)
-		summaries, _, err := seal.Open[writ.Summary](seal.Summary, run.Summary, func(seal.KeyID) (ed25519.PublicKey, error) {
+		summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, func(envelope.KeyID) (ed25519.PublicKey, error) {
 			return s.roster.Datacenter(theDatacenter).SupervisorKey, nil
 		})
 		if err != nil {
@@ -469,10 +469,10 @@ func TestForgedResultsAreIgnored(t *testing.T) {
 		job := n.jobs[0]
 		n.mu.Unlock()
 		lie := writ.Result{JobKey: job.JobKey, Job: writ.DigestOf([]byte("another job")), Node: n.id, Change: writ.ChangeCreated}
-		n.send(seal.Result, lie)     // the right node, but no job that was sent
-		other.send(seal.Result, lie) // another node
+		n.send(envelope.Result, lie)     // the right node, but no job that was sent
+		other.send(envelope.Result, lie) // another node
 		stranger := &testNode{site: s, id: n.id, key: newKey(t)}
-		stranger.send(seal.Result, lie) // a key that nobody knows
+		stranger.send(envelope.Result, lie) // a key that nobody knows
 		time.Sleep(5 * time.Second)
 		if _, calls := s.look(id); calls[0].State != writ.CallRunning {
 			t.Errorf("a forged result was taken: the call is %s", calls[0].State)

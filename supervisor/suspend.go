@@ -153,7 +153,7 @@ func (a *accounts) endSuspensions(now time.Time) {
 		case s.off && !now.Before(s.until):
 			s.off = false
 			delete(a.passwords, node)
-			delete(a.sealed, node)
+			delete(a.signed, node)
 			a.s.fleet.suspend(node, "")
 			a.s.Log.Info("a node may use the queue again", "node", a.s.fleet.name(node))
 		case !s.off && now.Sub(s.until) > suspendForget:

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -33,7 +33,7 @@ func (t *turn) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	return ok && seq == need.Seq
 }
 
-// grant seals the transfer grant with which the node of a call fetches what it copies from another node. It returns nil if the call copies
+// grant signs the transfer grant with which the node of a call fetches what it copies from another node. It returns nil if the call copies
 // nothing, or copies what is on its own node.
 // What is gone has none either: the node finds nothing then, and says so.
 func (t *turn) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
@@ -50,7 +50,7 @@ func (t *turn) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]
 		return nil, fmt.Errorf("call %d of run %s copies from or to a node that is not known", c.Seq, c.Run)
 	}
 	snapshot, _ := c.Args["snapshot"].(string)
-	return seal.Seal(seal.TransferGrant, t.s.Key, writ.TransferGrant{
+	return envelope.Sign(envelope.TransferGrant, t.s.Key, writ.TransferGrant{
 		Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
 		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, Unheard: beats == 0, To: fetcher.ID, ToKey: fetcher.PublicKey,
 		Resource: from.ResourceID, UID: from.UID, Snapshot: snapshot, Expires: c.EndBy.UnixMilli(),

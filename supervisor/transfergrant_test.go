@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
@@ -35,7 +35,7 @@ func (n *testNode) grants() map[string]*writ.TransferGrant {
 		if job.Grant == nil {
 			continue
 		}
-		opened, _, err := seal.Open[writ.TransferGrant](seal.TransferGrant, job.Grant, n.supervisorKey)
+		opened, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, job.Grant, n.supervisorKey)
 		if err != nil || len(opened) != 1 {
 			n.site.t.Fatalf("%d transfer grants, %v", len(opened), err)
 		}

@@ -34,7 +34,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Short: "Measure on this machine what writ promises",
 		Long: `Starts a datacenter in a temporary directory: a supervisor and a runner in processes of their own, redis-server if that is on PATH,
 and real journals. Then it hands in signed scripts whose calls do nothing, and measures how long they take from submission to result and how
-much CPU a call costs, in all processes together. Everything is verified, sealed and written to disk as always.
+much CPU a call costs, in all processes together. Everything is verified, signed and written to disk as always.
 
 Beside it, in turns, it measures bare asynq, the queue that writ delivers with, on a Redis of its own: once as it is, with each call
 enqueuing the next one and nothing recorded, and once with calls and results in a journal in Redis. WRIT/THIS is how many times the rate of

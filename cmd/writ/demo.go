@@ -33,7 +33,7 @@ type demoResult struct {
 	Dashboard  string      `json:"dashboard"`
 	Run        api.Run     `json:"run"`
 	Calls      []writ.Call `json:"calls"`
-	Sealed     bool        `json:"sealed"` // the end of the run was verified with the supervisor's key in the roster
+	Signed     bool        `json:"sealed"` // the end of the run was verified with the supervisor's key in the roster
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -44,7 +44,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show everything at work: a cluster on this machine, an example signed, handed in and done",
 		Long: `Starts "writ dev" in a temporary directory with a throw-away key, signs and hands in an example script, shows its progress,
-verifies the seal on its result and prints what came of it. It ends by itself; with --keep it stays up until Ctrl-C.`,
+verifies the signature on its result and prints what came of it. It ends by itself; with --keep it stays up until Ctrl-C.`,
 		Example: "  writ demo\n  writ demo --keep",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -170,7 +170,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	}
 	run.Output = summary.Output
 	calls, err := c.Calls(ctx, run.ID)
-	return demoResult{Signer: run.Signer, Datacenter: site.Name, Run: run, Calls: calls, Sealed: true}, err
+	return demoResult{Signer: run.Signer, Datacenter: site.Name, Run: run, Calls: calls, Signed: true}, err
 }
 
 // signExample signs the example for the first datacenter of the roster.

@@ -46,7 +46,7 @@ func TestDemo(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, out.Name())), &result); err != nil {
 		t.Fatal(err)
 	}
-	if result.Signer != "dev" || result.Datacenter != "local" || !result.Sealed || result.Run.State != api.RunStateSucceeded ||
+	if result.Signer != "dev" || result.Datacenter != "local" || !result.Signed || result.Run.State != api.RunStateSucceeded ||
 		!strings.HasPrefix(result.Dashboard, "http://127.0.0.1:") {
 		t.Errorf("%+v", result)
 	}

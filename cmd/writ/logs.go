@@ -349,7 +349,7 @@ func (r *logReader) say(why string) {
 	r.said = why
 }
 
-// ended returns how the run ended, as its datacenter has sealed it.
+// ended returns how the run ended, as its datacenter has signed it.
 func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	roster, err := r.client.Roster(ctx)
 	if err != nil {

@@ -98,7 +98,7 @@ func nodeText(n writ.Node) string {
 	if n.Fault != "" {
 		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
 	}
-	for _, w := range n.Wedged {
+	for _, w := range n.Stuck {
 		fmt.Fprintf(&b, "  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
 			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
@@ -241,8 +241,8 @@ func faultOf(n writ.Node) string {
 	switch {
 	case n.Fault != "":
 		return n.Fault
-	case len(n.Wedged) > 0:
-		return fmt.Sprintf("%d stuck", len(n.Wedged))
+	case len(n.Stuck) > 0:
+		return fmt.Sprintf("%d stuck", len(n.Stuck))
 	case len(n.Orphans) > 0:
 		return count(len(n.Orphans), "orphan")
 	}

@@ -328,8 +328,8 @@ func (s *situation) whyCall(c writ.Call) reason {
 		return reason{c.Reason, s.nextOf(c.Reason, "")}
 	case c.State == writ.CallRunning && away != "":
 		return reason{fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), "writ node list"}
-	case c.State.Sent() && s.wedged(c) != nil:
-		w := s.wedged(c)
+	case c.State.Sent() && s.stuck(c) != nil:
+		w := s.stuck(c)
 		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
 			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
 	case c.State == writ.CallRunning:
@@ -356,9 +356,9 @@ func (s *situation) whyCall(c writ.Call) reason {
 	}
 }
 
-// wedged returns the job that holds the resource of a call although its time is over, nil if there is none.
-func (s *situation) wedged(c writ.Call) *writ.Wedged {
-	for _, w := range s.nodes[c.Node].Wedged {
+// stuck returns the job that holds the resource of a call although its time is over, nil if there is none.
+func (s *situation) stuck(c writ.Call) *writ.Stuck {
+	for _, w := range s.nodes[c.Node].Stuck {
 		kind, _, _ := strings.Cut(w.Operation, ".")
 		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.run.Project && (w.Run != c.Run || w.Seq != c.Seq) {
 			return &w

@@ -89,9 +89,9 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"FarOnAtASilentNode", func(s *situation) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node list"},
-		{"BehindAWedgedDriver", func(s *situation) {
+		{"BehindAStuckDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
-			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Wedged: []writ.Wedged{
+			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Stuck: []writ.Stuck{
 				{JobKey: writ.JobKey{Run: other, Seq: 3, Try: 1}, Operation: "volume.create", Name: "w", Since: now},
 				{JobKey: writ.JobKey{Run: other, Seq: 4, Try: 1}, Operation: "volume.create", Name: "v", Since: now},
 			}}

@@ -33,7 +33,7 @@ func (a *app) submitCommand() *cobra.Command {
 		Short: "Check, sign and hand in a script, and watch it until it is done",
 		Long: `Hands in a script: FILE is a script, which is checked and signed first, or a file that "writ sign" made.
 
-Then it watches until the run has ended, verifies the seal of the datacenter's supervisor on what came of it, and prints the
+Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result, and prints the
 script's output. Interrupting it leaves the run alone and says how to see it again.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach

@@ -250,7 +250,7 @@ type ClientInterface interface {
 
 	// GetStanding Ask the datacenter how a run stands
 	//
-	// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+	// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
 	// that it is the last one asks here.
 	//
 	// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
@@ -697,7 +697,7 @@ func (c *Client) ListLogs(ctx context.Context, run RunPath, params *ListLogsPara
 
 // GetStanding Ask the datacenter how a run stands
 //
-// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
 // that it is the last one asks here.
 //
 // Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
@@ -2519,7 +2519,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetStandingWithResponse Ask the datacenter how a run stands
 	//
-	// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+	// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
 	// that it is the last one asks here.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4307,7 +4307,7 @@ func (c *ClientWithResponses) ListLogsWithResponse(ctx context.Context, run RunP
 
 // GetStandingWithResponse Ask the datacenter how a run stands
 //
-// The answer names the nonce and is signed by the supervisor. An end that was sealed before a run was resumed stays sealed: whoever must know
+// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
 // that it is the last one asks here.
 //
 // Returns a wrapper object for the known response body format(s).

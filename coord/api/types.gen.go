@@ -483,7 +483,7 @@ type Run struct {
 	// or a run that took too long. The others are those of the run in its datacenter.
 	State RunState `json:"state"`
 
-	// Summary the sealed summary, once the run has ended; believe this and nothing else
+	// Summary the signed summary, once the run has ended; believe this and nothing else
 	Summary []byte `json:"summary,omitempty,omitzero"`
 }
 
@@ -541,6 +541,9 @@ type StatementAnswer struct {
 	Subject string `json:"subject"`
 }
 
+// Stuck defines model for Stuck.
+type Stuck = writ.Stuck
+
 // Submission defines model for Submission.
 type Submission = writ.Submission
 
@@ -587,9 +590,6 @@ type UsagePage struct {
 	Items      []Usage `json:"items"`
 	NextCursor string  `json:"next_cursor,omitempty,omitzero"`
 }
-
-// Wedged defines model for Wedged.
-type Wedged = writ.Wedged
 
 // ClientNonce defines model for ClientNonce.
 type ClientNonce = string

@@ -1,4 +1,4 @@
-// Package cbor is the one encoding of journals and seals: deterministic CBOR (RFC 8949, 4.2) of the values of package writ.
+// Package cbor is the one encoding of journals and envelopes: deterministic CBOR (RFC 8949, 4.2) of the values of package writ.
 // It knows nothing of what it encodes. Struct fields take their json tags as names; those of a
 // struct that is tagged toarray have none.
 package cbor

@@ -75,7 +75,7 @@ func TestDeepestValueFitsIntoAJob(t *testing.T) {
 	}
 }
 
-func TestSealedRecordsComeBackAsTheyWere(t *testing.T) {
+func TestSignedRecordsComeBackAsTheyWere(t *testing.T) {
 	key := writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: 3, Try: 2}
 	values := map[string]any{"count": int64(-1), "disks": []any{map[string]any{"ref": int64(2)}}, "none": nil}
 	roundTrip(t, writ.Job{

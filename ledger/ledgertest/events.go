@@ -118,14 +118,14 @@ func testNoValues(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	in := incoming(1, east)
 	run := runOf(in, writ.RunSucceeded)
-	run.Output, run.Summary = map[string]any{"password": "hunter2"}, []byte("sealed")
+	run.Output, run.Summary = map[string]any{"password": "hunter2"}, []byte("signed")
 	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Values: map[string]any{"path": "/secret"}}
 	store(t, l, east, events(1, runEvent(run), writ.Event{Resource: &volume}))
 	if run.Output == nil || volume.Values == nil {
 		t.Error("the events of the caller were changed")
 	}
 	got, err := l.Run(ctx, in.Run)
-	if err != nil || got.Output != nil || string(got.Summary) != "sealed" {
+	if err != nil || got.Output != nil || string(got.Summary) != "signed" {
 		t.Errorf("run: %+v, %v", got, err)
 	}
 	resources, err := l.Resources(ctx, ledger.ResourceFilter{}, ledger.Page{})

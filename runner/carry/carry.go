@@ -31,7 +31,7 @@ const (
 	stall = 30 * time.Second
 	// keepalive is how often the giving node says that it is still about to answer.
 	keepalive = 5 * time.Second
-	// maxMessage bounds a message: a transfer grant with its seal has less than 2 KiB.
+	// maxMessage bounds a message: a transfer grant with its envelope has less than 2 KiB.
 	maxMessage = 16 << 10
 	// chunk is how much is read at once, and record how much has to be written before the connection counts as stalled: as TLS has it.
 	chunk, record = 256 << 10, 16 << 10
@@ -39,7 +39,7 @@ const (
 
 // request is what the node that fetches asks.
 type request struct {
-	Grant    []byte `json:"waybill"` // sealed
+	Grant    []byte `json:"waybill"` // signed
 	Snapshot string `json:"snapshot"`
 	Edition  string `json:"edition"` // that it has a part of
 	Offset   int64  `json:"offset"`  // how long that is

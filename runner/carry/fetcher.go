@@ -31,7 +31,7 @@ const (
 type Fetcher struct {
 	Key    ed25519.PrivateKey // of this node
 	Grant  writ.TransferGrant
-	Sealed []byte // the same, as the supervisor sealed it
+	Signed []byte // the same, as the supervisor signed it
 	// Dial connects, as net.Dialer.DialContext if nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Allow are ranges of addresses at which nodes may be besides those on the internet. The other node names its own address, so that it is
@@ -139,7 +139,7 @@ func (u *unreached) Unwrap() error { return u.why }
 // attempt fetches what one connection brings. lives says that the other end does what it can, however long that takes.
 func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot string, to sal.Part) (lives bool, err error) {
 	edition, offset := to.At()
-	conn, err := f.connect(ctx, config, request{Grant: f.Sealed, Snapshot: snapshot, Edition: edition, Offset: offset})
+	conn, err := f.connect(ctx, config, request{Grant: f.Signed, Snapshot: snapshot, Edition: edition, Offset: offset})
 	if err != nil {
 		return false, err
 	}
@@ -151,7 +151,7 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 		return lives, err
 	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
 		return true, f.refused(a.Error)
-	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown: // this node knows the one who sealed it
+	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown: // this node knows the one who signed it
 		return false, f.behind(a.Error)
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
@@ -263,7 +263,7 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 }
 
 // behind is what a node says that does not know the key of a transfer grant: it has not got the newest roster, or this node has not. Whoever is
-// behind asks for it at once, so that patience helps; and if it is this node, the next try has a transfer grant that another key has sealed.
+// behind asks for it at once, so that patience helps; and if it is this node, the next try has a transfer grant that another key has signed.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
 		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
@@ -277,7 +277,7 @@ func (f *Fetcher) Done(ctx context.Context, snapshot string) {
 	}
 	ctx, stop := context.WithTimeout(ctx, handshakeFor)
 	defer stop()
-	conn, err := f.connect(ctx, config, request{Grant: f.Sealed, Snapshot: snapshot, Done: true})
+	conn, err := f.connect(ctx, config, request{Grant: f.Signed, Snapshot: snapshot, Done: true})
 	if err != nil {
 		return
 	}

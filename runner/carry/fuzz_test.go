@@ -7,7 +7,7 @@ import (
 
 // FuzzReceive reads what strangers send before anybody knows who they are. What is taken for a request is what sending one writes.
 func FuzzReceive(f *testing.F) {
-	for _, r := range []request{{}, {Grant: []byte("sealed"), Snapshot: "monday", Edition: "e", Offset: 1 << 40}, {Done: true}} {
+	for _, r := range []request{{}, {Grant: []byte("signed"), Snapshot: "monday", Edition: "e", Offset: 1 << 40}, {Done: true}} {
 		var b bytes.Buffer
 		if err := send(&b, r); err != nil {
 			f.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/sal"
@@ -41,7 +41,7 @@ type Giver struct {
 	Cluster    writ.ClusterID
 	Datacenter writ.DatacenterID
 	Key        ed25519.PrivateKey // of the node
-	Keys       seal.Keys          // that seal transfer grants: of the datacenter's supervisor in the newest roster
+	Keys       envelope.Keys      // that envelope transfer grants: of the datacenter's supervisor in the newest roster
 	// Hold waits until no operation is under way on the resource of a shipment, and keeps others waiting until done is called. It returns an
 	// error, for people, when that takes too long.
 	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
@@ -202,7 +202,7 @@ var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired")
 
 // check returns the transfer grant of a request, if it is one for this node and the one that shows it.
 func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {
-	all, _, err := seal.Open[writ.TransferGrant](seal.TransferGrant, asked.Grant, g.Keys)
+	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, asked.Grant, g.Keys)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/btrfs"
@@ -134,12 +134,12 @@ func (n *node) give(shipper sal.Shipper) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(n, err)
 	n.address = listener.Addr().String()
-	keys := seal.Only(n.supervisor.Public().(ed25519.PublicKey))
+	keys := envelope.Only(n.supervisor.Public().(ed25519.PublicKey))
 	g := &Giver{
 		Node: n.id, Cluster: cluster, Datacenter: datacenter, Key: n.key,
-		Keys: func(id seal.KeyID) (ed25519.PublicKey, error) {
+		Keys: func(id envelope.KeyID) (ed25519.PublicKey, error) {
 			if n.behind.Add(-1) >= 0 {
-				return seal.Only()(id)
+				return envelope.Only()(id)
 			}
 			return keys(id)
 		},
@@ -274,9 +274,9 @@ func (n *node) origin(from *node, name string, change func(w *writ.TransferGrant
 
 func (n *node) originBy(supervisor ed25519.PrivateKey, w writ.TransferGrant) *Fetcher {
 	n.Helper()
-	sealed, err := seal.Seal(seal.TransferGrant, supervisor, w)
+	signed, err := envelope.Sign(envelope.TransferGrant, supervisor, w)
 	must(n, err)
-	return &Fetcher{Key: n.key, Grant: w, Sealed: sealed, Patience: time.Nanosecond, Allow: loopback, Progress: func(text string) { n.Log(text) }}
+	return &Fetcher{Key: n.key, Grant: w, Signed: signed, Patience: time.Nanosecond, Allow: loopback, Progress: func(text string) { n.Log(text) }}
 }
 
 // loopback is where nodes of tests are.

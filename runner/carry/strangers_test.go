@@ -38,8 +38,8 @@ func TestNobodyGetsMoreThanTheTransferGrantSays(t *testing.T) {
 		origin *Fetcher
 		code   writ.Code
 	}{
-		"sealed by a stranger": {to.originBy(newKey(), to.grant(from, to, "data")), writ.CodeRosterTooOld},
-		"sealed by the node":   {to.originBy(from.key, to.grant(from, to, "data")), writ.CodeRosterTooOld},
+		"signed by a stranger": {to.originBy(newKey(), to.grant(from, to, "data")), writ.CodeRosterTooOld},
+		"signed by the node":   {to.originBy(from.key, to.grant(from, to, "data")), writ.CodeRosterTooOld},
 		"for another to have": {to.origin(from, "data", func(w *writ.TransferGrant) { w.To, w.ToKey = other.id, other.key.Public().(ed25519.PublicKey) }),
 			writ.CodeSignatureInvalid},
 		"of another node":    {to.origin(from, "data", func(w *writ.TransferGrant) { w.From = other.id }), writ.CodeSignatureInvalid},
@@ -55,7 +55,7 @@ func TestNobodyGetsMoreThanTheTransferGrantSays(t *testing.T) {
 		}
 	}
 	changed := to.origin(from, "data", nil)
-	changed.Sealed = bytes.Replace(changed.Sealed, []byte("uid-of-data"), []byte("uid-of-xxxx"), 1)
+	changed.Signed = bytes.Replace(changed.Signed, []byte("uid-of-data"), []byte("uid-of-xxxx"), 1)
 	if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), changed); writ.CodeOf(err) != writ.CodeSignatureInvalid {
 		t.Errorf("a changed transfer grant: %v", err)
 	}
@@ -274,7 +274,7 @@ func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
 	must(t, err)
 	expires := time.Now().Add(-time.Second)
 	conn, err := to.origin(from, "data", nil).connect(t.Context(), config, request{
-		Grant: to.origin(from, "data", func(w *writ.TransferGrant) { w.Expires = expires.UnixMilli() }).Sealed,
+		Grant: to.origin(from, "data", func(w *writ.TransferGrant) { w.Expires = expires.UnixMilli() }).Signed,
 	})
 	must(t, err)
 	defer conn.Close()
@@ -314,12 +314,12 @@ func TestATransferGrantHasOneStream(t *testing.T) {
 	config, err := secured(greedy.key)
 	must(t, err)
 	for range 2 * maxStreams {
-		conn, err := origin.connect(t.Context(), config, request{Grant: origin.Sealed})
+		conn, err := origin.connect(t.Context(), config, request{Grant: origin.Signed})
 		must(t, err)
 		defer conn.Close()
 		<-more
 	}
-	conn, err := origin.connect(t.Context(), config, request{Grant: greedy.origin(from, "other", nil).Sealed})
+	conn, err := origin.connect(t.Context(), config, request{Grant: greedy.origin(from, "other", nil).Signed})
 	must(t, err)
 	defer conn.Close()
 	if a, _, err := hear(conn); err != nil || a.Error != nil {

@@ -1,4 +1,4 @@
-// Package queue carries opaque sealed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its `in`
+// Package queue carries opaque signed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its `in`
 // stream, results and beats from its `out` stream. It only delivers; losing everything in it loses nothing, because both ends
 // remember. It must not know what the bytes mean. Three implementations pass queuetest: asynq on Redis, asynq on miniredis, memory.
 package queue
@@ -16,7 +16,7 @@ const MaxBody = 5 << 20
 // Task is one delivery of a job.
 type Task struct {
 	ID    string    // "<run>-<seq>-<try>-<delivery>"; a second task with the same id is dropped
-	Body  []byte    // sealed
+	Body  []byte    // signed
 	EndBy time.Time // after this nobody needs the task any more
 }
 
@@ -43,7 +43,7 @@ type Stream struct {
 type Message struct {
 	Stream Stream
 	ID     string // unique in its stream
-	Body   []byte // sealed
+	Body   []byte // signed
 }
 
 // Queue is the transport. All methods may be called concurrently. An error means that the transport is away, a

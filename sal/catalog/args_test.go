@@ -286,7 +286,7 @@ func TestValuesReverseDecode(t *testing.T) {
 	})
 }
 
-// Jobs come sealed, but a driver must be safe from a supervisor of another version too.
+// Jobs come signed, but a driver must be safe from a supervisor of another version too.
 func TestDecodeTakesNothingForGranted(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")

@@ -45,10 +45,10 @@ func SecretOf(v any) (Secret, bool) {
 // secret's name, and only Reveal the value. So a driver that writes its arguments into a record or a log writes no secret.
 type Text struct {
 	plain  string
-	secret *sealedText // behind a pointer, which is all that a careless %v of what is around it prints
+	secret *signedText // behind a pointer, which is all that a careless %v of what is around it prints
 }
 
-type sealedText struct {
+type signedText struct {
 	name  Secret
 	value *string // nil where only the name is known, as in records
 }
@@ -114,7 +114,7 @@ func textOf(v any, values map[Secret]string) Text {
 		plain, _ := v.(string)
 		return Text{plain: plain}
 	}
-	t := Text{secret: &sealedText{name: name}}
+	t := Text{secret: &signedText{name: name}}
 	if value, ok := values[name]; ok {
 		t.secret.value = &value
 	}

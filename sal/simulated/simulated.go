@@ -5,7 +5,7 @@
 //
 // Names make it fail: a resource whose name begins with "fail-" cannot be made or used (INJECTED_FINAL, which no retry helps); one
 // that begins with "flaky-N-" fails N times (INJECTED, retryable) and works from then on; one that begins with "slow-N-" takes N
-// seconds longer for everything, whatever the speed; one that begins with "wedged-N-" takes N seconds longer for what changes it and does
+// seconds longer for everything, whatever the speed; one that begins with "stuck-N-" takes N seconds longer for what changes it and does
 // not stop before, though its time is over. All of them can be deleted.
 package simulated
 

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	flakyName  = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
-	slowName   = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
-	wedgedName = regexp.MustCompile(`^wedged-([0-9]{1,4})-`)
+	flakyName = regexp.MustCompile(`^flaky-([0-9]{1,3})-`)
+	slowName  = regexp.MustCompile(`^slow-([0-9]{1,4})-`)
+	stuckName = regexp.MustCompile(`^stuck-([0-9]{1,4})-`)
 )
 
 // inject fails if the resource's name asks for it.
@@ -85,7 +85,7 @@ const anyOther = 50 * time.Millisecond
 
 // wedge returns a context that never ends if the resource's name asks for that, else ctx.
 func wedge(ctx context.Context, request sal.Request) context.Context {
-	if _, wedged := number(wedgedName, request.Resource.Name); wedged && request.Operation.Effect != catalog.Remove {
+	if _, stuck := number(stuckName, request.Resource.Name); stuck && request.Operation.Effect != catalog.Remove {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
@@ -102,7 +102,7 @@ func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
 	if seconds, slow := number(slowName, request.Resource.Name); slow {
 		total += time.Duration(seconds) * time.Second
 	}
-	if seconds, wedged := number(wedgedName, request.Resource.Name); wedged && request.Operation.Effect != catalog.Remove {
+	if seconds, stuck := number(stuckName, request.Resource.Name); stuck && request.Operation.Effect != catalog.Remove {
 		total += time.Duration(seconds) * time.Second
 	}
 	const parts = 10

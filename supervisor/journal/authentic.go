@@ -149,8 +149,8 @@ const (
 	codedHead = 1 + sha256.Size
 )
 
-// seal returns the body of a row as it is written.
-func (tx *Tx) seal(table string, body []byte, key ...any) ([]byte, error) {
+// withCode returns the body of a row as it is written: behind its code.
+func (tx *Tx) withCode(table string, body []byte, key ...any) ([]byte, error) {
 	if tx.codes == nil {
 		return body, nil
 	}
@@ -160,7 +160,7 @@ func (tx *Tx) seal(table string, body []byte, key ...any) ([]byte, error) {
 	return append(b, body...), err
 }
 
-// open returns the body that seal was given. It is a RECORD_FORGED error if the journal did not write it into this row.
+// open returns the body that withCode was given. It is a RECORD_FORGED error if the journal did not write it into this row.
 func (tx *Tx) open(table string, stored []byte, key ...any) ([]byte, error) {
 	isCoded := len(stored) >= codedHead && stored[0] == coded
 	if tx.codes == nil {
@@ -328,7 +328,7 @@ func (tx *Tx) adoptTable(t covered) error {
 		var err error
 		if t.inBody() {
 			body, _ := row[len(row)-1].([]byte)
-			code, err = tx.seal(t.table, body, key...)
+			code, err = tx.withCode(t.table, body, key...)
 		} else {
 			code, err = tx.code(t.table, rest...)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sqldb"
 )
 
@@ -108,7 +108,7 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.PutCall(call); err != nil {
 				return err
 			}
-			if _, err := tx.AddResult(call, 1, &Frame{Digest: digest, Sealed: []byte("x")}); err != nil {
+			if _, err := tx.AddResult(call, 1, &Frame{Digest: digest, Signed: []byte("x")}); err != nil {
 				return err
 			}
 			if err := tx.PutResource(&Resource{Resource: writ.Resource{ResourceID: writ.ResourceID{Project: "p", Kind: "volume", Name: "v" + name}, Node: "n"}}); err != nil {
@@ -403,7 +403,7 @@ func TestASpentTokenIsProtected(t *testing.T) {
 	}
 	fill(t, j)
 	mustWrite(t, j, func(tx *Tx) error {
-		spent, err := tx.SpendToken("t1", seal.KeyID("a"))
+		spent, err := tx.SpendToken("t1", envelope.KeyID("a"))
 		if err == nil && !spent {
 			t.Error("it is not spent")
 		}
@@ -411,7 +411,7 @@ func TestASpentTokenIsProtected(t *testing.T) {
 	})
 	mustWrite(t, j, func(tx *Tx) error { return tx.exec(`UPDATE tokens SET spent = 0, spent_key = ''`) })
 	err = j.Write(t.Context(), func(tx *Tx) error {
-		spent, err := tx.SpendToken("t1", seal.KeyID("b"))
+		spent, err := tx.SpendToken("t1", envelope.KeyID("b"))
 		if spent {
 			t.Error("it is spent twice")
 		}
@@ -439,7 +439,7 @@ func BenchmarkCode(b *testing.B) {
 	tx := &Tx{codes: j.codes.Load()}
 	body := make([]byte, 400)
 	for b.Loop() {
-		if _, err := tx.seal("calls", body, int64(4097)); err != nil {
+		if _, err := tx.withCode("calls", body, int64(4097)); err != nil {
 			b.Fatal(err)
 		}
 	}

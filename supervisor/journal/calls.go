@@ -76,10 +76,10 @@ type Answer struct {
 	Frame writ.Digest `json:"frame"` // in which it came
 }
 
-// Frame is a sealed message of a node with results.
+// Frame is a signed message of a node with results.
 type Frame struct {
 	Digest writ.Digest
-	Sealed []byte
+	Signed []byte
 	Runs   []writ.RunID // that the results in it are of
 }
 
@@ -124,7 +124,7 @@ func (tx *Tx) PutCall(c *Call) error {
 	}
 	body, err := encodeCall(c)
 	if err == nil {
-		body, err = tx.seal("calls", body, c.place)
+		body, err = tx.withCode("calls", body, c.place)
 	}
 	if err != nil {
 		return err
@@ -445,7 +445,7 @@ func (tx *Tx) addFrame(frame *Frame) error {
 		runs.WriteString(string(run))
 	}
 	return tx.exec(`INSERT INTO frames (digest, sealed, runs) VALUES ($1, $2, $3)
-		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Sealed, runs.String())
+		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed, runs.String())
 }
 
 // ResultsDigest returns SHA-256 over the digests of the frames of a run's results in order of seq and try. calls are all that it has.

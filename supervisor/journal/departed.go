@@ -27,7 +27,7 @@ func (tx *Tx) depart(r *Resource) error {
 	if err != nil {
 		return fmt.Errorf("encode a resource that is gone: %w", err)
 	}
-	if body, err = tx.seal("departed", body, string(r.UID), string(r.Node)); err != nil {
+	if body, err = tx.withCode("departed", body, string(r.UID), string(r.Node)); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO departed (uid, node, body, gone) VALUES ($1, $2, $3, $4)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/internal/sqldb"
 )
@@ -21,7 +21,7 @@ type Node struct {
 	Token     string `json:"token,omitempty"`     // id of the token that it joined with
 	// Lost is the signed statement by which it is gone: the node verifies that itself.
 	Lost []byte `json:"lost,omitempty"`
-	// Superseded are the resources and tries that a node that is gone must not go on with. What it answered is kept as it sealed it.
+	// Superseded are the resources and tries that a node that is gone must not go on with. What it answered is kept as it signed it.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`
 	FenceRound  int64        `json:"fence_round,omitempty"` // of that answer: a later one counts
@@ -49,12 +49,12 @@ func (tx *Tx) PutNode(n *Node) error {
 	if err != nil {
 		return fmt.Errorf("encode node: %w", err)
 	}
-	if body, err = tx.seal("nodes", body, string(n.ID)); err != nil {
+	if body, err = tx.withCode("nodes", body, string(n.ID)); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO nodes (id, name, key_id, body) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, body = excluded.body`,
-		string(n.ID), n.column(), string(seal.IDOf(n.PublicKey)), body)
+		string(n.ID), n.column(), string(envelope.IDOf(n.PublicKey)), body)
 }
 
 // Node returns a node, nil if there is none.
@@ -135,7 +135,7 @@ func (tx *Tx) Token(id string) (*Token, error) {
 
 // SpendToken spends a token for a key. It reports false if the token was spent, has expired or does not exist: of two that try,
 // one wins.
-func (tx *Tx) SpendToken(id string, key seal.KeyID) (bool, error) {
+func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	t, err := tx.Token(id)
 	if err != nil || t == nil {
 		return false, err

@@ -51,7 +51,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 	if err != nil {
 		return fmt.Errorf("encode resource: %w", err)
 	}
-	if body, err = tx.seal("resources", body, string(r.Project), string(r.Kind), r.Name); err != nil {
+	if body, err = tx.withCode("resources", body, string(r.Project), string(r.Kind), r.Name); err != nil {
 		return err
 	}
 	before, err := tx.Resource(r.ResourceID)

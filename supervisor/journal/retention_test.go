@@ -78,7 +78,7 @@ func frameRuns(run, frame string) []string {
 
 // aFrame is a message of a node with results of runs.
 func aFrame(name string, runs ...string) *journal.Frame {
-	f := &journal.Frame{Digest: writ.DigestOf([]byte(name)), Sealed: make([]byte, 4000)}
+	f := &journal.Frame{Digest: writ.DigestOf([]byte(name)), Signed: make([]byte, 4000)}
 	for _, run := range runs {
 		f.Runs = append(f.Runs, aRun(run).ID)
 	}

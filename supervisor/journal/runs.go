@@ -114,7 +114,7 @@ func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode run: %w", err)
 	}
-	return tx.seal("runs", body, string(r.ID), r.number)
+	return tx.withCode("runs", body, string(r.ID), r.number)
 }
 
 // PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is

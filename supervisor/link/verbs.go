@@ -20,7 +20,7 @@ type (
 	StatementAnswer struct {
 		Subject string `json:"subject"`         // as in the statement
 		Done    string `json:"done"`            // a sentence: "node n1 is cordoned"
-		Proof   []byte `json:"proof,omitempty"` // the sealed writ.Answer
+		Proof   []byte `json:"proof,omitempty"` // the signed writ.Answer
 	}
 	// Rosters carries signed rosters, oldest first. A receiver passes over those that it has. The answer is a RosterVersion.
 	Rosters struct {
@@ -34,7 +34,7 @@ type (
 	Adopted struct {
 		Nonce []byte `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// AdoptedAnswer says which, as a sealed writ.Adoption.
+	// AdoptedAnswer says which, as a signed writ.Adoption.
 	AdoptedAnswer struct {
 		Proof []byte `json:"proof"`
 	}
@@ -43,7 +43,7 @@ type (
 		Run   writ.RunID `json:"run"`
 		Nonce []byte     `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingAnswer says how, as a sealed RunStanding.
+	// StandingAnswer says how, as a signed RunStanding.
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
@@ -99,15 +99,15 @@ type NodeNow struct {
 	Waiting    *writ.Node      `json:"waiting,omitempty"` // all of one that waits to be admitted, of which no event tells
 }
 
-// RunStanding is the supervisor's sealed word on how a run stands when a client asks. An end that was sealed before the run was resumed stays
-// sealed; this says which one is the last.
+// RunStanding is the supervisor's signed word on how a run stands when a client asks. An end that was signed before the run was resumed stays
+// signed; this says which one is the last.
 type RunStanding struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Run        writ.RunID        `json:"run"`
 	State      writ.RunState     `json:"state"`
 	Resumes    int               `json:"resumes"` // how often it was resumed
-	Summary    writ.Digest       `json:"summary"` // SHA-256 of the sealed summary, zero while the run is open
+	Summary    writ.Digest       `json:"summary"` // SHA-256 of the signed summary, zero while the run is open
 	Nonce      []byte            `json:"nonce"`   // of the client that asked
 	Time       int64             `json:"time"`    // unix milliseconds
 }

@@ -80,8 +80,8 @@ func (c *Client) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]b
 }
 
 // Fenced implements Backend.
-func (c *Client) Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error {
-	_, err := post[struct{}](ctx, c, pathNodes+url.PathEscape(string(node))+pathFence, fenced{sealed})
+func (c *Client) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
+	_, err := post[struct{}](ctx, c, pathNodes+url.PathEscape(string(node))+pathFence, fenced{signed})
 	return err
 }
 

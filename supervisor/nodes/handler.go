@@ -38,15 +38,15 @@ const maxRequest = 16 << 10
 // maxFenced bounds the answer of a node that is gone.
 const maxFenced = 512 << 10
 
-// fenced is the body of a request: a FenceAnswer as the node sealed it.
+// fenced is the body of a request: a FenceAnswer as the node signed it.
 type fenced struct {
-	Sealed []byte `json:"sealed"`
+	Signed []byte `json:"sealed"`
 }
 
-// The media types of signed texts and of what is sealed.
+// The media types of texts that people signed, and of envelopes that a supervisor signed.
 const (
-	contentSigned = "application/vnd.writ.signed"
-	contentSealed = "application/vnd.writ.sealed"
+	contentSigned   = "application/vnd.writ.signed"
+	contentEnvelope = "application/vnd.writ.sealed"
 )
 
 // problem is an error on the wire (RFC 9457).
@@ -197,7 +197,7 @@ func (h *handler) standing(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	failpoint.StandingAnswered.Begin()
-	writeBytes(w, contentSealed, signed)
+	writeBytes(w, contentEnvelope, signed)
 }
 
 func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	failpoint.FenceAnswered.Begin()
-	writeBytes(w, contentSealed, signed)
+	writeBytes(w, contentEnvelope, signed)
 }
 
 // questioned reads a question about a node, which has a nonce, and asks it.
@@ -224,7 +224,7 @@ func (h *handler) fenced(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = h.backend.Fenced(r.Context(), writ.NodeID(chi.URLParam(r, "node")), said.Sealed)
+	err = h.backend.Fenced(r.Context(), writ.NodeID(chi.URLParam(r, "node")), said.Signed)
 	failpoint.FencedAnswered.Begin()
 	return struct{}{}, err
 }
@@ -248,13 +248,13 @@ func (h *handler) account(w http.ResponseWriter, r *http.Request) {
 	if len(asked) == 0 {
 		asked = nil
 	}
-	sealed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")), asked)
+	signed, err := h.backend.Account(r.Context(), writ.NodeID(chi.URLParam(r, "node")), asked)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
 	failpoint.AccountAnswered.Begin()
-	writeBytes(w, contentSealed, sealed)
+	writeBytes(w, contentEnvelope, signed)
 }
 
 // fail writes an error. What is not meant for people is logged under the request's id, and only the id is shown.

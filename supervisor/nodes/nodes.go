@@ -65,7 +65,7 @@ type Membership struct {
 	Lost []byte `json:"lost,omitempty"`
 }
 
-// Account is how a node gets into the queue. It travels sealed by the supervisor.
+// Account is how a node gets into the queue. It travels signed by the supervisor.
 type Account struct {
 	Node   writ.NodeID `json:"node"`
 	User   string      `json:"user,omitempty"`   // "" if the queue has no accounts: the node goes in as its own configuration says
@@ -81,7 +81,7 @@ type AccountRequest struct {
 // ScriptsLoaded says that the runner uses scripts that the supervisor has loaded, and brings none of its own to the queue.
 const ScriptsLoaded = 1
 
-// FenceAnswer is what a node did when it had learned that it is gone for its datacenter. It travels sealed by the node.
+// FenceAnswer is what a node did when it had learned that it is gone for its datacenter. It travels signed by the node.
 type FenceAnswer struct {
 	Node       writ.NodeID       `json:"node"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
@@ -115,13 +115,13 @@ type Backend interface {
 	// Fence returns the Membership of a node that is gone, in an envelope of its own kind, in answer to a question with a nonce: the node is to
 	// stop what it has. It is NOT_FOUND for all others.
 	Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
-	// Fenced takes the FenceAnswer of a node that is gone, as it sealed it.
-	Fenced(ctx context.Context, node writ.NodeID, sealed []byte) error
+	// Fenced takes the FenceAnswer of a node that is gone, as it signed it.
+	Fenced(ctx context.Context, node writ.NodeID, signed []byte) error
 	// Rosters returns the signed rosters after a version, oldest first.
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
-	// Account returns the Account of an approved node, sealed. Whoever asks can open nothing in it but the node. asked is an AccountRequest that
-	// the node has sealed, nil if it does not say anything: then its runner is an older one.
+	// Account returns the Account of an approved node, signed. Whoever asks can open nothing in it but the node. asked is an AccountRequest that
+	// the node has signed, nil if it does not say anything: then its runner is an older one.
 	Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error)
 }

@@ -44,7 +44,7 @@ func (d *desk) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
 
 func (d *desk) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, error) {
 	d.asked = node
-	return []byte("sealed"), d.err
+	return []byte("signed"), d.err
 }
 
 func (d *desk) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
@@ -52,8 +52,8 @@ func (d *desk) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte,
 	return []byte("fence"), d.err
 }
 
-func (d *desk) Fenced(_ context.Context, node writ.NodeID, sealed []byte) error {
-	d.asked = []any{node, string(sealed)}
+func (d *desk) Fenced(_ context.Context, node writ.NodeID, signed []byte) error {
+	d.asked = []any{node, string(signed)}
 	return d.err
 }
 

@@ -30,7 +30,7 @@ type Server struct {
 	CA string
 	// Certificate and Key are files (PEM) with what this process shows to Redis; nothing if "".
 	Certificate, Key string
-	// Plain allows a Redis beyond this machine without TLS. Seals keep what goes there from being changed, and nothing from being read,
+	// Plain allows a Redis beyond this machine without TLS. Envelopes keep what goes there from being changed, and nothing from being read,
 	// the password of Redis neither.
 	Plain bool
 }

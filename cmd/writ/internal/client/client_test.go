@@ -17,7 +17,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 )
 
 // town is a cluster with a founder and three datacenters.
@@ -207,21 +207,21 @@ func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
 	}
 }
 
-func TestOnlyTheSealOfTheDatacenterProvesHowARunEnded(t *testing.T) {
+func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	w := newTown(t)
 	graz := w.alice.Roster.DatacenterNamed("graz")
 	payload := writ.DigestOf([]byte("a payload"))
 	summary := writ.Summary{
 		Run: writ.RunIDOf(payload), Datacenter: graz.ID, Payload: payload, State: writ.RunSucceeded, Output: map[string]any{"n": int64(1) << 60},
 	}
-	sealed := func(key ed25519.PrivateKey, kind seal.Kind, s ...any) []byte {
-		b, err := seal.Seal(kind, key, s...)
+	signed := func(key ed25519.PrivateKey, kind envelope.Kind, s ...any) []byte {
+		b, err := envelope.Sign(kind, key, s...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	run := api.Run{ID: summary.Run, Datacenter: graz.ID, State: api.RunStateSucceeded, Summary: sealed(w.sites["graz"], seal.Summary, summary)}
+	run := api.Run{ID: summary.Run, Datacenter: graz.ID, State: api.RunStateSucceeded, Summary: signed(w.sites["graz"], envelope.Summary, summary)}
 	got, err := Outcome(w.alice.Roster, run)
 	if diff := cmp.Diff(summary, got); diff != "" || err != nil {
 		t.Fatalf("%v %s", err, diff)
@@ -233,15 +233,15 @@ func TestOnlyTheSealOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	elsewhere := summary
 	elsewhere.Datacenter = w.alice.Roster.DatacenterNamed("linz").ID
 	for what, change := range map[string]func(r *api.Run){
-		"nothing sealed":                     func(r *api.Run) { r.Summary = nil },
-		"the seal of another datacenter":     func(r *api.Run) { r.Summary = sealed(w.sites["linz"], seal.Summary, summary) },
-		"a seal of another kind":             func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Result, summary) },
+		"nothing signed":                     func(r *api.Run) { r.Summary = nil },
+		"the envelope of another datacenter": func(r *api.Run) { r.Summary = signed(w.sites["linz"], envelope.Summary, summary) },
+		"an envelope of another kind":        func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Result, summary) },
 		"a changed byte":                     func(r *api.Run) { r.Summary = slices.Clone(r.Summary); r.Summary[len(r.Summary)/2] ^= 1 },
-		"the summary of another run":         func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, other) },
-		"a run of another payload":           func(r *api.Run) { r.ID, r.Summary = other.Run, sealed(w.sites["graz"], seal.Summary, other) },
-		"a summary about another datacenter": func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, elsewhere) },
-		"two summaries":                      func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, summary, later) },
-		"another end than the sealed one":    func(r *api.Run) { r.Summary = sealed(w.sites["graz"], seal.Summary, later) },
+		"the summary of another run":         func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, other) },
+		"a run of another payload":           func(r *api.Run) { r.ID, r.Summary = other.Run, signed(w.sites["graz"], envelope.Summary, other) },
+		"a summary about another datacenter": func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, elsewhere) },
+		"two summaries":                      func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, summary, later) },
+		"another end than the signed one":    func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, later) },
 		"a datacenter that nobody knows":     func(r *api.Run) { r.Datacenter = writ.DatacenterID(writ.NewUUID()) },
 	} {
 		lie := run

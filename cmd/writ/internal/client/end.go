@@ -10,7 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/supervisor/link"
 )
@@ -28,8 +28,8 @@ const (
 	laterEndWithin = 2 * time.Second
 )
 
-// End returns how a run ended, as its datacenter has signed it: the refusal of a submission that it did not take, or the sealed summary. A failed
-// run can be resumed, and then its earlier end is as good a seal as the last one: so the datacenter is asked whether the run still stands so. If
+// End returns how a run ended, as its datacenter has signed it: the refusal of a submission that it did not take, or the signed summary. A failed
+// run can be resumed, and then its earlier end is signed as well as the last one: so the datacenter is asked whether the run still stands so. If
 // not, the coordinator is asked for the run again for a while, which may be open then and has no end. An earlier end that the coordinator goes on to
 // show is UNVERIFIED, and so is what nobody has signed.
 func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run) (End, error) {
@@ -94,7 +94,7 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 		return link.RunStanding{}, err
 	}
 	d := roster.Datacenter(run.Datacenter)
-	stands, err := openSealed[link.RunStanding](d, seal.RunStanding, answer.Proof)
+	stands, err := openSigned[link.RunStanding](d, envelope.RunStanding, answer.Proof)
 	switch {
 	case err != nil:
 		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name, run.ID, err)

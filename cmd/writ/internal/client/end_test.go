@@ -11,11 +11,11 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/supervisor/link"
 )
 
-// An end that was sealed before a run was resumed is a good seal for ever. A coordinator that shows it has to show as well that the datacenter, asked
+// An end that was signed before a run was resumed stays signed for ever. A coordinator that shows it has to show as well that the datacenter, asked
 // now, still says so.
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	w := newTown(t)
@@ -24,7 +24,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	payload := writ.DigestOf([]byte("a payload"))
 	id := writ.RunIDOf(payload)
 	end := func(state writ.RunState, ended int64) []byte {
-		return sealedBy(t, w.sites["graz"], seal.Summary, writ.Summary{Run: id, Datacenter: graz.ID, Payload: payload, State: state, Ended: ended})
+		return signedBy(t, w.sites["graz"], envelope.Summary, writ.Summary{Run: id, Datacenter: graz.ID, Payload: payload, State: state, Ended: ended})
 	}
 	first, second := end(writ.RunFailed, 1), end(writ.RunFailed, 2)
 	run := api.Run{ID: id, Datacenter: graz.ID, Payload: payload, State: api.RunStateFailed, Accepted: time.Now(), Summary: first}
@@ -32,7 +32,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		return func(nonce []byte) (any, int) {
 			s := link.RunStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Run: id, State: writ.RunFailed, Summary: writ.DigestOf(first), Nonce: nonce}
 			change(&s)
-			return api.RunStanding{Proof: sealedBy(t, w.sites["graz"], seal.RunStanding, s)}, http.StatusOK
+			return api.RunStanding{Proof: signedBy(t, w.sites["graz"], envelope.RunStanding, s)}, http.StatusOK
 		}
 	}
 	says := func(code writ.Code) func([]byte) (any, int) {

@@ -14,7 +14,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/internal/sleep"
 )
 
@@ -28,13 +28,13 @@ func unverified(d *identity.Datacenter, format string, args ...any) *writ.Error 
 		"answers: upgrade it", d.Name)
 }
 
-// openSealed opens the one record that a supervisor sealed.
-func openSealed[T any](d *identity.Datacenter, kind seal.Kind, proof []byte) (T, error) {
+// openSigned opens the one record that a supervisor signed.
+func openSigned[T any](d *identity.Datacenter, kind envelope.Kind, proof []byte) (T, error) {
 	var none T
 	if len(proof) == 0 {
 		return none, errors.New("it shows no proof")
 	}
-	records, _, err := seal.Open[T](kind, proof, seal.Only(d.SupervisorKey))
+	records, _, err := envelope.Open[T](kind, proof, envelope.Only(d.SupervisorKey))
 	switch {
 	case err != nil:
 		return none, fmt.Errorf("its proof is not one of the supervisor of %s: %w", d.Name, err)
@@ -46,7 +46,7 @@ func openSealed[T any](d *identity.Datacenter, kind seal.Kind, proof []byte) (T,
 
 // openAnswer opens a supervisor's answer to a text.
 func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Digest, proof []byte) (writ.Answer, error) {
-	a, err := openSealed[writ.Answer](d, seal.Answer, proof)
+	a, err := openSigned[writ.Answer](d, envelope.Answer, proof)
 	switch {
 	case err != nil:
 		return writ.Answer{}, err
@@ -181,7 +181,7 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	return proven(answer, said.Proof), nil
 }
 
-// Outcome returns what the run's datacenter has sealed about its end. Only that proves how a run ended: the seal must be by the
+// Outcome returns what the run's datacenter has signed about its end. Only that proves how a run ended: the envelope must be by the
 // supervisor's key in the roster, and the summary about exactly this run. A run that its datacenter has lost has the signed refusal instead.
 // Whether a failed run was resumed since is another question, which Client.End asks.
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
@@ -199,7 +199,7 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 			WithHint("%s", run.Failure.Hint)
 		return writ.Summary{Run: run.ID, Datacenter: d.ID, Payload: run.Payload, State: writ.RunFailed, Failure: &writ.Failure{Error: *lost}}, nil
 	}
-	s, err := openSealed[writ.Summary](d, seal.Summary, run.Summary)
+	s, err := openSigned[writ.Summary](d, envelope.Summary, run.Summary)
 	switch {
 	case err != nil:
 		return writ.Summary{}, unverified(d, "the coordinator says that run %s is %s: %v", run.ID, run.State, err)
@@ -250,7 +250,7 @@ func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, li
 		}
 		return 0, e
 	}
-	a, err := openSealed[writ.Adoption](d, seal.Adoption, list.Items[i].Proof)
+	a, err := openSigned[writ.Adoption](d, envelope.Adoption, list.Items[i].Proof)
 	switch {
 	case err != nil:
 		return 0, unverified(d, "the coordinator says that %s has answered: %v", d.Name, err)

@@ -10,13 +10,13 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 )
 
-// sealedBy seals records as a supervisor does.
-func sealedBy(t *testing.T, key ed25519.PrivateKey, kind seal.Kind, records ...any) []byte {
+// signedBy signs records as a supervisor does.
+func signedBy(t *testing.T, key ed25519.PrivateKey, kind envelope.Kind, records ...any) []byte {
 	t.Helper()
-	b, err := seal.Seal(kind, key, records...)
+	b, err := envelope.Sign(kind, key, records...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		return a
 	}
 	key := w.sites["graz"]
-	flipped := sealedBy(t, key, seal.Answer, done)
+	flipped := signedBy(t, key, envelope.Answer, done)
 	flipped = slices.Clone(flipped)
 	flipped[len(flipped)/2] ^= 1
 	for what, tt := range map[string]struct {
@@ -55,21 +55,21 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		want  writ.Code // of a coordinator that says that it is done
 		other writ.Code // of one that says that it is refused
 	}{
-		"that it is done":      {sealedBy(t, key, seal.Answer, done), "", writ.CodeUnverified},
-		"that it is refused":   {sealedBy(t, key, seal.Answer, refused), writ.CodeUnverified, writ.CodeConflict},
+		"that it is done":      {signedBy(t, key, envelope.Answer, done), "", writ.CodeUnverified},
+		"that it is refused":   {signedBy(t, key, envelope.Answer, refused), writ.CodeUnverified, writ.CodeConflict},
 		"none":                 {nil, writ.CodeUnverified, writ.CodeUnverified},
 		"a changed byte":       {flipped, writ.CodeUnverified, writ.CodeUnverified},
-		"another kind":         {sealedBy(t, key, seal.Summary, done), writ.CodeUnverified, writ.CodeUnverified},
-		"two":                  {sealedBy(t, key, seal.Answer, done, done), writ.CodeUnverified, writ.CodeUnverified},
-		"another datacenter's": {sealedBy(t, w.sites["linz"], seal.Answer, done), writ.CodeUnverified, writ.CodeUnverified},
+		"another kind":         {signedBy(t, key, envelope.Summary, done), writ.CodeUnverified, writ.CodeUnverified},
+		"two":                  {signedBy(t, key, envelope.Answer, done, done), writ.CodeUnverified, writ.CodeUnverified},
+		"another datacenter's": {signedBy(t, w.sites["linz"], envelope.Answer, done), writ.CodeUnverified, writ.CodeUnverified},
 		"about another one": {
-			sealedBy(t, key, seal.Answer, change(done, func(a *writ.Answer) { a.Datacenter = linz.ID })), writ.CodeUnverified, writ.CodeUnverified,
+			signedBy(t, key, envelope.Answer, change(done, func(a *writ.Answer) { a.Datacenter = linz.ID })), writ.CodeUnverified, writ.CodeUnverified,
 		},
-		"of another cluster": {sealedBy(t, key, seal.Answer, change(done, func(a *writ.Answer) { a.Cluster = "x" })), writ.CodeUnverified, writ.CodeUnverified},
+		"of another cluster": {signedBy(t, key, envelope.Answer, change(done, func(a *writ.Answer) { a.Cluster = "x" })), writ.CodeUnverified, writ.CodeUnverified},
 		"about another text": {
-			sealedBy(t, key, seal.Answer, change(refused, func(a *writ.Answer) { a.Text = writ.DigestOf([]byte("x")) })), writ.CodeUnverified, writ.CodeUnverified,
+			signedBy(t, key, envelope.Answer, change(refused, func(a *writ.Answer) { a.Text = writ.DigestOf([]byte("x")) })), writ.CodeUnverified, writ.CodeUnverified,
 		},
-		"both": {sealedBy(t, key, seal.Answer, change(refused, func(a *writ.Answer) { a.Done = "it is cancelled" })), writ.CodeUnverified, writ.CodeUnverified},
+		"both": {signedBy(t, key, envelope.Answer, change(refused, func(a *writ.Answer) { a.Done = "it is cancelled" })), writ.CodeUnverified, writ.CodeUnverified},
 	} {
 		answer, _, err := to.done(api.StatementAnswer{Subject: "x", Done: "a lie", Proof: tt.proof})
 		if writ.CodeOf(err) != tt.want || err == nil && answer.Done != done.Done {
@@ -120,7 +120,7 @@ func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
 	} {
 		a := good
 		tt.change(&a)
-		list := api.AdoptionList{Items: []api.DatacenterAdoption{{Datacenter: graz.ID, Name: "graz", Proof: sealedBy(t, w.sites[tt.key], seal.Adoption, a)}}}
+		list := api.AdoptionList{Items: []api.DatacenterAdoption{{Datacenter: graz.ID, Name: "graz", Proof: signedBy(t, w.sites[tt.key], envelope.Adoption, a)}}}
 		version, err := adoptedBy(roster, graz, nonce, list)
 		if writ.CodeOf(err) != tt.want || err == nil && version != roster.Version {
 			t.Errorf("%s: version %d, %v", what, version, err)

@@ -22,7 +22,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/identity/seal"
+	"writ/identity/envelope"
 	"writ/identity/secret"
 	"writ/supervisor/nodes"
 )
@@ -34,10 +34,10 @@ var nodeAttacks = []attack{
 	{"node", "fetches", "payloads, rosters, accounts and standings asked for", fetches},
 	{"node", "connections", "connections held open at the node API and at Redis", connections},
 	{"node", "wrong-type", "keys of its queue that are of another type", wrongType},
-	{"node", "results", "sealed results of runs that do not exist", results},
-	{"node", "beats", "sealed beats without a pause", beats},
-	{"node", "old-beats", "sealed beats of an earlier epoch, many in a message", oldBeats},
-	{"node", "reports", "sealed reports without a pause, with usage of others and states that change", reports},
+	{"node", "results", "signed results of runs that do not exist", results},
+	{"node", "beats", "signed beats without a pause", beats},
+	{"node", "old-beats", "signed beats of an earlier epoch, many in a message", oldBeats},
+	{"node", "reports", "signed reports without a pause, with usage of others and states that change", reports},
 	{"node", "garbage", "messages that cannot be opened", garbage(1 << 10)},
 	{"node", "oversize", "messages of 6 MiB", garbage(6 << 20)},
 	{"node", "fill", "its queue at Redis filled, and looked through again and again", fill},
@@ -75,15 +75,15 @@ func (a *attacker) account(ctx context.Context) (m member, user, password string
 	if err != nil {
 		return m, "", "", err
 	}
-	asked, err := seal.Seal(seal.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
+	asked, err := envelope.Sign(envelope.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
 	if err != nil {
 		return m, "", "", err
 	}
-	sealed, err := (&nodes.Client{URL: a.Door, HTTP: a.http}).Account(ctx, m.Node, asked)
+	signed, err := (&nodes.Client{URL: a.Door, HTTP: a.http}).Account(ctx, m.Node, asked)
 	if err != nil {
 		return m, "", "", err
 	}
-	found, _, err := seal.Open[nodes.Account](seal.Account, sealed, seal.Only(a.roster.Datacenters[0].SupervisorKey))
+	found, _, err := envelope.Open[nodes.Account](envelope.Account, signed, envelope.Only(a.roster.Datacenters[0].SupervisorKey))
 	if err != nil {
 		return m, "", "", err
 	}
@@ -152,15 +152,15 @@ func garbage(size int) func(ctx context.Context, a *attacker) error {
 	}
 }
 
-// sealed sends what make makes, sealed by the node.
-func (a *attacker) sealed(ctx context.Context, kind seal.Kind, records func(m member, number int64) []any) error {
+// signed sends what make makes, signed by the node.
+func (a *attacker) signed(ctx context.Context, kind envelope.Kind, records func(m member, number int64) []any) error {
 	key, err := a.nodeKey()
 	if err != nil {
 		return err
 	}
 	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
-			body, err := seal.Seal(kind, key, records(m, a.number.Add(1))...)
+			body, err := envelope.Sign(kind, key, records(m, a.number.Add(1))...)
 			if err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (a *attacker) sealed(ctx context.Context, kind seal.Kind, records func(m me
 }
 
 func beats(ctx context.Context, a *attacker) error {
-	return a.sealed(ctx, seal.Beat, func(m member, number int64) []any {
+	return a.signed(ctx, envelope.Beat, func(m member, number int64) []any {
 		b := writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1 << 40, Sequence: number, Clock: time.Now().UnixMilli(), Epoch: 1 << 62, Slots: 16}
 		for seq := range 60 {
 			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Try: 1})
@@ -180,8 +180,8 @@ func beats(ctx context.Context, a *attacker) error {
 }
 
 func oldBeats(ctx context.Context, a *attacker) error {
-	return a.sealed(ctx, seal.Beat, func(m member, number int64) (all []any) {
-		for i := range int64(seal.MaxRecords) {
+	return a.signed(ctx, envelope.Beat, func(m member, number int64) (all []any) {
+		for i := range int64(envelope.MaxRecords) {
 			all = append(all, writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1, Sequence: number<<8 | i, Clock: time.Now().UnixMilli(), Epoch: 1, Slots: 16})
 		}
 		return all
@@ -189,8 +189,8 @@ func oldBeats(ctx context.Context, a *attacker) error {
 }
 
 func reports(ctx context.Context, a *attacker) error {
-	return a.sealed(ctx, seal.Report, func(m member, number int64) (all []any) {
-		for i := range int64(seal.MaxRecords) {
+	return a.signed(ctx, envelope.Report, func(m member, number int64) (all []any) {
+		for i := range int64(envelope.MaxRecords) {
 			id := writ.ResourceID{Project: writ.ProjectID("6c1f3c1e-7d0b-4bb5-9a7e-5a1d2f0c9b11"), Kind: writ.KindMachine, Name: "another's"}
 			r := writ.Report{Node: m.Node, Incarnation: 1 << 40, Round: number<<8 | i, Epoch: 1 << 62}
 			for range 50 {
@@ -204,8 +204,8 @@ func reports(ctx context.Context, a *attacker) error {
 }
 
 func results(ctx context.Context, a *attacker) error {
-	return a.sealed(ctx, seal.Result, func(m member, number int64) (all []any) {
-		for i := range int64(seal.MaxRecords) {
+	return a.signed(ctx, envelope.Result, func(m member, number int64) (all []any) {
+		for i := range int64(envelope.MaxRecords) {
 			all = append(all, writ.Result{JobKey: writ.JobKey{Run: noRun(number<<8 | i), Seq: 1, Try: 1}, Node: m.Node, Boot: "hostile", Incarnation: 1})
 		}
 		return all
@@ -280,7 +280,7 @@ func fetches(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	asked, err := seal.Seal(seal.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
+	asked, err := envelope.Sign(envelope.AccountRequest, key, nodes.AccountRequest{Node: m.Node, Scripts: nodes.ScriptsLoaded})
 	if err != nil {
 		return err
 	}

@@ -378,7 +378,7 @@ func (s *Site) Follow(id writ.RunID, line int, at func()) api.Run {
 	return run
 }
 
-// Succeeded fails the test unless the run did, by the word that its supervisor has sealed.
+// Succeeded fails the test unless the run did, by the word that its supervisor has signed.
 func (s *Site) Succeeded(run api.Run) writ.Summary {
 	s.T.Helper()
 	roster, err := s.Client.Roster(s.T.Context())

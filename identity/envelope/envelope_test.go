@@ -1,4 +1,4 @@
-package seal
+package envelope
 
 import (
 	"bytes"
@@ -46,13 +46,13 @@ func wantCode(t testing.TB, err error, want writ.Code) {
 	}
 }
 
-func TestSealedRecordsComeBack(t *testing.T) {
+func TestSignedRecordsComeBack(t *testing.T) {
 	for _, n := range []int{1, 2, MaxRecords} {
-		sealed, err := Seal(Result, testKey("node"), results(n)...)
+		signed, err := Sign(Result, testKey("node"), results(n)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, by, err := Open[writ.Result](Result, sealed, Only(public("other"), public("node")))
+		have, by, err := Open[writ.Result](Result, signed, Only(public("other"), public("node")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,30 +66,30 @@ func TestSealedRecordsComeBack(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, MaxRecords + 1} {
-		if _, err := Seal(Result, testKey("node"), results(n)...); err == nil {
-			t.Errorf("sealed %d records", n)
+		if _, err := Sign(Result, testKey("node"), results(n)...); err == nil {
+			t.Errorf("signed %d records", n)
 		}
-		if _, _, err := SealEach(Result, testKey("node"), results(n)...); err == nil {
-			t.Errorf("sealed %d records", n)
+		if _, _, err := SignEach(Result, testKey("node"), results(n)...); err == nil {
+			t.Errorf("signed %d records", n)
 		}
 	}
-	_, err := Seal(Result, testKey("node"), make([]byte, MaxSize))
+	_, err := Sign(Result, testKey("node"), make([]byte, MaxSize))
 	wantCode(t, err, writ.CodeTooLarge)
-	if _, err := Seal(Result, testKey("node"), make(chan int)); err == nil {
-		t.Error("sealed a channel")
+	if _, err := Sign(Result, testKey("node"), make(chan int)); err == nil {
+		t.Error("signed a channel")
 	}
-	if _, _, err := SealEach(Result, testKey("node"), make(chan int)); err == nil {
-		t.Error("sealed a channel")
+	if _, _, err := SignEach(Result, testKey("node"), make(chan int)); err == nil {
+		t.Error("signed a channel")
 	}
 }
 
 func TestRecordsThatTravelAlone(t *testing.T) {
-	sealed, digests, err := SealEach(Job, testKey("supervisor"), results(MaxRecords)...)
+	signed, digests, err := SignEach(Job, testKey("supervisor"), results(MaxRecords)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &Opener{Keys: Only(public("supervisor"))}
-	for i, s := range sealed {
+	for i, s := range signed {
 		text, _ := cbor.Marshal(result(i + 1))
 		if digests[i] != writ.DigestOf(text) {
 			t.Errorf("digest %d is not that of the record's bytes", i)
@@ -109,17 +109,17 @@ func TestRecordsThatTravelAlone(t *testing.T) {
 		t.Fatalf("%d signatures were verified, want 1", len(o.order))
 	}
 	o.verified[o.order[0]] = nil // if the Opener believes this, it did not look at the signature again
-	_, _, err = OpenWith[writ.Result](o, Job, sealed[0])
+	_, _, err = OpenWith[writ.Result](o, Job, signed[0])
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
 func TestOpenRefuses(t *testing.T) {
 	node := Only(public("node"))
-	sealed, _ := Seal(Result, testKey("node"), results(2)...)
-	each, _, _ := SealEach(Result, testKey("node"), results(2)...)
-	spoil := func(sealed []byte, change func(e *envelope)) []byte {
+	signed, _ := Sign(Result, testKey("node"), results(2)...)
+	each, _, _ := SignEach(Result, testKey("node"), results(2)...)
+	spoil := func(signed []byte, change func(e *envelope)) []byte {
 		e := new(envelope)
-		if err := cbor.Unmarshal(sealed, e); err != nil {
+		if err := cbor.Unmarshal(signed, e); err != nil {
 			t.Fatal(err)
 		}
 		change(e)
@@ -129,8 +129,8 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		return b
 	}
-	resign := func(sealed []byte, frame any) []byte {
-		return spoil(sealed, func(e *envelope) {
+	resign := func(signed []byte, frame any) []byte {
+		return spoil(signed, func(e *envelope) {
 			e.Frame, _ = cbor.Marshal(frame)
 			e.Signature = sign(Result, testKey("node"), e.Frame)
 		})
@@ -140,46 +140,46 @@ func TestOpenRefuses(t *testing.T) {
 	long := list{Digests: slices.Repeat([][]byte{make([]byte, sha256.Size)}, MaxRecords+1)}
 	for name, tt := range map[string]struct {
 		kind   Kind
-		sealed []byte
+		signed []byte
 		keys   Keys
 		want   writ.Code
 	}{
 		"nothing":         {Result, nil, node, writ.CodeSignatureMalformed},
 		"too big":         {Result, make([]byte, MaxSize+1), node, writ.CodeTooLarge},
-		"trailing byte":   {Result, append(bytes.Clone(sealed), 0), node, writ.CodeSignatureMalformed},
-		"other kind":      {Beat, sealed, node, writ.CodeSignatureInvalid},
-		"unknown key":     {Result, sealed, Only(public("other")), writ.CodeSignerUnknown},
-		"key for another": {Result, sealed, func(KeyID) (ed25519.PublicKey, error) { return public("other"), nil }, writ.CodeSignatureInvalid},
-		"another's name": {Result, spoil(sealed, func(e *envelope) { id := idBytes(testKey("other")); e.Key = id[:] }),
+		"trailing byte":   {Result, append(bytes.Clone(signed), 0), node, writ.CodeSignatureMalformed},
+		"other kind":      {Beat, signed, node, writ.CodeSignatureInvalid},
+		"unknown key":     {Result, signed, Only(public("other")), writ.CodeSignerUnknown},
+		"key for another": {Result, signed, func(KeyID) (ed25519.PublicKey, error) { return public("other"), nil }, writ.CodeSignatureInvalid},
+		"another's name": {Result, spoil(signed, func(e *envelope) { id := idBytes(testKey("other")); e.Key = id[:] }),
 			func(KeyID) (ed25519.PublicKey, error) { return public("node"), nil }, writ.CodeSignatureInvalid},
-		"no key, no error": {Result, spoil(sealed, func(e *envelope) { none := sha256.Sum256(nil); e.Key = none[:] }),
+		"no key, no error": {Result, spoil(signed, func(e *envelope) { none := sha256.Sum256(nil); e.Key = none[:] }),
 			func(KeyID) (ed25519.PublicKey, error) { return nil, nil }, writ.CodeSignatureInvalid},
-		"short key id":     {Result, spoil(sealed, func(e *envelope) { e.Key = e.Key[1:] }), node, writ.CodeSignatureMalformed},
-		"short signature":  {Result, spoil(sealed, func(e *envelope) { e.Signature = e.Signature[1:] }), node, writ.CodeSignatureMalformed},
-		"other frame":      {Result, spoil(sealed, func(e *envelope) { e.Frame, _ = cbor.Marshal(results(1)) }), node, writ.CodeSignatureInvalid},
-		"record beside":    {Result, spoil(sealed, func(e *envelope) { e.Record = []byte{0xf6} }), node, writ.CodeSignatureMalformed},
+		"short key id":     {Result, spoil(signed, func(e *envelope) { e.Key = e.Key[1:] }), node, writ.CodeSignatureMalformed},
+		"short signature":  {Result, spoil(signed, func(e *envelope) { e.Signature = e.Signature[1:] }), node, writ.CodeSignatureMalformed},
+		"other frame":      {Result, spoil(signed, func(e *envelope) { e.Frame, _ = cbor.Marshal(results(1)) }), node, writ.CodeSignatureInvalid},
+		"record beside":    {Result, spoil(signed, func(e *envelope) { e.Record = []byte{0xf6} }), node, writ.CodeSignatureMalformed},
 		"one of many":      {Result, each[0], node, writ.CodeSignatureMalformed},
 		"list as frame":    {Result, spoil(each[0], func(e *envelope) { e.Record = nil }), node, writ.CodeSignatureMalformed},
-		"other records":    {Result, resign(sealed, []any{"text"}), node, writ.CodeSignatureMalformed},
-		"no records":       {Result, resign(sealed, []any{}), node, writ.CodeSignatureMalformed},
-		"no list":          {Result, resign(sealed, nil), node, writ.CodeSignatureMalformed},
-		"too many records": {Result, resign(sealed, many), node, writ.CodeSignatureMalformed},
-		"unknown field":    {Result, resign(sealed, []any{map[string]any{"more": true}}), node, writ.CodeSignatureMalformed},
-		"other encoding": {Result, spoil(sealed, func(e *envelope) {
+		"other records":    {Result, resign(signed, []any{"text"}), node, writ.CodeSignatureMalformed},
+		"no records":       {Result, resign(signed, []any{}), node, writ.CodeSignatureMalformed},
+		"no list":          {Result, resign(signed, nil), node, writ.CodeSignatureMalformed},
+		"too many records": {Result, resign(signed, many), node, writ.CodeSignatureMalformed},
+		"unknown field":    {Result, resign(signed, []any{map[string]any{"more": true}}), node, writ.CodeSignatureMalformed},
+		"other encoding": {Result, spoil(signed, func(e *envelope) {
 			e.Frame, e.Signature = indefinite, sign(Result, testKey("node"), indefinite)
 		}), node, writ.CodeSignatureMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Open[writ.Result](tt.kind, tt.sealed, tt.keys)
+			_, _, err := Open[writ.Result](tt.kind, tt.signed, tt.keys)
 			wantCode(t, err, tt.want)
 		})
 	}
 	for name, tt := range map[string]struct {
-		sealed []byte
+		signed []byte
 		keys   Keys
 		want   writ.Code
 	}{
-		"a frame":        {sealed, node, writ.CodeSignatureMalformed},
+		"a frame":        {signed, node, writ.CodeSignatureMalformed},
 		"another record": {spoil(each[0], func(e *envelope) { e.Record, _ = cbor.Marshal(result(9)) }), node, writ.CodeSignatureInvalid},
 		"changed list": {spoil(each[0], func(e *envelope) {
 			d := writ.DigestOf(e.Record)
@@ -189,17 +189,17 @@ func TestOpenRefuses(t *testing.T) {
 		"unknown key":       {each[0], Only(), writ.CodeSignerUnknown},
 		"short digest":      {resign(each[0], list{Digests: [][]byte{{1}}}), node, writ.CodeSignatureMalformed},
 		"too long a list":   {resign(each[0], long), node, writ.CodeSignatureMalformed},
-		"record of no form": {mustSealEach(t, "text")[0], node, writ.CodeSignatureMalformed},
+		"record of no form": {mustSignEach(t, "text")[0], node, writ.CodeSignatureMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := OpenOne[writ.Result](Result, tt.sealed, tt.keys)
+			_, _, err := OpenOne[writ.Result](Result, tt.signed, tt.keys)
 			wantCode(t, err, tt.want)
 		})
 	}
 }
 
 func TestOpenerAsksForTheKeyEveryTime(t *testing.T) {
-	sealed := mustSealEach(t, result(1))[0]
+	signed := mustSignEach(t, result(1))[0]
 	known := true
 	o := &Opener{Keys: func(id KeyID) (ed25519.PublicKey, error) {
 		if !known {
@@ -207,21 +207,21 @@ func TestOpenerAsksForTheKeyEveryTime(t *testing.T) {
 		}
 		return Only(public("node"))(id)
 	}}
-	if _, _, err := OpenWith[writ.Result](o, Result, sealed); err != nil {
+	if _, _, err := OpenWith[writ.Result](o, Result, signed); err != nil {
 		t.Fatal(err)
 	}
 	known = false
-	_, _, err := OpenWith[writ.Result](o, Result, sealed)
+	_, _, err := OpenWith[writ.Result](o, Result, signed)
 	wantCode(t, err, writ.CodeSignerRevoked)
 }
 
 func TestOpenerRemembersAKindApart(t *testing.T) {
-	sealed := mustSealEach(t, result(1))[0]
+	signed := mustSignEach(t, result(1))[0]
 	o := &Opener{Keys: Only(public("node"))}
-	if _, _, err := OpenWith[writ.Result](o, Result, sealed); err != nil {
+	if _, _, err := OpenWith[writ.Result](o, Result, signed); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := OpenWith[writ.Result](o, Job, sealed)
+	_, _, err := OpenWith[writ.Result](o, Job, signed)
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
@@ -231,12 +231,12 @@ func TestOpenerForgetsTheOldest(t *testing.T) {
 	for worker := range 4 {
 		wg.Go(func() {
 			for i := range remembered/4 + 3 {
-				sealed, _, err := SealEach(Result, testKey("node"), fmt.Sprint(worker, " ", i))
+				signed, _, err := SignEach(Result, testKey("node"), fmt.Sprint(worker, " ", i))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, _, err := OpenWith[string](o, Result, sealed[0]); err != nil {
+				if _, _, err := OpenWith[string](o, Result, signed[0]); err != nil {
 					t.Error(err)
 				}
 			}
@@ -253,35 +253,35 @@ func TestOpenerForgetsTheOldest(t *testing.T) {
 	}
 }
 
-func TestNoByteOfASealCanBeChanged(t *testing.T) {
-	frame, _ := Seal(Result, testKey("node"), results(2)...)
-	alone := mustSealEach(t, results(2)...)[1]
+func TestNoByteOfAnEnvelopeCanBeChanged(t *testing.T) {
+	frame, _ := Sign(Result, testKey("node"), results(2)...)
+	alone := mustSignEach(t, results(2)...)[1]
 	o := &Opener{Keys: Only(public("node"))}
 	if _, _, err := OpenWith[writ.Result](o, Result, alone); err != nil { // what is remembered must not help
 		t.Fatal(err)
 	}
-	open := func(which int, sealed []byte) (err error) {
+	open := func(which int, signed []byte) (err error) {
 		if which == 0 {
-			_, _, err = Open[writ.Result](Result, sealed, o.Keys)
+			_, _, err = Open[writ.Result](Result, signed, o.Keys)
 		} else {
-			_, _, err = OpenWith[writ.Result](o, Result, sealed)
+			_, _, err = OpenWith[writ.Result](o, Result, signed)
 		}
 		return err
 	}
-	for which, sealed := range [][]byte{frame, alone} {
-		for i := range sealed {
-			bad := bytes.Clone(sealed)
+	for which, signed := range [][]byte{frame, alone} {
+		for i := range signed {
+			bad := bytes.Clone(signed)
 			bad[i] ^= 1
 			if open(which, bad) == nil {
-				t.Fatalf("seal %d: byte %d changed, and accepted", which, i)
+				t.Fatalf("sign %d: byte %d changed, and accepted", which, i)
 			}
 		}
 		testenv.CheckProperty(t, func(t *rapid.T) {
-			i := rapid.IntRange(0, len(sealed)-1).Draw(t, "at")
-			n := rapid.IntRange(0, min(3, len(sealed)-i)).Draw(t, "instead of")
+			i := rapid.IntRange(0, len(signed)-1).Draw(t, "at")
+			n := rapid.IntRange(0, min(3, len(signed)-i)).Draw(t, "instead of")
 			with := rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "put")
-			bad := append(append(bytes.Clone(sealed[:i]), with...), sealed[i+n:]...)
-			if !bytes.Equal(bad, sealed) && open(which, bad) == nil {
+			bad := append(append(bytes.Clone(signed[:i]), with...), signed[i+n:]...)
+			if !bytes.Equal(bad, signed) && open(which, bad) == nil {
 				t.Fatalf("accepted %x", bad)
 			}
 		})
@@ -289,31 +289,31 @@ func TestNoByteOfASealCanBeChanged(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	frame, _ := Seal(Result, testKey("node"), results(2)...)
+	frame, _ := Sign(Result, testKey("node"), results(2)...)
 	f.Add(frame)
-	f.Add(mustSealEach(f, results(2)...)[0])
+	f.Add(mustSignEach(f, results(2)...)[0])
 	keys := func(KeyID) (ed25519.PublicKey, error) { return public("node"), nil }
-	f.Fuzz(func(t *testing.T, sealed []byte) {
-		if records, _, err := Open[writ.Result](Result, sealed, keys); err == nil {
+	f.Fuzz(func(t *testing.T, signed []byte) {
+		if records, _, err := Open[writ.Result](Result, signed, keys); err == nil {
 			again := make([]any, len(records))
 			for i, r := range records {
 				again[i] = r
 			}
-			if want, err := Seal(Result, testKey("node"), again...); err != nil || !bytes.Equal(want, sealed) {
-				t.Fatalf("opened %x, would seal %x, error %v", sealed, want, err)
+			if want, err := Sign(Result, testKey("node"), again...); err != nil || !bytes.Equal(want, signed) {
+				t.Fatalf("opened %x, would sign %x, error %v", signed, want, err)
 			}
 		}
-		_, _, _ = OpenOne[writ.Result](Result, sealed, keys)
+		_, _, _ = OpenOne[writ.Result](Result, signed, keys)
 	})
 }
 
-func mustSealEach(t testing.TB, records ...any) [][]byte {
+func mustSignEach(t testing.TB, records ...any) [][]byte {
 	t.Helper()
-	sealed, _, err := SealEach(Result, testKey("node"), records...)
+	signed, _, err := SignEach(Result, testKey("node"), records...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sealed
+	return signed
 }
 
 func mustMarshal(t testing.TB, v any) []byte {
@@ -327,12 +327,12 @@ func mustMarshal(t testing.TB, v any) []byte {
 
 // The benchmarks count one operation per record, so that groups of different size compare.
 
-func BenchmarkSeal(b *testing.B) {
+func BenchmarkSign(b *testing.B) {
 	for _, n := range []int{1, 8, MaxRecords} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			records, key := results(n), testKey("node")
 			for i := 0; i < b.N; i += n {
-				if _, err := Seal(Result, key, records...); err != nil {
+				if _, err := Sign(Result, key, records...); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -345,7 +345,7 @@ func BenchmarkSealEach(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			records, key := results(n), testKey("node")
 			for i := 0; i < b.N; i += n {
-				if _, _, err := SealEach(Job, key, records...); err != nil {
+				if _, _, err := SignEach(Job, key, records...); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -356,11 +356,11 @@ func BenchmarkSealEach(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for _, n := range []int{1, 8, MaxRecords} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			sealed, _ := Seal(Result, testKey("node"), results(n)...)
+			signed, _ := Sign(Result, testKey("node"), results(n)...)
 			keys := Only(public("node"))
 			b.ResetTimer()
 			for i := 0; i < b.N; i += n {
-				if _, _, err := Open[writ.Result](Result, sealed, keys); err != nil {
+				if _, _, err := Open[writ.Result](Result, signed, keys); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -371,11 +371,11 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkOpenWith(b *testing.B) {
 	for _, n := range []int{1, 8, MaxRecords} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			sealed := mustSealEach(b, results(n)...)
+			signed := mustSignEach(b, results(n)...)
 			b.ResetTimer()
 			for i := 0; i < b.N; i += n {
 				o := &Opener{Keys: Only(public("node"))} // as if every group came for the first time
-				for _, s := range sealed {
+				for _, s := range signed {
 					if _, _, err := OpenWith[writ.Result](o, Result, s); err != nil {
 						b.Fatal(err)
 					}

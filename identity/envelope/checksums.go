@@ -1,6 +1,6 @@
-//go:build countingseal
+//go:build checksums
 
-package seal
+package envelope
 
 import (
 	"crypto/ed25519"
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// This file is for simulations, in which nobody forges anything and signing would take most of the time: a seal is a checksum that any
+// This file is for simulations, in which nobody forges anything and signing would take most of the time: an envelope is a checksum that any
 // bit which is changed breaks, but that anybody can make. Only tests can use it.
 
 // Made and Opened count the signatures that were made and verified.
@@ -29,7 +29,7 @@ func isSignature(key ed25519.PublicKey, text, signature []byte) bool {
 // checksum is as long as a signature.
 func checksum(key ed25519.PublicKey, text []byte) []byte {
 	if flag.Lookup("test.v") == nil {
-		panic("a seal that counts is for tests only")
+		panic("a signature that counts is for tests only")
 	}
 	h := sha512.New()
 	h.Write(key)

@@ -1,4 +1,4 @@
-package seal
+package envelope
 
 import (
 	"crypto/ed25519"
@@ -14,7 +14,7 @@ import (
 // remembered is how many verified lists an Opener keeps, at most 2 MiB of digests: more than a node is ever sent at once.
 const remembered = 1024
 
-// Opener opens blobs of SealEach and verifies a signature that several of them share only once. It remembers signatures, never
+// Opener opens blobs of SignEach and verifies a signature that several of them share only once. It remembers signatures, never
 // whether a key may still be used: Keys is asked every time. It may be used concurrently.
 type Opener struct {
 	Keys Keys
@@ -28,9 +28,9 @@ type Opener struct {
 // sum names a key's signature over a frame of one kind.
 type sum [sha256.Size]byte
 
-// Record verifies one blob of SealEach and returns the record's bytes, their SHA-256, and who sealed it. Errors are those of Open.
-func (o *Opener) Record(kind Kind, sealed []byte) (record []byte, digest writ.Digest, by KeyID, err error) {
-	e, key, by, err := unpack(sealed, o.Keys)
+// Record verifies one blob of SignEach and returns the record's bytes, their SHA-256, and who signed it. Errors are those of Open.
+func (o *Opener) Record(kind Kind, signed []byte) (record []byte, digest writ.Digest, by KeyID, err error) {
+	e, key, by, err := unpack(signed, o.Keys)
 	if err != nil {
 		return nil, writ.Digest{}, "", err
 	}

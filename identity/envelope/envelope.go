@@ -1,10 +1,10 @@
-// Package seal makes and opens the sealed bytes that supervisors and nodes exchange across Redis: one ed25519 signature over a
+// Package envelope makes and opens the signed bytes that supervisors and nodes exchange across Redis: one ed25519 signature over a
 // frame of up to 64 records. It knows keys and bytes, not what a record asks for, and no transport.
 //
-// A frame is deterministic CBOR: a list of records (Seal), or, for records that travel alone (SealEach), a map with the list of their
-// digests. The signature covers "writ-<kind>-v1\0" and the frame. Opening accepts only bytes that sealing would have made of the same
-// values, so that no two byte strings mean the same. A seal is not a secret: whoever reads it can read the records.
-package seal
+// A frame is deterministic CBOR: a list of records (Seal), or, for records that travel alone (SignEach), a map with the list of their
+// digests. The signature covers "writ-<kind>-v1\0" and the frame. Opening accepts only bytes that signing would have made of the same
+// values, so that no two byte strings mean the same. An envelope is not a secret: whoever reads it can read the records.
+package envelope
 
 import (
 	"crypto/ed25519"
@@ -17,7 +17,7 @@ import (
 	"writ/internal/cbor"
 )
 
-// Kind separates the purposes of seals: a signature for one kind never opens as another.
+// Kind separates the purposes of envelopes: a signature for one kind never opens as another.
 type Kind string
 
 // The kinds.
@@ -45,7 +45,7 @@ const (
 const (
 	// MaxRecords is how many records one signature may cover.
 	MaxRecords = 64
-	// MaxSize is how long sealed bytes may be: 64 results of 64 KiB each, with room for what is around them.
+	// MaxSize is how long signed bytes may be: 64 results of 64 KiB each, with room for what is around them.
 	MaxSize = 5 << 20
 )
 
@@ -55,7 +55,7 @@ type KeyID string
 // IDOf returns the id of a public key.
 func IDOf(key ed25519.PublicKey) KeyID { return KeyID(writ.DigestOf(key).String()) }
 
-// Keys finds the public key with an id. Its error is returned by whoever opens a seal, as it is. It is asked at every opening, so a
+// Keys finds the public key with an id. Its error is returned by whoever opens an envelope, as it is. It is asked at every opening, so a
 // key that it no longer gives opens nothing any more.
 type Keys = func(KeyID) (ed25519.PublicKey, error)
 
@@ -79,31 +79,31 @@ type envelope struct {
 	Key       []byte   // the id, 32 bytes
 	Signature []byte
 	Frame     []byte
-	Record    []byte // of SealEach, empty otherwise
+	Record    []byte // of SignEach, empty otherwise
 }
 
-// list is the frame of SealEach.
+// list is the frame of SignEach.
 type list struct {
 	Digests [][]byte `json:"digests"`
 }
 
-// Seal returns one sealed frame of 1 to MaxRecords records.
-func Seal(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
+// Seal returns one signed frame of 1 to MaxRecords records.
+func Sign(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	if err := checkCount(len(records)); err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
+		return nil, fmt.Errorf("sign: %w", err)
 	}
 	frame, err := cbor.Marshal(records)
 	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
+		return nil, fmt.Errorf("sign: %w", err)
 	}
 	id := idBytes(key)
 	return pack(envelope{Key: id[:], Signature: sign(kind, key, frame), Frame: frame})
 }
 
-// SealEach returns one sealed blob for each of 1 to MaxRecords records, all under one signature, and the SHA-256 of each record's bytes.
-func SealEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []writ.Digest, error) {
+// SignEach returns one signed blob for each of 1 to MaxRecords records, all under one signature, and the SHA-256 of each record's bytes.
+func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []writ.Digest, error) {
 	if err := checkCount(len(records)); err != nil {
-		return nil, nil, fmt.Errorf("seal: %w", err)
+		return nil, nil, fmt.Errorf("sign: %w", err)
 	}
 	texts := make([][]byte, len(records))
 	digests := make([]writ.Digest, len(records))
@@ -111,29 +111,29 @@ func SealEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []wr
 	for i, r := range records {
 		var err error
 		if texts[i], err = cbor.Marshal(r); err != nil {
-			return nil, nil, fmt.Errorf("seal: %w", err)
+			return nil, nil, fmt.Errorf("sign: %w", err)
 		}
 		digests[i] = writ.DigestOf(texts[i])
 		all.Digests[i] = digests[i][:]
 	}
 	frame, err := cbor.Marshal(all)
 	if err != nil {
-		return nil, nil, fmt.Errorf("seal: %w", err)
+		return nil, nil, fmt.Errorf("sign: %w", err)
 	}
 	id, signature := idBytes(key), sign(kind, key, frame)
-	sealed := make([][]byte, len(records))
+	signed := make([][]byte, len(records))
 	for i := range records {
-		if sealed[i], err = pack(envelope{Key: id[:], Signature: signature, Frame: frame, Record: texts[i]}); err != nil {
+		if signed[i], err = pack(envelope{Key: id[:], Signature: signature, Frame: frame, Record: texts[i]}); err != nil {
 			return nil, nil, err
 		}
 	}
-	return sealed, digests, nil
+	return signed, digests, nil
 }
 
 // Open verifies and decodes what Seal made; without an error that is at least one record. The errors are those of the key function, and *writ.Error with TOO_LARGE,
-// SIGNATURE_MALFORMED (no proper seal, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
-func Open[T any](kind Kind, sealed []byte, key Keys) ([]T, KeyID, error) {
-	e, public, by, err := unpack(sealed, key)
+// SIGNATURE_MALFORMED (no proper envelope, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
+func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
+	e, public, by, err := unpack(signed, key)
 	if err != nil {
 		return nil, "", err
 	}
@@ -153,15 +153,15 @@ func Open[T any](kind Kind, sealed []byte, key Keys) ([]T, KeyID, error) {
 	return records, by, nil
 }
 
-// OpenOne verifies and decodes one blob of SealEach and returns the SHA-256 of the record's bytes. Errors are those of Open. Whoever
+// OpenOne verifies and decodes one blob of SignEach and returns the SHA-256 of the record's bytes. Errors are those of Open. Whoever
 // opens many of them uses an Opener, which verifies each signature once.
-func OpenOne[T any](kind Kind, sealed []byte, key Keys) (record T, digest writ.Digest, err error) {
-	return OpenWith[T](&Opener{Keys: key}, kind, sealed)
+func OpenOne[T any](kind Kind, signed []byte, key Keys) (record T, digest writ.Digest, err error) {
+	return OpenWith[T](&Opener{Keys: key}, kind, signed)
 }
 
 // OpenWith is OpenOne with an Opener.
-func OpenWith[T any](o *Opener, kind Kind, sealed []byte) (record T, digest writ.Digest, err error) {
-	text, digest, _, err := o.Record(kind, sealed)
+func OpenWith[T any](o *Opener, kind Kind, signed []byte) (record T, digest writ.Digest, err error) {
+	text, digest, _, err := o.Record(kind, signed)
 	if err != nil {
 		return record, writ.Digest{}, err
 	}
@@ -196,23 +196,23 @@ func signedBytes(kind Kind, frame []byte) []byte {
 }
 
 func pack(e envelope) ([]byte, error) {
-	sealed, err := cbor.Marshal(e)
+	signed, err := cbor.Marshal(e)
 	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
+		return nil, fmt.Errorf("sign: %w", err)
 	}
-	if len(sealed) > MaxSize {
-		return nil, writ.Errorf(writ.CodeTooLarge, "a seal of %d bytes; %d are possible", len(sealed), MaxSize)
+	if len(signed) > MaxSize {
+		return nil, writ.Errorf(writ.CodeTooLarge, "an envelope of %d bytes; %d are possible", len(signed), MaxSize)
 	}
-	return sealed, nil
+	return signed, nil
 }
 
 // unpack takes an envelope apart and finds the key that is said to have made it. Nothing in it is verified.
-func unpack(sealed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
-	if len(sealed) > MaxSize {
-		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "a seal of %d bytes; %d are possible", len(sealed), MaxSize)
+func unpack(signed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
+	if len(signed) > MaxSize {
+		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope of %d bytes; %d are possible", len(signed), MaxSize)
 	}
 	e := new(envelope)
-	if err := cbor.Unmarshal(sealed, e); err != nil {
+	if err := cbor.Unmarshal(signed, e); err != nil {
 		return nil, nil, "", malformed(err)
 	}
 	if len(e.Key) != sha256.Size || len(e.Signature) != ed25519.SignatureSize {
@@ -230,9 +230,9 @@ func unpack(sealed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, erro
 }
 
 func malformed(err error) *writ.Error {
-	return &writ.Error{Code: writ.CodeSignatureMalformed, Message: "these bytes are no proper seal", Err: err}
+	return &writ.Error{Code: writ.CodeSignatureMalformed, Message: "these bytes are no proper envelope", Err: err}
 }
 
 func invalid() *writ.Error {
-	return writ.Errorf(writ.CodeSignatureInvalid, "the seal is broken, or was made for another purpose")
+	return writ.Errorf(writ.CodeSignatureInvalid, "the signature is wrong, or was made for another purpose")
 }

@@ -1,6 +1,6 @@
-//go:build !countingseal
+//go:build !checksums
 
-package seal
+package envelope
 
 import "crypto/ed25519"
 

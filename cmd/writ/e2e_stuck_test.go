@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"writ/cmd/writ/internal/testsite"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// TestAStuckDriverIsNamedAndHoldsUpNothingElse lets a driver ignore the deadline of its run.
+func TestAStuckDriverIsNamedAndHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
+	s := testsite.New(t)
+	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Script("stuck.tengo", "herodb := import(\"herodb\")\nherodb.create(\"stuck-30-db\", {memory_mib: 64})\n")
+	s.Script("other.tengo", "herodb := import(\"herodb\")\nherodb.create(\"db\", {memory_mib: 64})\n")
+	end := func(args ...string) api.Run { return s.Follow(s.Submit(args...), -1, func() {}) }
+
+	stuck := end("stuck.tengo", "--deadline", "5s")
+	if stuck.State != api.RunStateExpired {
+		t.Fatalf("the run is %s: %+v", stuck.State, stuck.Failure)
+	}
+	s.Says(0, []string{"stuck since", "herodb.create stuck-30-db, call 1 of run " + string(stuck.ID)}, "node", "show", "dc1-n1")
+	next := s.Submit("stuck.tengo")
+	s.Says(0, []string{"on dc1-n1 the driver of herodb.create in call 1 of run " + string(stuck.ID)}, "run", "explain", string(next))
+	s.Succeeded(end("other.tengo"))
+	s.Succeeded(s.Follow(next, -1, func() {})) // with what the driver made after all
+	s.Until("the node names nothing any more", func(context.Context) bool {
+		return !strings.Contains(s.Writ("node", "show", "dc1-n1"), "stuck")
+	})
+}

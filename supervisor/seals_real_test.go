@@ -1,7 +1,0 @@
-//go:build !countingseal
-
-package supervisor_test
-
-const countingSeals = false
-
-func countSeals() (made, opened int64) { return 0, 0 }
