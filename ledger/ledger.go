@@ -1,7 +1,7 @@
 // Package ledger is the contract of the central records: the rosters, the submissions that came in, and copies of what the
 // datacenters say of their runs, calls, nodes and resources. Only rosters and waiting submissions are the truth here; everything else
 // is a copy that events keep up to date, and a datacenter works on without it. It must not know HTTP, Redis or policy: whoever writes
-// has verified before. Arguments and values of operations never come here. The exam of every ledger is ledger/ledgertest.
+// has verified before. Arguments and values of operations never come here. The conformance suite of ledgers is ledger/ledgertest.
 package ledger
 
 import (

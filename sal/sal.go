@@ -1,5 +1,5 @@
 // Package sal is the contract between a runner and the drivers that touch the host: what every driver promises, whatever tool is
-// behind it. It must not know who asked, nor queues, nor retries. The exam that every driver passes is sal/saltest.
+// behind it. It must not know who asked, nor queues, nor retries. The conformance suite of drivers is sal/saltest.
 package sal
 
 import (

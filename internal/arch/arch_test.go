@@ -26,7 +26,7 @@ const plan = `# A system
 | folder | knows | must not know | may import |
 | --- | --- | --- | --- |
 | ` + "`writ`" + ` | words | all else | the standard library |
-| ` + "`store`, `store/exam`" + ` | contracts | | ` + "`writ`" + ` |
+| ` + "`store`, `store/suite`" + ` | contracts | | ` + "`writ`" + ` |
 | ` + "`store/sql`" + ` | SQL | | ` + "`writ`, `store`" + ` |
 | ` + "`tool/*`" + ` | tools | | ` + "`writ`" + ` |
 | ` + "`cmd/writ`" + ` | all | | all |
@@ -49,7 +49,7 @@ func source() map[string]string {
 		"words_test.go":            "package writ\nimport _ \"example.com/driver\"\n",
 		"store/store.go":           "// Package store is a contract.\npackage store\nimport (\n\t\"writ\"\n\t_ \"writ/internal\"\n)\n",
 		"store/queue.go":           "package store\nimport \"example.com/queue\"\n",
-		"store/exam/exam.go":       "// Package exam tests.\npackage exam\nimport (\n\t\"testing\"\n\t\"writ/store\"\n)\n",
+		"store/suite/suite.go":     "// Package suite tests.\npackage suite\nimport (\n\t\"testing\"\n\t\"writ/store\"\n)\n",
 		"store/sql/sql.go":         "// Package sql is SQL.\npackage sql\nimport (\n\t\"database/sql\"\n\t\"writ/internal/db\"\n\t\"writ/store\"\n)\n",
 		"store/store_test.go":      "package store\nfunc TestStores(t *testing.T) {}\n",
 		"store/testdata/x.go":      "no Go at all",
@@ -84,7 +84,7 @@ func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
 		{"a helper for one", "store/db.go", "package store\nimport \"writ/internal/db\"\n", "store/db.go:2: store imports writ/internal/db, which is for store/sql only"},
 		{"two adapters", "store/queue2.go", "package store\nimport \"example.com/queue\"\n", "example.com/queue is imported by store/queue.go and store/queue2.go; it belongs into one file"},
 		{"an adapter in each place", "tool/hammer/queue.go", "package hammer\nimport \"example.com/queue\"\n", ""},
-		{"an exam in the product", "cmd/writ/exam.go", "package main\nimport \"writ/store/exam\"\n", "cmd/writ/exam.go:2: cmd/writ imports store/exam, which is made for tests"},
+		{"a suite in the product", "cmd/writ/suite.go", "package main\nimport \"writ/store/suite\"\n", "cmd/writ/suite.go:2: cmd/writ imports store/suite, which is made for tests"},
 		{"a long file", "store/long.go", "package store\n" + strings.Repeat("\n", 800), "store/long.go has 801 lines, 800 are allowed"},
 		{"a long test", "store/long_test.go", "package store\n" + strings.Repeat("\n", 1400), ""},
 		{"a long generated file", "store/long.gen.go", "package store\n" + strings.Repeat("\n", 9000), ""},

@@ -1,4 +1,4 @@
-// Package ledgertest is the exam of every ledger: what ledger.Ledger promises, as tests. It knows the contract only.
+// Package ledgertest is the conformance suite of ledgers: what ledger.Ledger promises, as tests. It knows the contract only.
 package ledgertest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"writ/ledger"
 )
 
-// Run examines ledgers. open makes a new, empty one; the exam closes it.
+// Run examines ledgers. open makes a new, empty one; the suite closes it.
 func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 	for _, part := range []struct {
 		name string
@@ -62,7 +62,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 	}
 }
 
-// The datacenters and projects of the exam.
+// The datacenters and projects of the suite.
 const (
 	east    = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
 	west    = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
@@ -71,12 +71,12 @@ const (
 	journal = "0192f6c2-0000-7000-8000-0000000000d1"
 )
 
-// epoch is when the exam takes place; stores keep microseconds.
+// epoch is when the suite takes place; stores keep microseconds.
 var epoch = time.Date(2026, 11, 21, 10, 0, 0, 123456000, time.UTC)
 
 func at(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
 
-// incoming makes the n-th submission of the exam; it came at second n.
+// incoming makes the n-th submission of the suite; it came at second n.
 func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
 	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
 	return ledger.Incoming{
@@ -104,7 +104,7 @@ func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	return run
 }
 
-// events numbers events of the exam's journal, beginning with first.
+// events numbers events of the suite's journal, beginning with first.
 func events(first int64, all ...writ.Event) []writ.Event {
 	for i := range all {
 		all[i].Journal = journal
@@ -145,7 +145,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// root signs the rosters of the exam.
+// root signs the rosters of the suite.
 var root = identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 
 // supervisorKey is the key of the n-th supervisor.

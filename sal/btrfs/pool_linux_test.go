@@ -21,9 +21,9 @@ import (
 	"writ/sal/saltest"
 )
 
-func TestTreesExam(t *testing.T) {
+func TestTreesConformance(t *testing.T) {
 	t.Parallel()
-	saltest.RunTrees(t, saltest.TreesExam{
+	saltest.RunTrees(t, saltest.TreesSuite{
 		Hosts: btrfstest.NewHosts(t),
 		Open:  func(_ testing.TB, host string, step func(string)) sal.Trees { return &Pool{Dir: host, Step: step} },
 	})

@@ -254,11 +254,11 @@ func says(t testing.TB, d *Driver, line, input string) {
 	}
 }
 
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	daemon := testenv.Containerd(t, testenv.HomeInMemory(t, "containerd"))
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
 	bigger := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)}
-	saltest.Run(t, saltest.Exam{
+	saltest.Run(t, saltest.Suite{
 		Open: func(t testing.TB, host string, step func(string)) sal.Driver {
 			d := open(t, daemon, host)
 			d.Step = step

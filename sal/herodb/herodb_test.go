@@ -60,9 +60,9 @@ var onNetworks = map[string]bool{
 	"keep a snapshot": true, "restore the tree": true, "remove the data": true,
 }
 
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	testenv.Need(t, "redis-server")
-	for name, exam := range map[string]saltest.Exam{
+	for name, suite := range map[string]saltest.Suite{
 		"on the host": {
 			Make:      saltest.Step{Operation: "herodb.create", Args: spec},
 			Mutable:   map[string]any{"memory_mib": int64(32), "size_gib": int64(2)},
@@ -81,19 +81,19 @@ func TestExam(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, network := exam.Make.Args["network"]
+			_, network := suite.Make.Args["network"]
 			if network {
 				needNamespaces(t)
 			}
-			exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+			suite.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
 				return driverOn(t, host, func(name string) {
 					if name == "write record" || (!network || onNetworks[name]) && !strings.HasSuffix(name, " records") && name != "rename record" {
 						step(name)
 					}
 				})
 			}
-			exam.Clear, exam.Traces, exam.Sparse = wipe, traces, true
-			saltest.Run(t, exam)
+			suite.Clear, suite.Traces, suite.Sparse = wipe, traces, true
+			saltest.Run(t, suite)
 		})
 	}
 }

@@ -239,30 +239,30 @@ func open(s *site, host string, step func(string)) *Driver {
 	})
 }
 
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	text := []byte("a disk")
 	archive := ociArchive(t, "layer", "layer")
 	s := newSite(t, map[string][]byte{"/a": text, "/mirror/a": text, "/b": []byte("b"), "/oci": archive})
-	exams := map[string]map[string]any{
+	suites := map[string]map[string]any{
 		"raw": {"url": s.URL + "/a", "sha256": sum(text)},
 		"oci": {"url": s.URL + "/oci", "sha256": sum(archive), "format": "oci"},
 	}
 	if path, err := exec.LookPath("qemu-img"); err == nil {
 		disk := qcow2(t, path, "-f", "qcow2", "1M")
 		s.files["/qcow2"] = disk
-		exams["qcow2"] = map[string]any{"url": s.URL + "/qcow2", "sha256": sum(disk), "format": "qcow2"}
+		suites["qcow2"] = map[string]any{"url": s.URL + "/qcow2", "sha256": sum(disk), "format": "qcow2"}
 	}
-	for name, args := range exams {
+	for name, args := range suites {
 		t.Run(name, func(t *testing.T) {
-			exam := saltest.Exam{
+			suite := saltest.Suite{
 				Open: func(_ testing.TB, host string, step func(string)) sal.Driver { return open(s, host, step) },
 				Make: saltest.Step{Operation: "image.fetch", Args: args},
 			}
 			if name == "raw" {
-				exam.Mutable = map[string]any{"url": s.URL + "/mirror/a", "sha256": sum(text)}
-				exam.Immutable = map[string]any{"url": s.URL + "/a", "sha256": sum([]byte("b"))}
+				suite.Mutable = map[string]any{"url": s.URL + "/mirror/a", "sha256": sum(text)}
+				suite.Immutable = map[string]any{"url": s.URL + "/a", "sha256": sum([]byte("b"))}
 			}
-			saltest.Run(t, exam)
+			saltest.Run(t, suite)
 		})
 	}
 }

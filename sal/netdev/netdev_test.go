@@ -44,7 +44,7 @@ var (
 
 var subnetA = netip.MustParsePrefix("400:aaaa:1:1::/64")
 
-// sites gives each directory of the exam a network namespace.
+// sites gives each directory of the suite a network namespace.
 type sites struct {
 	mu     sync.Mutex
 	netns  map[string]string
@@ -152,11 +152,11 @@ func try(t testing.TB, netns string, args ...string) (said string, err error) {
 	return said, err
 }
 
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := &sites{netns: map[string]string{}, subnet: subnetA}
 	rule := func(ports ...any) map[string]any { return map[string]any{"protocol": "tcp", "ports": ports} }
-	saltest.Run(t, saltest.Exam{
+	saltest.Run(t, saltest.Suite{
 		Open:      func(t testing.TB, host string, step func(string)) sal.Driver { return s.open(t, host, step) },
 		Make:      saltest.Step{Operation: "network.create"},
 		Immutable: map[string]any{"ipv4": "10.77.0.0/24"},

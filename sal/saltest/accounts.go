@@ -9,7 +9,7 @@ import (
 	"writ/internal/userns"
 )
 
-// Accounts are users for the processes of an exam on a host, nil if the exam may give them none. Exams that run at the same time have others,
+// Accounts are users for the processes of a suite on a host, nil if the suite may give them none. Suites that run at the same time have others,
 // so that what one ends is never another's.
 func Accounts(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
@@ -20,7 +20,7 @@ func Accounts(host string) *confine.Accounts {
 	return a
 }
 
-// ContainerIDs are users for the containers of an exam on a host, likewise: of sixteen at the same time.
+// ContainerIDs are users for the containers of a suite on a host, likewise: of sixteen at the same time.
 func ContainerIDs(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
 		return nil

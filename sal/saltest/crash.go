@@ -16,8 +16,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// acts are all operations of an exam in their order.
-func (e Exam) acts() []Step {
+// acts are all operations of a suite in their order.
+func (e Suite) acts() []Step {
 	all := []Step{e.Make}
 	if e.Mutable != nil {
 		all = append(all, e.with(e.Mutable))
@@ -27,7 +27,7 @@ func (e Exam) acts() []Step {
 }
 
 // stopsWithContext ends the context before each operation, and at every step of it.
-func (e Exam) stopsWithContext(t *testing.T) {
+func (e Suite) stopsWithContext(t *testing.T) {
 	every := 1
 	if e.sparse() {
 		every = 5
@@ -57,7 +57,7 @@ func (e Exam) stopsWithContext(t *testing.T) {
 
 // goesOnAfterCrash stops the driver at every step of every operation as SIGKILL does: nothing that comes after the step happens, no
 // deferred call either. A new driver on the same host must then be able to look, to finish, and to clean up.
-func (e Exam) goesOnAfterCrash(t *testing.T) {
+func (e Suite) goesOnAfterCrash(t *testing.T) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
 	t.Cleanup(func() {
@@ -96,11 +96,11 @@ func (e Exam) goesOnAfterCrash(t *testing.T) {
 const gateEvery = 6
 
 // sparse reports whether not everything is to be tried after every disturbance.
-func (e Exam) sparse() bool { return e.Sparse && !testenv.IsLong() }
+func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
-// disturb tries every operation of the exam at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
+// disturb tries every operation of the suite at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
 // whether there was such a step. After that a fresh driver must do what the contract says.
-func (e Exam) disturb(t *testing.T, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
+func (e Suite) disturb(t *testing.T, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
 	acts := e.acts()
@@ -156,7 +156,7 @@ func (e Exam) disturb(t *testing.T, every int, interrupt func(h *host, s Step, a
 // replay makes the host anew and carries out the acts on it.
 func (h *host) replay(acts []Step) {
 	h.Helper()
-	h.exam.Clear(h, h.dir)
+	h.suite.Clear(h, h.dir)
 	emptyDir(h, h.dir)
 	h.furnish()
 	for _, s := range acts {
@@ -168,7 +168,7 @@ func (h *host) replay(acts []Step) {
 func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	h.Helper()
 	h.observe(subject)
-	h.listed(Resource(h.exam.kind(), subject))
+	h.listed(Resource(h.suite.kind(), subject))
 	if keep {
 		h.kept()
 	}
@@ -191,12 +191,12 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 // cleansUp deletes the resource right after the disturbance, and makes another one in its place.
 func (h *host) cleansUp(when string) {
 	h.Helper()
-	if _, err := h.step(h.exam.remove()); err != nil {
+	if _, err := h.step(h.suite.remove()); err != nil {
 		h.Errorf("%s: it cannot be deleted: %v", when, err)
 		return
 	}
 	h.absent()
-	made, err := h.do(h.Context(), h.exam.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
+	made, err := h.do(h.Context(), h.suite.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
 	if err != nil || made.Change != writ.ChangeCreated {
 		h.Errorf("%s, then deleted: it cannot be made anew: %q, %v", when, made.Change, err)
 	}

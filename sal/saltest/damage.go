@@ -16,7 +16,7 @@ import (
 
 // goesOnBesideADamagedRecord damages the record of a resource in two ways: one leaves its name to be read, the other nothing. The driver must
 // say so, go on with the others, and remove the resource.
-func (e Exam) goesOnBesideADamagedRecord(t *testing.T) {
+func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 	const other = "bystander"
 	h := e.newHost(t)
 	h.must(h.do(t.Context(), e.Make, other, uidOf(other)))
@@ -72,24 +72,24 @@ func (e Exam) goesOnBesideADamagedRecord(t *testing.T) {
 // isDamaged makes sure that a driver tells of the subject's damaged record, and of nothing else.
 func (h *host) isDamaged(how, path, other string) {
 	h.Helper()
-	for _, s := range append([]Step{h.exam.Make}, h.exam.Steps...) {
+	for _, s := range append([]Step{h.suite.Make}, h.suite.Steps...) {
 		h.refuseDamaged(s, uidOf(subject), writ.CodeRecordDamaged)
 	}
-	if _, err := h.driver.Observe(h.Context(), Resource(h.exam.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
+	if _, err := h.driver.Observe(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
 		h.Errorf("%s: it observes %v", how, err)
 	}
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {
 		return
 	}
-	if _, err := keeper.Keep(h.Context(), Resource(h.exam.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
+	if _, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
 		h.Errorf("%s: it looks after it and says %v", how, err)
 	}
-	if drift, err := keeper.Keep(h.Context(), Resource(h.exam.kind(), other)); err != nil || len(drift) > 0 {
+	if drift, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), other)); err != nil || len(drift) > 0 {
 		h.Errorf("%s: it looks after the other one and says %v, %v", how, drift, err)
 	}
 	orphans, err := keeper.Orphans(h.Context())
-	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.exam.kind(), subject).HostName()}}, orphans); err != nil || diff != "" {
+	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.suite.kind(), subject).HostName()}}, orphans); err != nil || diff != "" {
 		h.Errorf("%s: orphans %v:\n%s", how, err, diff)
 	}
 }

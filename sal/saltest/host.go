@@ -18,7 +18,7 @@ import (
 // host is a machine under examination.
 type host struct {
 	testing.TB
-	exam   Exam
+	suite  Suite
 	dir    string
 	driver sal.Driver
 	before []string // the traces on the host without the subject
@@ -27,8 +27,8 @@ type host struct {
 }
 
 // newHost returns a host with everything on it but the subject.
-func (e Exam) newHost(t testing.TB) *host {
-	h := &host{TB: t, exam: e, dir: e.hosts().New(t)}
+func (e Suite) newHost(t testing.TB) *host {
+	h := &host{TB: t, suite: e, dir: e.hosts().New(t)}
 	if e.Clear != nil {
 		t.Cleanup(func() { e.Clear(t, h.dir) })
 	}
@@ -39,11 +39,11 @@ func (e Exam) newHost(t testing.TB) *host {
 // furnish makes everything on an empty host but the subject.
 func (h *host) furnish() {
 	h.Helper()
-	if h.exam.Prepare != nil {
-		h.exam.Prepare(h, h.dir)
+	if h.suite.Prepare != nil {
+		h.suite.Prepare(h, h.dir)
 	}
 	h.restart(nil)
-	for _, o := range h.exam.Others {
+	for _, o := range h.suite.Others {
 		for _, s := range o.Steps {
 			h.must(h.do(h.Context(), s, o.Name, uidOf(o.Name)))
 		}
@@ -53,10 +53,10 @@ func (h *host) furnish() {
 
 // traces are those of the drivers, sorted.
 func (h *host) traces() []string {
-	if h.exam.Traces == nil {
+	if h.suite.Traces == nil {
 		return nil
 	}
-	all := h.exam.Traces(h, h.dir)
+	all := h.suite.Traces(h, h.dir)
 	slices.Sort(all)
 	return all
 }
@@ -67,7 +67,7 @@ func (h *host) restart(step func(name string)) {
 	if step == nil {
 		step = func(string) {}
 	}
-	h.driver = h.exam.Open(h, h.dir, step)
+	h.driver = h.suite.Open(h, h.dir, step)
 }
 
 func (h *host) must(o sal.Outcome, err error) sal.Outcome {
@@ -92,10 +92,10 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("exam-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
+	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
 }
 
-// do carries out a step on a resource of the exam's project and holds its outcome against the catalogue.
+// do carries out a step on a resource of the suite's project and holds its outcome against the catalogue.
 func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.Outcome, error) {
 	h.Helper()
 	o, _ := catalog.Lookup(s.Operation)
@@ -154,7 +154,7 @@ func (h *host) refuse(s Step, name string, uid writ.UID, want writ.Code) {
 
 func (h *host) observe(name string) sal.Observation {
 	h.Helper()
-	seen, err := h.driver.Observe(h.Context(), Resource(h.exam.kind(), name))
+	seen, err := h.driver.Observe(h.Context(), Resource(h.suite.kind(), name))
 	if err != nil {
 		h.Fatalf("observe %s: %v", name, err)
 	}
@@ -177,7 +177,7 @@ func (h *host) absent() {
 	if seen := h.observe(subject); seen.Exists {
 		h.Errorf("it still exists: %+v", seen)
 	}
-	if h.listed(Resource(h.exam.kind(), subject)) {
+	if h.listed(Resource(h.suite.kind(), subject)) {
 		h.Error("it is still listed")
 	}
 	if diff := cmp.Diff(h.before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
@@ -199,7 +199,7 @@ func (h *host) kept() []sal.Drift {
 	if !ok {
 		return nil
 	}
-	drift, err := keeper.Keep(h.Context(), Resource(h.exam.kind(), subject))
+	drift, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), subject))
 	if err != nil {
 		h.Errorf("keep: %v", err)
 	}

@@ -21,7 +21,7 @@ type Hosts interface {
 	Replace(t testing.TB, to, from string)
 }
 
-func (e Exam) hosts() Hosts { return hostsOr(e.Hosts) }
+func (e Suite) hosts() Hosts { return hostsOr(e.Hosts) }
 
 func hostsOr(h Hosts) Hosts {
 	if h == nil {
@@ -33,7 +33,7 @@ func hostsOr(h Hosts) Hosts {
 // plain are hosts that are nothing but files.
 type plain struct{}
 
-// New returns a directory in memory if the system has a place there: the exam is about processes that die, not about power cuts, and
+// New returns a directory in memory if the system has a place there: the suite is about processes that die, not about power cuts, and
 // waiting for a busy disk would take most of its time.
 func (plain) New(t testing.TB) string {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // keepsWhatItMade holds the subject against its record after every step: there is nothing to say, and nothing changes.
-func (e Exam) keepsWhatItMade(t *testing.T) {
+func (e Suite) keepsWhatItMade(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Keeper); !ok {
 		t.Skip("the driver keeps nothing")
@@ -34,7 +34,7 @@ func (e Exam) keepsWhatItMade(t *testing.T) {
 }
 
 // staysFenced asks that what was fenced does not run, after the runner looked after it, too, and is there with what it holds.
-func (e Exam) staysFenced(t *testing.T) {
+func (e Suite) staysFenced(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Fencing); !ok {
 		t.Skip("nothing of it runs")

@@ -26,7 +26,7 @@ type Log struct {
 const logGuard = 30 * time.Second
 
 // tellsWhatWasWritten reads the log of the subject on and on, while it is stopped, started, flooded and deleted.
-func (e Exam) tellsWhatWasWritten(t *testing.T) {
+func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	if e.Log.Operation == "" {
 		t.Skip("its resources write nothing")
 	}
@@ -94,7 +94,7 @@ func (e Exam) tellsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func (h *host) subject() writ.ResourceID { return Resource(h.exam.kind(), subject) }
+func (h *host) subject() writ.ResourceID { return Resource(h.suite.kind(), subject) }
 
 func (h *host) logging() sal.Logging {
 	h.Helper()
@@ -108,7 +108,7 @@ func (h *host) logging() sal.Logging {
 // excerpt reads a part of the subject's log.
 func (h *host) excerpt(after string, kib int64) catalog.LogText {
 	h.Helper()
-	v := h.must(h.step(Step{Operation: h.exam.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib}})).Values
+	v := h.must(h.step(Step{Operation: h.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib}})).Values
 	return catalog.LogText{Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool)}
 }
 

@@ -1,4 +1,4 @@
-// Package saltest is the exam that every driver passes, real or simulated: what package sal promises to runners, tried out. It knows
+// Package saltest is the conformance suite of drivers, real or simulated: what package sal promises to runners, tried out. It knows
 // drivers only through sal.Driver and a directory that stands for their host.
 package saltest
 
@@ -15,10 +15,10 @@ import (
 	"writ/sal/catalog"
 )
 
-// Exam says how to examine the driver of one module.
-type Exam struct {
+// Suite says how to examine the driver of one module.
+type Suite struct {
 	// Open returns the driver on a host, a directory, as a runner does that starts there: nothing but the directory may remain of
-	// drivers that were open before. The driver must call step before every single change of the host, so that the exam can stop
+	// drivers that were open before. The driver must call step before every single change of the host, so that the suite can stop
 	// it there; a driver that cannot, leaves step alone and is not tried for crashes.
 	Open func(t testing.TB, host string, step func(name string)) sal.Driver
 	// Hosts makes the directories. Without it they are plain ones; a driver that makes more than files below its directory brings its own.
@@ -34,7 +34,7 @@ type Exam struct {
 	// Steps are operations on the resource, in the order in which they make sense.
 	Steps []Step
 	// Clear takes everything of the drivers away that they have made on a host outside of its directory: processes, links, mounts. A driver
-	// that makes any must have it. Then no copy of the directory can stand for an earlier moment of the host, and the exam works its way to
+	// that makes any must have it. Then no copy of the directory can stand for an earlier moment of the host, and the suite works its way to
 	// that moment anew. It may be nil.
 	Clear func(t testing.TB, host string)
 	// Sparse says that making the resource is dear, a few tenths of a second and more. Then a disturbed operation is either done again or
@@ -71,18 +71,18 @@ const (
 // uidOf gives every name a UID.
 func uidOf(name string) writ.UID { return writ.UID("0192f6c2-7d3a-7000-9000-uid-of-" + name) }
 
-// RefTo is a handle to a resource of the exam as it is in the arguments of a job.
+// RefTo is a handle to a resource of the suite as it is in the arguments of a job.
 func RefTo(kind writ.ResourceKind, name string) writ.Ref {
 	return writ.Ref{Kind: kind, Name: name, UID: uidOf(name)}
 }
 
-// Resource is how resources of the exam are named to drivers, for Prepare.
+// Resource is how resources of the suite are named to drivers, for Prepare.
 func Resource(kind writ.ResourceKind, name string) writ.ResourceID {
 	return writ.ResourceID{Project: project, Kind: kind, Name: name}
 }
 
 // Run examines the driver. Every part of it is a subtest.
-func Run(t *testing.T, e Exam) {
+func Run(t *testing.T, e Suite) {
 	t.Run("DescribesItself", e.describesItself)
 	t.Run("MakesItSoOnce", e.makesItSoOnce)
 	t.Run("BindsAResourceToItsUID", e.bindsToUID)
@@ -100,18 +100,18 @@ func Run(t *testing.T, e Exam) {
 	t.Run("KeepsNoSecret", func(t *testing.T) { e.keepsNoSecret(t) })
 }
 
-func (e Exam) operation() *catalog.Operation {
+func (e Suite) operation() *catalog.Operation {
 	o, _ := catalog.Lookup(e.Make.Operation)
 	return o
 }
 
-func (e Exam) kind() writ.ResourceKind { return e.operation().Kind }
+func (e Suite) kind() writ.ResourceKind { return e.operation().Kind }
 
 // with returns Make with other arguments.
-func (e Exam) with(args map[string]any) Step { return Step{e.Make.Operation, args} }
+func (e Suite) with(args map[string]any) Step { return Step{e.Make.Operation, args} }
 
 // remove is the module's Remove operation.
-func (e Exam) remove() Step {
+func (e Suite) remove() Step {
 	for _, o := range catalog.Of(e.operation().Module) {
 		if o.Effect == catalog.Remove {
 			return Step{Operation: o.Name()}
@@ -120,7 +120,7 @@ func (e Exam) remove() Step {
 	return Step{}
 }
 
-func (e Exam) describesItself(t *testing.T) {
+func (e Suite) describesItself(t *testing.T) {
 	h := e.newHost(t)
 	d := h.driver.Describe()
 	if d.Module != e.operation().Module || d.Name == "" {
@@ -135,7 +135,7 @@ func (e Exam) describesItself(t *testing.T) {
 	}
 }
 
-func (e Exam) makesItSoOnce(t *testing.T) {
+func (e Suite) makesItSoOnce(t *testing.T) {
 	h := e.newHost(t)
 	h.absent()
 	made := h.expect(e.Make, writ.ChangeCreated)
@@ -169,7 +169,7 @@ func (e Exam) makesItSoOnce(t *testing.T) {
 	}
 }
 
-func (e Exam) bindsToUID(t *testing.T) {
+func (e Suite) bindsToUID(t *testing.T) {
 	h := e.newHost(t)
 	h.expect(e.Make, writ.ChangeCreated)
 	for _, s := range append([]Step{e.Make, e.remove()}, e.Steps...) {
@@ -177,7 +177,7 @@ func (e Exam) bindsToUID(t *testing.T) {
 	}
 }
 
-func (e Exam) changesOnlyMutable(t *testing.T) {
+func (e Suite) changesOnlyMutable(t *testing.T) {
 	h := e.newHost(t)
 	h.expect(e.Make, writ.ChangeCreated)
 	if e.Immutable != nil {
@@ -191,7 +191,7 @@ func (e Exam) changesOnlyMutable(t *testing.T) {
 	}
 }
 
-func (e Exam) repeatsEverySteps(t *testing.T) {
+func (e Suite) repeatsEverySteps(t *testing.T) {
 	h := e.newHost(t)
 	h.expect(e.Make, writ.ChangeCreated)
 	for _, s := range e.Steps {
@@ -214,7 +214,7 @@ func (e Exam) repeatsEverySteps(t *testing.T) {
 	h.absent()
 }
 
-func (e Exam) knowsNothing(t *testing.T) {
+func (e Suite) knowsNothing(t *testing.T) {
 	h := e.newHost(t)
 	for _, s := range e.Steps {
 		h.refuse(s, subject, uidOf(subject), writ.CodeResourceUnknown)
@@ -225,7 +225,7 @@ func (e Exam) knowsNothing(t *testing.T) {
 	h.expect(e.remove(), writ.ChangeUnchanged)
 }
 
-func (e Exam) keepsProjectsApart(t *testing.T) {
+func (e Suite) keepsProjectsApart(t *testing.T) {
 	if len(e.Others) > 0 {
 		t.Skip("its spec refers to resources of one project")
 	}
@@ -245,7 +245,7 @@ func (e Exam) keepsProjectsApart(t *testing.T) {
 	}
 }
 
-func (e Exam) worksOnManyAtOnce(t *testing.T) {
+func (e Suite) worksOnManyAtOnce(t *testing.T) {
 	h := e.newHost(t)
 	var all sync.WaitGroup
 	for i := range 8 {

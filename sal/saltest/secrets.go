@@ -20,8 +20,8 @@ import (
 
 // secrets are what drivers get instead of their names, and what must be found nowhere afterwards.
 var secrets = map[catalog.Secret]string{
-	"exam@1": "canary-Xo9-7f2c81d4a6",
-	"exam@2": "canary-Qp3-e05b97c21f",
+	"suite@1": "canary-Xo9-7f2c81d4a6",
+	"suite@2": "canary-Qp3-e05b97c21f",
 }
 
 // withSecret returns a step that gives a secret for every field that takes one, and whether there is any.
@@ -48,10 +48,10 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 
 // keepsNoSecret gives secrets wherever the driver's operations take them. The value is for the tool alone: nothing that the driver leaves
 // on its host, says or answers has it; and another version of a secret is a change.
-func (e Exam) keepsNoSecret(t testing.TB) {
+func (e Suite) keepsNoSecret(t testing.TB) {
 	h := e.newHost(t)
 	h.restart(func(step string) { h.keeps("before it does " + step) })
-	first, takes := e.Make.withSecret("exam@1")
+	first, takes := e.Make.withSecret("suite@1")
 	h.expect(first, writ.ChangeCreated)
 	h.expect(first, writ.ChangeUnchanged)
 	h.keeps("after it was made")
@@ -59,22 +59,22 @@ func (e Exam) keepsNoSecret(t testing.TB) {
 		h.changesSecret(first)
 	}
 	for _, s := range e.Steps {
-		if s, ok := s.withSecret("exam@1"); ok {
+		if s, ok := s.withSecret("suite@1"); ok {
 			h.must(h.step(s))
 			h.keeps("after " + s.Operation)
 		}
 	}
 	h.silent("what is observed", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
-	h.exam.Handed = nil
+	h.suite.Handed = nil
 	h.keeps("after it was deleted")
 }
 
 // changesSecret makes the subject with another version of the secrets that it has.
 func (h *host) changesSecret(before Step) {
 	h.Helper()
-	next, _ := h.exam.Make.withSecret("exam@2")
-	_, immutable := h.exam.operation().Args.Changed(before.Args, next.Args)
+	next, _ := h.suite.Make.withSecret("suite@2")
+	_, immutable := h.suite.operation().Args.Changed(before.Args, next.Args)
 	if len(immutable) > 0 {
 		h.refuse(next, subject, uidOf(subject), writ.CodeImmutableField)
 		return
@@ -120,7 +120,7 @@ func readStart(path string) ([]byte, error) {
 // handed reports whether the driver hands values to its tool in a file. Nobody but its owner may read that.
 func (h *host) handed(path string, d fs.DirEntry) bool {
 	h.Helper()
-	for _, pattern := range h.exam.Handed {
+	for _, pattern := range h.suite.Handed {
 		if ok, _ := filepath.Match(filepath.Join(h.dir, pattern), path); !ok {
 			continue
 		}
@@ -132,7 +132,7 @@ func (h *host) handed(path string, d fs.DirEntry) bool {
 	return false
 }
 
-// silent fails the exam if a text has a secret in it, as it is or in a usual encoding.
+// silent fails the suite if a text has a secret in it, as it is or in a usual encoding.
 func (h *host) silent(what, text string) {
 	h.Helper()
 	for name, value := range secrets {

@@ -28,7 +28,7 @@ func (l *leaky) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return o, err
 }
 
-// recorder keeps what an exam finds instead of failing.
+// recorder keeps what a suite finds instead of failing.
 type recorder struct {
 	testing.TB
 	found []string
@@ -38,7 +38,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.found = append(r.found, fmt.Sprintf(format, args...))
 }
 
-func TestExamCatchesADriverThatKeepsASecret(t *testing.T) {
+func TestTheSuiteCatchesADriverThatKeepsASecret(t *testing.T) {
 	write := func(l *leaky, name, text string) error {
 		return os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600)
 	}
@@ -65,7 +65,7 @@ func TestExamCatchesADriverThatKeepsASecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}
-			Exam{
+			Suite{
 				Make: Step{"container.create", map[string]any{"image": "web"}},
 				Open: func(t testing.TB, host string, step func(string)) sal.Driver {
 					d, err := simulated.Open(simulated.Config{Module: "container", Dir: host, Step: step})
@@ -76,7 +76,7 @@ func TestExamCatchesADriverThatKeepsASecret(t *testing.T) {
 				},
 			}.keepsNoSecret(r)
 			if clean := len(r.found) == 0; clean != tt.clean {
-				t.Errorf("the exam finds %q", r.found)
+				t.Errorf("the suite finds %q", r.found)
 			}
 		})
 	}

@@ -16,16 +16,16 @@ import (
 	"writ/sal"
 )
 
-// TreesExam says how to examine what keeps trees.
-type TreesExam struct {
-	// Open returns the trees on a host, as Exam.Open does.
+// TreesSuite says how to examine what keeps trees.
+type TreesSuite struct {
+	// Open returns the trees on a host, as Suite.Open does.
 	Open func(t testing.TB, host string, step func(name string)) sal.Trees
-	// Hosts is as in Exam.
+	// Hosts is as in Suite.
 	Hosts Hosts
 }
 
 // RunTrees examines it. Every part of it is a subtest.
-func RunTrees(t *testing.T, e TreesExam) {
+func RunTrees(t *testing.T, e TreesSuite) {
 	t.Run("MakesATreeOnce", e.makesOnce)
 	t.Run("KeepsAndRestores", e.keepsAndRestores)
 	t.Run("KnowsNothingThatIsNotThere", e.knowsNothing)
@@ -41,13 +41,13 @@ const mib = 1 << 20
 // forest is a host with trees under examination.
 type forest struct {
 	testing.TB
-	exam TreesExam
-	host string
+	suite TreesSuite
+	host  string
 	sal.Trees
 }
 
-func (e TreesExam) forest(t testing.TB) *forest {
-	f := &forest{TB: t, exam: e, host: hostsOr(e.Hosts).New(t)}
+func (e TreesSuite) forest(t testing.TB) *forest {
+	f := &forest{TB: t, suite: e, host: hostsOr(e.Hosts).New(t)}
 	f.restart(nil)
 	return f
 }
@@ -56,7 +56,7 @@ func (f *forest) restart(step func(string)) {
 	if step == nil {
 		step = func(string) {}
 	}
-	f.Trees = f.exam.Open(f, f.host, step)
+	f.Trees = f.suite.Open(f, f.host, step)
 }
 
 func (f *forest) must(err error) {
@@ -102,7 +102,7 @@ func (f *forest) keeps(name string, want ...string) {
 	}
 }
 
-func (e TreesExam) makesOnce(t *testing.T) {
+func (e TreesSuite) makesOnce(t *testing.T) {
 	f := e.forest(t)
 	f.lists()
 	dir := f.make("b", 64*mib)
@@ -129,7 +129,7 @@ func (e TreesExam) makesOnce(t *testing.T) {
 	f.holds("made anew", "b", "")
 }
 
-func (e TreesExam) keepsAndRestores(t *testing.T) {
+func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f := e.forest(t)
 	ctx := t.Context()
 	dir := f.make("a", 64*mib)
@@ -158,7 +158,7 @@ func (e TreesExam) keepsAndRestores(t *testing.T) {
 	f.lists()
 }
 
-func (e TreesExam) knowsNothing(t *testing.T) {
+func (e TreesSuite) knowsNothing(t *testing.T) {
 	f := e.forest(t)
 	ctx := t.Context()
 	refuse := func(what string, err error) {
@@ -177,7 +177,7 @@ func (e TreesExam) knowsNothing(t *testing.T) {
 	f.lists("a")
 }
 
-func (e TreesExam) refusesNames(t *testing.T) {
+func (e TreesSuite) refusesNames(t *testing.T) {
 	f := e.forest(t)
 	for _, name := range []string{"", ".", "..", "../a", "a/b", "/a"} {
 		_, made := f.Make(t.Context(), name, sal.Bound{})
@@ -190,7 +190,7 @@ func (e TreesExam) refusesNames(t *testing.T) {
 	f.lists()
 }
 
-func (e TreesExam) clones(t *testing.T) {
+func (e TreesSuite) clones(t *testing.T) {
 	f := e.forest(t)
 	images, dir := f.make("images", 0), f.make("a", 64*mib)
 	from := filepath.Join(images, "image")
@@ -220,7 +220,7 @@ func (e TreesExam) clones(t *testing.T) {
 	}
 }
 
-func (e TreesExam) manyAtOnce(t *testing.T) {
+func (e TreesSuite) manyAtOnce(t *testing.T) {
 	f := e.forest(t)
 	var all sync.WaitGroup
 	for i := range 6 {
@@ -239,7 +239,7 @@ func (e TreesExam) manyAtOnce(t *testing.T) {
 	f.lists()
 }
 
-func (e TreesExam) stops(t *testing.T) {
+func (e TreesSuite) stops(t *testing.T) {
 	f := e.forest(t)
 	f.make("a", mib)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +254,7 @@ func (e TreesExam) stops(t *testing.T) {
 }
 
 // goesOn stops every call at each of its steps, as SIGKILL does, and does it again with new trees on the same host.
-func (e TreesExam) goesOn(t *testing.T) {
+func (e TreesSuite) goesOn(t *testing.T) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
 	t.Cleanup(func() {

@@ -47,8 +47,8 @@ var (
 	}}
 )
 
-// exams are one exam for each way to make a resource.
-var exams = map[string]saltest.Exam{
+// suites are one suite for each way to make a resource.
+var suites = map[string]saltest.Suite{
 	"image.fetch": {
 		Make:      saltest.Step{Operation: "image.fetch", Args: imageSpec},
 		Mutable:   values(imageSpec, "url", "file:///srv/debian-12.raw"),
@@ -157,32 +157,32 @@ func logOf(kind writ.ResourceKind, operation string) saltest.Log {
 	}
 }
 
-func TestExam(t *testing.T) {
-	for operation, exam := range exams {
+func TestConformance(t *testing.T) {
+	for operation, suite := range suites {
 		t.Run(operation, func(t *testing.T) {
 			t.Parallel()
 			module, _, _ := strings.Cut(operation, ".")
-			exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+			suite.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
 				return open(t, Config{Module: module, Dir: host, Images: filepath.Join(host, "images"), Step: step})
 			}
-			saltest.Run(t, exam)
+			saltest.Run(t, suite)
 		})
 	}
 }
 
-// An operation that the catalogue has and no exam tries might be one that the driver cannot do.
-func TestExamsTryEveryOperation(t *testing.T) {
+// An operation that the catalogue has and no suite tries might be one that the driver cannot do.
+func TestSuitesTryEveryOperation(t *testing.T) {
 	tried := map[string]bool{}
-	for _, exam := range exams {
-		tried[exam.Make.Operation] = true
-		for _, s := range exam.Steps {
+	for _, suite := range suites {
+		tried[suite.Make.Operation] = true
+		for _, s := range suite.Steps {
 			tried[s.Operation] = true
 		}
 	}
 	for _, module := range Modules {
 		for _, o := range catalog.Of(module) {
 			if o.Effect != catalog.Find && o.Effect != catalog.Remove && !tried[o.Name()] {
-				t.Errorf("no exam tries %s", o.Name())
+				t.Errorf("no suite tries %s", o.Name())
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (k kind) open(host string, step func(string)) *Driver {
 	}
 }
 
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	source := saltest.Other{Name: "source", Steps: []saltest.Step{
 		{Operation: "volume.create", Args: spec},
 		{Operation: "volume.snapshot", Args: before},
@@ -100,7 +100,7 @@ func TestExam(t *testing.T) {
 		{Operation: "volume.send", Args: backup},
 	}}
 	from := map[string]any{"from": saltest.RefTo(writ.KindVolume, "source"), "snapshot": "before"}
-	exams := map[string]saltest.Exam{
+	suites := map[string]saltest.Suite{
 		"create": {
 			Make:      saltest.Step{Operation: "volume.create", Args: map[string]any{"size_gib": int64(1)}},
 			Mutable:   map[string]any{"size_gib": int64(2)},
@@ -139,18 +139,18 @@ func TestExam(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hosts := k.hosts(t)
-			for name, exam := range exams {
+			for name, suite := range suites {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					exam.Hosts, exam.Prepare = hosts, prepare
-					exam.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
+					suite.Hosts, suite.Prepare = hosts, prepare
+					suite.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
 						if d := k.open(host, step); name == "copy from elsewhere" {
 							return &distant{d, elsewhere(t)}
 						} else {
 							return d
 						}
 					}
-					saltest.Run(t, exam)
+					saltest.Run(t, suite)
 				})
 			}
 		})
@@ -205,7 +205,7 @@ func (b *bench) restart(step func(string)) {
 	b.Users = users
 }
 
-// do carries out an operation on a volume of the exam's project, with the UID "u1".
+// do carries out an operation on a volume of the suite's project, with the UID "u1".
 func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	return b.Do(b.Context(), b.request(operation, name, args))

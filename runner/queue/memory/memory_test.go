@@ -38,8 +38,8 @@ func (tr *transport) Restore(*testing.T) {
 
 func (tr *transport) Kill(_ *testing.T, q queue.Queue) { _ = q.Close() }
 
-// In a bubble the exam takes no time, and a goroutine that is left behind fails it.
-func TestMemoryPassesTheExam(t *testing.T) {
+// In a bubble the suite takes no time, and a goroutine that is left behind fails it.
+func TestMemoryPassesTheConformanceSuite(t *testing.T) {
 	for _, c := range queuetest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { c.Run(t, &transport{first: memory.New()}) })

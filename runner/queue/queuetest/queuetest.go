@@ -1,4 +1,4 @@
-// Package queuetest is the exam of package queue: every implementation has to pass it. It knows the promises of queue.Queue, and of an
+// Package queuetest is the conformance suite of package queue: every implementation has to pass it. It knows the promises of queue.Queue, and of an
 // implementation only how to open, flush and cut it.
 package queuetest
 

@@ -87,7 +87,7 @@ func panicEndsOneTask(t *testing.T, transport Transport) {
 	s.start(transport.Open(t), 1, func(ctx context.Context, task queue.Task) {
 		s.came <- delivery{task, ctx, func() {}}
 		if task.ID == "a" {
-			panic("part of the exam")
+			panic("part of the suite")
 		}
 	})
 	s.next("a")

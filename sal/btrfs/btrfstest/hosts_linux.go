@@ -16,7 +16,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// Hosts are directories of an exam on a btrfs of the test's own; see saltest.Hosts.
+// Hosts are directories of a suite on a btrfs of the test's own; see saltest.Hosts.
 type Hosts struct{ dir string }
 
 // NewHosts makes the file system, with room for 4 GiB, or skips the test.

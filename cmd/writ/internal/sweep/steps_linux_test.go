@@ -56,9 +56,9 @@ var notTaken = map[string]string{
 	"sal/directory: link …":                               "volumes of the acts have a disk in them, and no links",
 	"sal/volume: link …":                                  "volumes of the acts have a disk in them, and no links",
 	"sal/image: note the tag":                             "it needs a server with a certificate that this host trusts",
-	"sal/volume: make room for archives":                  "it needs a second node; the driver's exam stops at each step",
-	"sal/volume: begin the archive":                       "it needs a second node; the driver's exam stops at each step",
-	"sal/volume: sync the archive":                        "it needs a second node; the driver's exam stops at each step",
+	"sal/volume: make room for archives":                  "it needs a second node; the driver's suite stops at each step",
+	"sal/volume: begin the archive":                       "it needs a second node; the driver's suite stops at each step",
+	"sal/volume: sync the archive":                        "it needs a second node; the driver's suite stops at each step",
 }
 
 // everyStep compares the steps in the source of the drivers with those that were taken.

@@ -23,13 +23,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestRedisPassesTheExam(t *testing.T) {
+func TestRedisPassesTheConformanceSuite(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	queuetest.Run(t, func(t *testing.T) queuetest.Transport { return newTransport(t, server.URL) })
 }
 
-func TestEmbeddedRedisPassesTheExam(t *testing.T) {
+func TestEmbeddedRedisPassesTheConformanceSuite(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t, func(t *testing.T) queuetest.Transport { return newTransport(t, startEmbedded(t)) })
 }

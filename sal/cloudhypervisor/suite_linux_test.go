@@ -42,15 +42,15 @@ func says(t testing.TB, host, text string) {
 	}
 }
 
-// The steps are two exams: each crash is tried on a machine that was brought to its moment anew, and a machine that was stopped and started
+// The steps are two suites: each crash is tried on a machine that was brought to its moment anew, and a machine that was stopped and started
 // is two processes.
-func TestExam(t *testing.T) {
+func TestConformance(t *testing.T) {
 	spec := map[string]any{
 		"cpus": int64(1), "memory_mib": int64(256),
 		"kernel": saltest.RefTo(writ.KindImage, "linux"), "initramfs": "initramfs",
 		"cloud_init": "#cloud-config\n", "env": map[string]any{"A": "b"},
 	}
-	exams := map[string]saltest.Exam{
+	suites := map[string]saltest.Suite{
 		"what is in it": {
 			Make:      saltest.Step{Operation: "machine.create", Args: spec},
 			Immutable: with(spec, "cmdline", "quiet"),
@@ -83,16 +83,16 @@ func TestExam(t *testing.T) {
 		},
 	}
 	stages(t, func(t *testing.T, on stage) {
-		for name, exam := range exams {
+		for name, suite := range suites {
 			t.Run(name, func(t *testing.T) {
-				exam.Steps = on.able(exam.Steps)
-				exam.Prepare, exam.Clear, exam.Traces = on.prepare, clear, traces
-				exam.Handed = []string{"machine/machines/*/" + seedName}
-				exam.Sparse = true
+				suite.Steps = on.able(suite.Steps)
+				suite.Prepare, suite.Clear, suite.Traces = on.prepare, clear, traces
+				suite.Handed = []string{"machine/machines/*/" + seedName}
+				suite.Sparse = true
 				if on.real {
-					exam.Hosts = saltest.OnDisk{} // it writes as much memory as its guests have
+					suite.Hosts = saltest.OnDisk{} // it writes as much memory as its guests have
 				}
-				exam.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
+				suite.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
 					return open(host, on.program, func(name string) {
 						// Package sal has tests of these; here each costs some processes.
 						if !slices.Contains([]string{"rename record", "sync records", "set the mode of what is handed over", "set the mode of what was taken back"}, name) {
@@ -100,7 +100,7 @@ func TestExam(t *testing.T) {
 						}
 					})
 				}
-				saltest.Run(t, exam)
+				saltest.Run(t, suite)
 			})
 		}
 	})
