@@ -182,10 +182,11 @@ func (c *check) links() {
 
 // proofs looks for each test that a document names as a proof.
 func (c *check) proofs() {
-	for _, p := range c.source.proofs {
-		named := func(test string) bool { return test == p.test || p.begins && strings.HasPrefix(test, p.test) }
-		if !slices.ContainsFunc(c.source.tests[p.folder], named) {
-			c.report("%s names the test %s of %s, which is not there", p.from, p.test, display(p.folder))
+	for document, proofs := range c.source.proofs {
+		for _, p := range proofs {
+			if !c.source.has(p) {
+				c.report("%s names the test %s of %s, which is not there", document, p.Test, display(strings.Join(p.Folders, " ")))
+			}
 		}
 	}
 }

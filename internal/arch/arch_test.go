@@ -51,7 +51,6 @@ func source() map[string]string {
 		"store/queue.go":           "package store\nimport \"example.com/queue\"\n",
 		"store/suite/suite.go":     "// Package suite tests.\npackage suite\nimport (\n\t\"testing\"\n\t\"writ/store\"\n)\n",
 		"store/sql/sql.go":         "// Package sql is SQL.\npackage sql\nimport (\n\t\"database/sql\"\n\t\"writ/internal/db\"\n\t\"writ/store\"\n)\n",
-		"store/store_test.go":      "package store\nfunc TestStores(t *testing.T) {}\n",
 		"store/testdata/x.go":      "no Go at all",
 		"tool/hammer/hammer.go":    "// Package hammer hits.\npackage hammer\nimport \"writ\"\n",
 		"tool/saw/saw.go":          "// Package saw cuts.\npackage saw\nimport \"writ/tool/saw/blade\"\n",
@@ -59,6 +58,8 @@ func source() map[string]string {
 		"cmd/writ/main.go":         "// Writ is a command.\npackage main\nimport (\n\t\"writ/store/sql\"\n\t\"writ/tool/saw\"\n)\n",
 		"internal/help.go":         "// Package internal helps.\npackage internal\n",
 		"internal/db/db.go":        "// Package db is a database.\npackage db\nimport \"writ\"\n",
+		"tool/saw/saw_test.go":     "package saw\nfunc TestSharp(t *testing.T) {}\nfunc TestBentOrStraight(t *testing.T) {}\n",
+		"store/keeps_test.go":      "package store\nfunc TestKeepsAll(t *testing.T) {}\n",
 		"tools/go.mod":             "module tools\n",
 		"tools/tool.go":            "package tools\nimport \"writ/nothing\"\n",
 		"only/tests/tests_test.go": "package tests\n",
@@ -92,10 +93,13 @@ func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
 		{"a link that does not", "docs/a.md", "[plan](achitecture.md)\n", "docs/a.md has a link to achitecture.md, which is not there"},
 		{"a link out of the repository", "docs/a.md", "[etc](../../etc/passwd)\n", "docs/a.md has a link to ../../etc/passwd, which is not there"},
 		{"a proof", "store/store_test.go", "package store\nfunc TestKeeps(t *testing.T) {}\n", ""},
+		{"a link to a test", "docs/a.md", "[TestSharp](../tool/saw/saw_test.go)\n", ""},
+		{"a link to a test that is not there", "docs/a.md", "[TestKeeps](../tool/saw/saw_test.go)\n", "docs/a.md names the test TestKeeps of tool/saw, which is not there"},
 		{"a promise without its test", "docs/a.md", "It keeps: `go test ./store -run TestKeeps`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
-		{"several tests of a promise", "docs/a.md", "It keeps: `go test ./store -run 'TestSto\\|TestKeeps/x'`\n", "docs/a.md names the test TestKeeps of store, which is not there"},
-		{"a link to a test", "docs/a.md", "[TestStores](../store/store_test.go)\n", ""},
-		{"a link to a test that is not there", "docs/a.md", "[TestKeeps](../store/store_test.go)\n", "docs/a.md names the test TestKeeps of store, which is not there"},
+		{"promises with their tests", "docs/a.md", "| `go test ./store ./tool/... -run 'TestBent\\|TestSharp/as a razor'` | `go test ./tool/saw -run TestSharp/blade` |\n", ""},
+		{"one of several tests is not there", "docs/a.md", "| `go test ./store -run 'TestSharp\\|TestKeeps'` |\n", "docs/a.md names the test TestSharp of store, which is not there"},
+		{"the part of a test that is not there", "docs/a.md", "`go test ./tool/saw -run TestBlunt/blade`\n", "docs/a.md names the test TestBlunt of tool/saw, which is not there"},
+		{"a test of one folder of several", "docs/a.md", "`go test ./store/... ./coord -run 'TestSharp'`\n", "docs/a.md names the test TestSharp of store/... coord, which is not there"},
 		{"a package without a comment", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -136,7 +140,7 @@ func TestRowWithoutPackageIsStale(t *testing.T) {
 
 func TestUnreadablePlanIsAnError(t *testing.T) {
 	for name, text := range map[string]string{
-		"no tables":   "# A system\n",
+		"no tables":   "# A source\n",
 		"no cells":    strings.Replace(plan, "| words | all else |", "| words |", 1),
 		"unknown row": strings.Replace(plan, "`writ`, `store` |", "`writ`, `stable` |", 1),
 	} {

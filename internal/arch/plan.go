@@ -42,13 +42,21 @@ const (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
+// Quoted returns what stands in backquotes.
+func Quoted(cell string) (all []string) {
+	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
 func readPlan(tree fs.FS) (*plan, error) {
 	text, err := fs.ReadFile(tree, planFile)
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{}
-	for _, cells := range table(string(text), "Packages") {
+	for _, cells := range Table(string(text), "Packages") {
 		if len(cells) != 4 {
 			return nil, fmt.Errorf("%s: the row %q of Packages has %d cells, want 4", planFile, cells[0], len(cells))
 		}
@@ -58,7 +66,7 @@ func readPlan(tree fs.FS) (*plan, error) {
 		}
 		p.rows = append(p.rows, r)
 	}
-	for _, cells := range table(string(text), "Outside") {
+	for _, cells := range Table(string(text), "Outside") {
 		if len(cells) != 3 || len(names(cells[0])) == 0 || len(names(cells[1])) == 0 {
 			return nil, fmt.Errorf("%s: the row %q of Outside is not: imports, folders, why", planFile, cells[0])
 		}
@@ -79,8 +87,8 @@ func readPlan(tree fs.FS) (*plan, error) {
 	return p, nil
 }
 
-// table returns the cells of the body of the first Markdown table under a heading.
-func table(text, heading string) (rows [][]string) {
+// Table returns the cells of the body of the first Markdown table under a heading. A cell may have "\|" in it.
+func Table(text, heading string) (rows [][]string) {
 	_, text, _ = strings.Cut(text, "\n## "+heading+"\n")
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -88,23 +96,31 @@ func table(text, heading string) (rows [][]string) {
 		case strings.HasPrefix(line, "## "), len(rows) > 0 && !strings.HasPrefix(line, "|"):
 			return body(rows)
 		case strings.HasPrefix(line, "|"):
-			rows = append(rows, strings.Split(strings.Trim(line, "|"), "|"))
+			rows = append(rows, cells(line))
 		}
 	}
 	return body(rows)
 }
 
+// cells takes a row of a table apart.
+func cells(line string) (all []string) {
+	const escaped = "\x00" // for "\|", which is no border
+	for cell := range strings.SplitSeq(strings.Trim(strings.ReplaceAll(line, `\|`, escaped), "|"), "|") {
+		all = append(all, strings.ReplaceAll(cell, escaped, `\|`))
+	}
+	return all
+}
+
 // body cuts off the heading row and the line under it.
 func body(rows [][]string) [][]string { return rows[min(2, len(rows)):] }
 
-// names returns what stands in backquotes.
-func names(cell string) (all []string) {
-	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
-		name := m[1]
+// names returns the folders, and other names, that stand in backquotes.
+func names(cell string) []string {
+	all := Quoted(cell)
+	for i, name := range all {
 		if name == rootName {
-			name = "."
+			all[i] = "."
 		}
-		all = append(all, name)
 	}
 	return all
 }

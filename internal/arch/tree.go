@@ -24,8 +24,8 @@ type source struct {
 	files    []file
 	tests    map[string][]string // names of test functions by folder
 	links    []link
-	proofs   []proof
-	top      []string // folders at the top
+	proofs   map[string][]Proof // that documents name, by document
+	top      []string           // folders at the top
 }
 
 // pkg is a package without its tests: those may import what they like.
@@ -49,19 +49,62 @@ type file struct {
 // link leads from a document to another file, relative to its own folder.
 type link struct{ from, to string }
 
-// proof is a test that a document names: by a command, `go test ./coord -run TestIt`, or by a link to its file, [TestIt](coord/it_test.go). A command
-// may give several, and of each how its name begins: `go test ./coord -run 'TestThis\|TestThat'`.
-type proof struct {
-	from, folder, test string
-	begins             bool
+// Proof is a test that a command in a document runs: `go test ./coord -run TestIt`, or -run 'TestIt\|TestThat' for two. A link to its file is another
+// way to name one: [TestIt](coord/it_test.go).
+type Proof struct {
+	Folders []string // one of them must have it; "sal/..." is a folder with all that is inside
+	Test    string   // its name or, of several tests or folders, a regular expression as for go test
+	exact   bool
 }
 
+// Proofs returns the tests that the commands of a document run.
+func Proofs(text string) (all []Proof) {
+	for _, m := range proven.FindAllStringSubmatch(text, -1) {
+		var folders []string
+		for argument := range strings.FieldsSeq(m[1]) {
+			folders = append(folders, path.Clean(argument))
+		}
+		if m[2] != "" {
+			test, _, _ := strings.Cut(m[2], "/") // what follows is a part of it
+			all = append(all, Proof{folders, test, len(folders) == 1})
+		}
+		for test := range strings.SplitSeq(strings.ReplaceAll(parts.ReplaceAllString(m[3], ""), `\|`, "|"), "|") { // tables escape it
+			if test != "" {
+				all = append(all, Proof{folders, test, false})
+			}
+		}
+	}
+	return all
+}
+
+// linkedProofs returns the tests to which a document of a folder has links.
+func linkedProofs(folder, text string) (all []Proof) {
+	for _, m := range shown.FindAllStringSubmatch(text, -1) {
+		all = append(all, Proof{[]string{path.Join(folder, path.Dir(m[2]))}, m[1], true})
+	}
+	return all
+}
+
+// isOne reports whether a test of a folder is the one that is meant.
+func (p Proof) isOne(folder, test string) bool {
+	in := slices.ContainsFunc(p.Folders, func(f string) bool {
+		parent, all := strings.CutSuffix(f, "/...")
+		return f == folder || all && under(folder, parent)
+	})
+	if !in || p.exact {
+		return in && test == p.Test
+	}
+	is, err := regexp.MatchString(p.Test, test)
+	return err == nil && is
+}
+
+// parts are what names of tests say of parts of them.
+var parts = regexp.MustCompile(`/(?:\([^)]*\)|[^|\\])*`)
+
 var (
-	proven = regexp.MustCompile("`go test \\./([\\w/]*) -run (?:(\\w+)|'([^'`]+)')`")
-	// beginning is that of a test among several. Of a folder with all below it, and of other patterns, nothing is looked for.
-	beginning = regexp.MustCompile(`(?:^|\|)((?:Test|Fuzz)\w+)`)
-	shown     = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)_test\.go\)`)
-	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	proven   = regexp.MustCompile("`go test ((?:\\./\\S* )+)-run (?:([^\\s'`]+)|'([^'`]+)')`")
+	shown    = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)_test\.go\)`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
 // linked matches links of Markdown to other files, without what follows a "#".
@@ -72,7 +115,7 @@ func readSource(tree fs.FS) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}}
+	s := &source{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}, proofs: map[string][]Proof{}}
 	if s.module == "" {
 		return nil, errors.New("go.mod names no module")
 	}
@@ -91,6 +134,16 @@ func readSource(tree fs.FS) (*source, error) {
 		return nil
 	})
 	return s, err
+}
+
+// has reports whether the test of a proof is there.
+func (s *source) has(p Proof) bool {
+	for folder, tests := range s.tests {
+		if slices.ContainsFunc(tests, func(test string) bool { return p.isOne(folder, test) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // enter decides whether a folder belongs to the module.
@@ -125,18 +178,7 @@ func (s *source) readDocument(name string) error {
 	for _, m := range linked.FindAllSubmatch(text, -1) {
 		s.links = append(s.links, link{name, string(m[1])})
 	}
-	for _, m := range proven.FindAllSubmatch(text, -1) {
-		folder := path.Clean(string(m[1]))
-		if len(m[2]) > 0 {
-			s.proofs = append(s.proofs, proof{from: name, folder: folder, test: string(m[2])})
-		}
-		for _, test := range beginning.FindAllSubmatch(m[3], -1) {
-			s.proofs = append(s.proofs, proof{name, folder, string(test[1]), true})
-		}
-	}
-	for _, m := range shown.FindAllSubmatch(text, -1) {
-		s.proofs = append(s.proofs, proof{from: name, folder: path.Join(path.Dir(name), path.Dir(string(m[2]))), test: string(m[1])})
-	}
+	s.proofs[name] = append(Proofs(string(text)), linkedProofs(path.Dir(name), string(text))...)
 	return nil
 }
 

@@ -105,7 +105,7 @@ func TestServerThatCannotBeSafeIsRefused(t *testing.T) {
 		{Server{URL: "redis://[::1]:6379/0"}, ""},
 		{Server{URL: "unix:///run/redis.sock?db=1"}, ""},
 		{Server{URL: "rediss://10.0.0.1:6379/0"}, ""},
-		{Server{URL: "rediss://10.0.0.1:6379/0?skip_verify=true"}, "anybody"},
+		{Server{URL: "rediss://10.0.0.1:6379/0?skip_verify=true"}, "any server"},
 		{Server{URL: "redis://127.0.0.1:6379/0", CA: files.CA}, "without TLS"},
 		{Server{URL: "rediss://127.0.0.1:6379/0", Certificate: files.Certificate}, "needs its key"},
 		{Server{URL: "rediss://127.0.0.1:6379/0", CA: files.CA + ".gone"}, "no such file"},
