@@ -26,7 +26,7 @@ func BenchmarkPing(b *testing.B) {
 	must(b, err)
 	defer records.Close()
 	q := memory.New()
-	r := &runner.Runner{Member: m, Door: s, Queue: q, Journal: records, Drivers: newHost().drivers()}
+	r := &runner.Runner{Member: m, API: s, Queue: q, Journal: records, Drivers: newHost().drivers()}
 	ctx, stop := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })

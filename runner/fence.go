@@ -37,7 +37,7 @@ const (
 // fence is what a node does that is gone.
 type fence struct {
 	member  *Member
-	door    nodes.Backend
+	api     nodes.Backend
 	journal *journal.Journal
 	drivers []sal.Driver
 	now     func() time.Time
@@ -52,7 +52,7 @@ type fence struct {
 // the node is lost, and stops everything then. insist says that the datacenter was there just now, so that it is asked until it answers.
 func (f *fence) retire(ctx context.Context, insist bool) {
 	for ctx.Err() == nil && !f.member.state().FenceOrdered {
-		switch err := f.member.learnFence(ctx, f.door); {
+		switch err := f.member.learnFence(ctx, f.api); {
 		case err == nil:
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
@@ -78,10 +78,10 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 
 // learnFence asks the supervisor whether the node is to stop what it has, and keeps it if so. The supervisor's signature over this question does
 // not suffice: it would let a thief of that key stop every node for good. The answer has the statement of the person who signed the loss.
-func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
+func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
-	signed, err := door.Fence(ctx, m.Node(), nonce)
+	signed, err := api.Fence(ctx, m.Node(), nonce)
 	if err != nil {
 		return fmt.Errorf("ask whether the node is to stop what it has: %w", err)
 	}
@@ -98,7 +98,7 @@ func (m *Member) learnFence(ctx context.Context, door nodes.Backend) error {
 	}
 	err = m.verifyLoss(order.Lost)
 	if writ.CodeOf(err) == writ.CodeRosterTooOld {
-		if err = newRosterWatch(m, door).refresh(ctx); err == nil {
+		if err = newRosterWatch(m, api).refresh(ctx); err == nil {
 			err = m.verifyLoss(order.Lost)
 		}
 	}
@@ -162,7 +162,7 @@ func (f *fence) tell(ctx context.Context, answer *nodes.FenceAnswer) error {
 	if err != nil {
 		return fmt.Errorf("sign what was stopped: %w", err)
 	}
-	return f.door.Fenced(ctx, answer.Node, signed)
+	return f.api.Fenced(ctx, answer.Node, signed)
 }
 
 // stop has all drivers stop what they have, and describes what is left.
@@ -282,7 +282,7 @@ func (f *fence) untaken(ctx context.Context, answer *nodes.FenceAnswer) {
 // fence returns what a node does that is gone; n is what served it in this process, nil if nothing did.
 func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.Logger) *fence {
 	f := &fence{
-		member: r.Member, door: r.Door, journal: r.Journal, now: time.Now, log: log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
+		member: r.Member, api: r.API, journal: r.Journal, now: time.Now, log: log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
 		acting: func() []string { return nil },
 	}
 	if r.Now != nil {

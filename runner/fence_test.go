@@ -112,7 +112,7 @@ func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 		h.things[web] = "uid-of-web"
 		s.join(dir)
 		s.setLost()
-		s.closeDoor(1) // it answers at the second time
+		s.closeAPI(1) // it answers at the second time
 		var f *fenceable
 		n := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
 		n.rejected()
@@ -129,7 +129,7 @@ func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 		dir, h := t.TempDir(), newHost()
 		h.things[web] = "uid-of-web"
 		s.join(dir)
-		s.closeDoor(1 << 30)
+		s.closeAPI(1 << 30)
 		var f *fenceable
 		s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
 		quiet(15 * time.Second)
@@ -157,7 +157,7 @@ func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 		n.cancel()
 		n.rejected()
 		n.stop()
-		s.closeDoor(3)
+		s.closeAPI(3)
 		var f *fenceable
 		again := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
 		again.rejected()

@@ -31,7 +31,7 @@ const pruneEvery = 10 * time.Minute
 // incarnation is one start of a runner: everything that it holds in memory.
 type incarnation struct {
 	member  *Member
-	door    nodes.Backend
+	api     nodes.Backend
 	node    writ.NodeID
 	queue   queue.Queue
 	journal *journal.Journal
@@ -78,9 +78,9 @@ type incarnation struct {
 // begin reads what earlier incarnations left.
 func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *slog.Logger) (*incarnation, error) {
 	n := &incarnation{
-		member: r.Member, door: r.Door, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
+		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.Door), transfers: r.Transfers, peers: r.Peers,
+		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
 	}
 	if n.now = r.Now; n.now == nil {
 		n.now = time.Now
@@ -89,7 +89,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n.opener = &envelope.Opener{Keys: n.supervisorKey}
 	n.places, n.standing = newPlaces(n.slots), make(chan struct{})
 	n.outbox = newOutbox(n.sendResults)
-	n.permits = &permits{member: r.Member, door: r.Door, now: n.now, refresh: n.rosters.refresh, say: n.desk.say,
+	n.permits = &permits{member: r.Member, api: r.API, now: n.now, refresh: n.rosters.refresh, say: n.desk.say,
 		seen: map[writ.Digest]*permit{}, asking: map[writ.Digest]chan struct{}{}}
 	for _, lacking := range r.Lacking {
 		n.about = append(n.about, fit(lacking))

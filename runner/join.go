@@ -20,13 +20,13 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// askEvery is how often a node asks for what it waits for: a supervisor's door that does not answer, or its approval.
+// askEvery is how often a node asks for what it waits for: a supervisor's node API that does not answer, or its approval.
 const askEvery = 5 * time.Second
 
 // Joining is what a host needs to become a node.
 type Joining struct {
 	Dir     string         // the data directory; keys and membership are kept there
-	Door    nodes.Backend  // of the datacenter's supervisor
+	API     nodes.Backend  // of the datacenter's supervisor
 	Token   string         // "writ2.…"; without one the node is pending until an approve statement
 	Cluster writ.ClusterID // needed only without a token: what the node believes in; a token names it
 	Name    string         // what the node wants to be called; see writ.ValidName
@@ -35,7 +35,7 @@ type Joining struct {
 }
 
 // Join makes the host a member of a datacenter, or returns what it already is: it can be called at every start. The supervisor
-// proves itself first, up to the cluster's root, before anything that the token made is sent. Join waits for a door that does not
+// proves itself first, up to the cluster's root, before anything that the token made is sent. Join waits for a node API that does not
 // answer. The admission of the member may still be pending; Runner.Run waits for it.
 func Join(ctx context.Context, j Joining) (*Member, error) {
 	pin, token, err := j.pin()
@@ -65,7 +65,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))
 	for told := false; ; {
-		err := m.ask(ctx, j.Door)
+		err := m.ask(ctx, j.API)
 		if err == nil {
 			return m, nil
 		}
@@ -103,8 +103,8 @@ func (j *Joining) pin() (writ.ClusterID, *identity.Token, error) {
 	return token.Pin, &token, nil
 }
 
-// ask is one exchange with the door: hello, proof, claim, welcome. It stores what the welcome says.
-func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
+// ask is one exchange with the api: hello, proof, claim, welcome. It stores what the welcome says.
+func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	joiner := identity.Joiner{
 		Name:   m.Name(),
 		Key:    m.PublicKey(),
@@ -118,7 +118,7 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 	hello := nodes.Hello{
 		Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce, Version: m.version,
 	}
-	proof, err := door.Greet(ctx, hello)
+	proof, err := api.Greet(ctx, hello)
 	if err != nil {
 		return fmt.Errorf("greet the supervisor: %w", err)
 	}
@@ -141,7 +141,7 @@ func (m *Member) ask(ctx context.Context, door nodes.Backend) error {
 	if m.token != nil {
 		claim.Proof = m.token.Prove(text)
 	}
-	welcome, err := door.Admit(ctx, claim)
+	welcome, err := api.Admit(ctx, claim)
 	if err != nil {
 		return fmt.Errorf("ask to be admitted: %w", err)
 	}
@@ -203,8 +203,8 @@ func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Members
 	return member, writ.CheckEpoch(member.Epoch, time.Now())
 }
 
-// awaitApproval asks the door until the node is approved, and tells once that it waits.
-func (m *Member) awaitApproval(ctx context.Context, door nodes.Backend, log *slog.Logger) error {
+// awaitApproval asks the node API until the node is approved, and tells once that it waits.
+func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog.Logger) error {
 	for told, failing := false, false; ; {
 		switch m.Admission() {
 		case writ.AdmissionApproved:
@@ -221,7 +221,7 @@ func (m *Member) awaitApproval(ctx context.Context, door nodes.Backend, log *slo
 		if sleep.For(ctx, askEvery) != nil {
 			return context.Cause(ctx)
 		}
-		err := m.ask(ctx, door)
+		err := m.ask(ctx, api)
 		if err != nil && !failing && ctx.Err() == nil {
 			log.WarnContext(ctx, "cannot ask whether the node is approved, and try again", "node", m.Node(), "err", err)
 		}

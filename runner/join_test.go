@@ -34,7 +34,7 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 		t.Errorf("claims = %+v, want one that proves the token", s.claims)
 	}
 
-	again, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s})
+	again, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s})
 	must(t, err)
 	if again.Node() != first.Node() || !again.PublicKey().Equal(first.PublicKey()) || again.Roster().Version != 1 {
 		t.Error("the restarted node is somebody else")
@@ -92,7 +92,7 @@ func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 			if tt.spoil != nil {
 				tt.spoil(s)
 			}
-			_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Token: text, Name: "n1"})
+			_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: text, Name: "n1"})
 			if err == nil || tt.want != "" && writ.CodeOf(err) != tt.want {
 				t.Errorf("Join = %v, want %s", err, tt.want)
 			}
@@ -122,7 +122,7 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 	} {
 		s, dir := newSite(t), t.TempDir()
 		s.spoil = tt.spoil
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Token: s.token(), Name: "n1"})
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: Join = %v, want %s", name, err, tt.want)
 		}
@@ -171,10 +171,10 @@ func welcome(change func(w *nodes.Welcome)) func(path string, body []byte) []byt
 func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 	t.Run("WhatIsNotSignedDoesNotCount", func(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
-		door := s.through(t, welcome(func(w *nodes.Welcome) {
+		api := s.through(t, welcome(func(w *nodes.Welcome) {
 			w.Node, w.Name, w.Admission, w.Cluster, w.Datacenter, w.Epoch = "x", "evil", writ.AdmissionRemoved, "x", "x", 9_000_000_000_000_000_000
 		}))
-		m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"})
+		m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
 		must(t, err)
 		stored, err := os.ReadFile(filepath.Join(dir, "member.json"))
 		must(t, err)
@@ -184,8 +184,8 @@ func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 	})
 	t.Run("WithoutSignatureItIsRefused", func(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
-		door := s.through(t, welcome(func(w *nodes.Welcome) { w.Signed = nil }))
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"})
+		api := s.through(t, welcome(func(w *nodes.Welcome) { w.Signed = nil }))
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != writ.CodeSignatureMalformed || writ.AsError(err).Hint == "" || runner.Joined(dir) {
 			t.Errorf("Join = %v", err)
 		}
@@ -193,15 +193,15 @@ func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 	t.Run("ThatOfAnotherJoinIsRefused", func(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
 		var old []byte
-		door := s.through(t, welcome(func(w *nodes.Welcome) {
+		api := s.through(t, welcome(func(w *nodes.Welcome) {
 			if old == nil {
 				old = w.Signed
 			}
 			w.Signed = old
 		}))
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), Door: door, Token: s.token(), Name: "n0"})
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n0"})
 		must(t, err)
-		if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: door, Token: s.token(), Name: "n1"}); writ.CodeOf(err) != writ.CodeSignatureInvalid || runner.Joined(dir) {
+		if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"}); writ.CodeOf(err) != writ.CodeSignatureInvalid || runner.Joined(dir) {
 			t.Errorf("Join = %v", err)
 		}
 	})
@@ -213,7 +213,7 @@ func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
 	token := s.token() // made before there was another roster, so that it does not tell of that one
 	s.amend(func(*identity.Roster) {})
 	held := 0
-	door := s.through(t, func(path string, body []byte) []byte {
+	api := s.through(t, func(path string, body []byte) []byte {
 		var p nodes.Proof
 		if !strings.HasSuffix(path, "/hello") || json.Unmarshal(body, &p) != nil {
 			return body
@@ -225,7 +225,7 @@ func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &waitsFor{text: "the supervisor has roster 2", found: cancel}
-	_, err := runner.Join(ctx, runner.Joining{Dir: dir, Door: door, Token: token, Name: "n1", Log: slog.New(slog.NewTextHandler(log, nil))})
+	_, err := runner.Join(ctx, runner.Joining{Dir: dir, API: api, Token: token, Name: "n1", Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err == nil || runner.Joined(dir) || held == 0 {
 		t.Errorf("Join = %v with %d rosters held back", err, held)
 	}
@@ -244,12 +244,12 @@ func (w *waitsFor) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestJoinWaitsForTheDoorAndAsksAgainForALostAnswer(t *testing.T) {
+func TestJoinWaitsForTheNodeAPIAndAsksAgainForALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		s.closeDoor(2)
-		door := &losesFirstAnswer{site: s}
-		m, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), Door: door, Token: s.token(), Name: "n1"})
+		s.closeAPI(2)
+		api := &losesFirstAnswer{site: s}
+		m, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n1"})
 		must(t, err)
 		if len(s.claims) != 2 || len(s.members) != 1 {
 			t.Errorf("%d claims made %d members, want 2 and 1", len(s.claims), len(s.members))
@@ -276,16 +276,16 @@ func (d *losesFirstAnswer) Admit(ctx context.Context, claim nodes.Claim) (nodes.
 
 func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	s, dir := newSite(t), t.TempDir()
-	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Name: "n1"}); writ.CodeOf(err) != writ.CodeUsage {
+	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Name: "n1"}); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("Join without token and cluster = %v, want %s", err, writ.CodeUsage)
 	}
 	s.setAdmission(writ.AdmissionPending)
-	m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+	m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 	must(t, err)
 	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
 		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)
 	}
-	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Token: newSite(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
+	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: newSite(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("Join with a token of another cluster = %v, want %s", err, writ.CodeConflict)
 	}
 }
@@ -296,7 +296,7 @@ func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
 		s.amend(func(*identity.Roster) {})
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		newest := s.rosters
 		s.setRosters(newest[:1])

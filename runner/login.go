@@ -15,19 +15,19 @@ import (
 // password is in memory only.
 type login struct {
 	member *Member
-	door   nodes.Backend
+	api    nodes.Backend
 	turn   chan struct{} // holds one token: one question at a time
 
 	known          bool
 	name, password string
-	next           time.Time // when the door may be asked again
+	next           time.Time // when the node API may be asked again
 }
 
 // Login returns what a node says when it connects to its queue. It has an empty name if the queue has no accounts. A question that
-// comes too early waits: whoever is refused must not hammer at either door. A node that was removed asks no more, so that its end waits for none
+// comes too early waits: whoever is refused must not hammer at either. A node that was removed asks no more, so that its end waits for none
 // of its connections.
-func (m *Member) Login(door nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
-	l := &login{member: m, door: door, turn: make(chan struct{}, 1)}
+func (m *Member) Login(api nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
+	l := &login{member: m, api: api, turn: make(chan struct{}, 1)}
 	return l.get
 }
 
@@ -76,7 +76,7 @@ func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	signed, err := l.door.Account(ctx, m.Node(), asked)
+	signed, err := l.api.Account(ctx, m.Node(), asked)
 	if err != nil {
 		return "", "", err
 	}

@@ -45,7 +45,7 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 		began := time.Now()
 		get(true, "second")
 		if waited := time.Since(began); waited < time.Second {
-			t.Errorf("asked again after %s: who is refused hammers at the door", waited)
+			t.Errorf("asked again after %s: who is refused hammers at the node API", waited)
 		}
 
 		// What is not from the supervisor, for this node, and about this node is not taken.
@@ -63,7 +63,7 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 		key, forNode, label = s.supervisor, m.Node(), secret.AccountLabel(s.roster.Cluster, s.datacenter, m.Node())
 		s.away = 1
 		if _, _, err := login(t.Context(), false); writ.CodeOf(err) != writ.CodeUnreachable {
-			t.Errorf("while the door is closed: %v", err)
+			t.Errorf("while it is closed: %v", err)
 		}
 		get(false, "second")
 	})

@@ -48,14 +48,14 @@ type node struct {
 // here takes no time. change may be nil.
 func (s *site) start(dir string, h *host, change func(r *runner.Runner)) *node {
 	s.Helper()
-	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, Door: s})
+	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s})
 	must(s.TB, err)
 	j, err := journal.Open(s.Context(), filepath.Join(dir, "runner.db"))
 	must(s.TB, err)
 	n := &node{site: s, dir: dir, member: m, queue: memory.New(), host: h, journal: j, ended: make(chan error, 1)}
 	n.queue.Log = logger(s.TB)
 	n.runner = &runner.Runner{
-		Member: m, Door: s, Queue: n.queue, Journal: j, Drivers: h.drivers(), Slots: 4, Version: "test", Log: logger(s.TB),
+		Member: m, API: s, Queue: n.queue, Journal: j, Drivers: h.drivers(), Slots: 4, Version: "test", Log: logger(s.TB),
 		Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024},
 	}
 	if change != nil {

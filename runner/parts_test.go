@@ -43,7 +43,7 @@ func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
 	records, err := journal.Open(t.Context(), filepath.Join(dir, "runner.db"))
 	must(t, err)
 	serving, end := context.WithCancel(ctx)
-	r := &runner.Runner{Member: m, Door: s, Queue: theirs, Journal: records, Drivers: drivers, Log: logger(t)}
+	r := &runner.Runner{Member: m, API: s, Queue: theirs, Journal: records, Drivers: drivers, Log: logger(t)}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(serving) }()
 	defer func() {

@@ -22,7 +22,7 @@ const maxPermits = 1024
 // change anything. A payload is fetched and verified once for each run, and again when the roster changes.
 type permits struct {
 	member  *Member
-	door    nodes.Backend
+	api     nodes.Backend
 	now     func() time.Time
 	refresh func(ctx context.Context) error    // fetches newer rosters
 	say     func(key writ.JobKey, text string) // of a job that waits, for people
@@ -40,7 +40,7 @@ type permit struct {
 	end      time.Time // of the run
 }
 
-// check returns nil if the payload of the job's run allows the job. It waits for a door that does not answer until ctx ends.
+// check returns nil if the payload of the job's run allows the job. It waits for a node API that does not answer until ctx ends.
 func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.Operation) error {
 	if run := writ.RunIDOf(job.Payload); run != job.Run {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the job is one of the run %s and names the payload of the run %s", job.Run, run)
@@ -145,9 +145,9 @@ func (p *permits) keep(digest writ.Digest, verified *permit) {
 
 var errNoPayload = writ.Errorf(writ.CodeUnreachable, "the supervisor's node API did not give the payload in time")
 
-// fetch gets the payload from the door and verifies it with the newest roster.
+// fetch gets the payload from the node API and verifies it with the newest roster.
 func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
-	signed, err := p.door.Payload(ctx, job.Payload)
+	signed, err := p.api.Payload(ctx, job.Payload)
 	if ctx.Err() != nil {
 		return nil, errNoPayload
 	}

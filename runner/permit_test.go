@@ -194,24 +194,24 @@ func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
 	})
 }
 
-func TestDestructionWaitsForTheDoorAndGivesUpRetryably(t *testing.T) {
+func TestDestructionWaitsForTheNodeAPIAndGivesUpRetryably(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		n := s.fresh(nil)
 		quiet(time.Second)
-		s.closeDoor(3)
+		s.closeAPI(3)
 		soon := s.destroy(1, s.submission(s.alice, nil), nil)
 		n.push(soon)
 		if got := n.await(soon.JobKey); got.Error != nil {
-			t.Errorf("result = %+v, want success once the door is open", got.Error)
+			t.Errorf("result = %+v, want success once it is open", got.Error)
 		}
-		s.closeDoor(1000)
+		s.closeAPI(1000)
 		never := s.destroy(2, s.submission(s.alice, nil), nil)
 		n.push(never)
 		if got := n.await(never.JobKey); codeOf(got) != writ.CodeUnreachable || !got.Error.Retryable() {
 			t.Errorf("result = %+v, want a retryable %s", got.Error, writ.CodeUnreachable)
 		}
-		s.closeDoor(0)
+		s.closeAPI(0)
 	})
 }
 
@@ -285,18 +285,18 @@ func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
 	})
 }
 
-// hangingDoor never gives a payload.
-type hangingDoor struct{ nodes.Backend }
+// hangingAPI never gives a payload.
+type hangingAPI struct{ nodes.Backend }
 
-func (hangingDoor) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
+func (hangingAPI) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func TestADoorThatHangsHoldsNothingUp(t *testing.T) {
+func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		n := s.fresh(func(r *runner.Runner) { r.Door = hangingDoor{s} })
+		n := s.fresh(func(r *runner.Runner) { r.API = hangingAPI{s} })
 		job := s.destroy(1, s.submission(s.alice, nil), nil)
 		n.push(job)
 		if got := n.await(job.JobKey); codeOf(got) != writ.CodeUnreachable {
@@ -325,14 +325,14 @@ func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
 		digest := s.submission(s.alice, nil)
 		n.push(n.job(1, "volume.create", "data", nil))
 		quiet(5 * time.Second)
-		s.closeDoor(1 << 30)
+		s.closeAPI(1 << 30)
 		n.push(n.job(2, "volume.delete", "data", func(j *writ.Job) { j.Payload, j.Run = digest, writ.RunIDOf(digest) }))
 		quiet(5 * time.Second)
 		beat := n.lastBeat()
 		if len(beat.Progress) != 1 || !strings.Contains(beat.Progress[0].Text, "n1 cannot get the signed script from its supervisor's node API since ") {
 			t.Errorf("the node says %+v", beat.Progress)
 		}
-		s.closeDoor(0)
+		s.closeAPI(0)
 		quiet(10 * time.Second)
 		if beat := n.lastBeat(); len(beat.Progress)+len(beat.Active) != 0 {
 			t.Errorf("when the node API is back: %+v, %v", beat.Progress, beat.Active)

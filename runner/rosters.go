@@ -16,14 +16,14 @@ const refreshEvery = 10 * time.Minute
 // rosterWatch keeps a member's rosters up to date.
 type rosterWatch struct {
 	member *Member
-	door   nodes.Backend
+	api    nodes.Backend
 	turn   chan struct{} // holds one token: one refresh at a time
 	wake   chan struct{} // holds one token
 	wanted atomic.Int64  // the highest version that the supervisor announced
 }
 
-func newRosterWatch(member *Member, door nodes.Backend) *rosterWatch {
-	return &rosterWatch{member: member, door: door, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+func newRosterWatch(member *Member, api nodes.Backend) *rosterWatch {
+	return &rosterWatch{member: member, api: api, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // want asks for a version, 0 for any that is newer.
@@ -51,7 +51,7 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	following, err := w.door.Rosters(ctx, w.member.Roster().Version)
+	following, err := w.api.Rosters(ctx, w.member.Roster().Version)
 	if err != nil {
 		return fmt.Errorf("fetch rosters: %w", err)
 	}

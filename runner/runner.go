@@ -36,7 +36,7 @@ const (
 // Runner serves one node. Fill it in and call Run once.
 type Runner struct {
 	Member  *Member          // from Join
-	Door    nodes.Backend    // of the datacenter's supervisor
+	API     nodes.Backend    // of the datacenter's supervisor
 	Queue   queue.Queue      // of the datacenter
 	Journal *journal.Journal // of this node
 	Drivers []sal.Driver     // at most one for each module
@@ -87,7 +87,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return err
 	}
 	log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
-	err = r.Member.awaitApproval(ctx, r.Door, log)
+	err = r.Member.awaitApproval(ctx, r.API, log)
 	if left(r.Member.Admission()) {
 		r.fence(drivers, nil, log).retire(ctx, false)
 	}
@@ -109,8 +109,8 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 func (r *Runner) validate() (map[string]sal.Driver, error) {
-	if r.Member == nil || r.Door == nil || r.Queue == nil || r.Journal == nil {
-		return nil, errors.New("a runner needs a member, a door, a queue and a journal")
+	if r.Member == nil || r.API == nil || r.Queue == nil || r.Journal == nil {
+		return nil, errors.New("a runner needs a member, a node API, a queue and a journal")
 	}
 	drivers := make(map[string]sal.Driver, len(r.Drivers))
 	for _, d := range r.Drivers {

@@ -612,7 +612,7 @@ func TestANodeServesOnceItIsApproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		n := s.start(dir, newHost(), nil)
 		job := n.job(1, "node.ping", "", nil)
@@ -633,7 +633,7 @@ func TestARejectedNodeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newSite(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, Door: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		n := s.start(dir, newHost(), nil)
 		quiet(time.Minute)

@@ -64,9 +64,9 @@ type site struct {
 	loss      []byte                         // the statement of that, where it is told
 	misstate  func(s *identity.Statement)    // changes what alice signs of that
 	fenced    []nodes.FenceAnswer            // what nodes said of that
-	away      int                            // so many more requests find the door closed
+	away      int                            // so many more requests find it closed
 
-	account       func(node writ.NodeID) ([]byte, error) // what the door answers; that there are none if nil
+	account       func(node writ.NodeID) ([]byte, error) // what the node API answers; that there are none if nil
 	accountsAsked int
 }
 
@@ -161,10 +161,10 @@ func (s *site) token() string {
 	return token.String()
 }
 
-// Site is the door of its supervisor.
+// Site is the node API of its supervisor.
 var _ nodes.Backend = (*site)(nil)
 
-// open reports whether the door answers this time.
+// open reports whether the node API answers this time.
 func (s *site) open() error {
 	if s.away > 0 {
 		s.away--
@@ -204,7 +204,7 @@ func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error
 	if welcome.Signed, err = s.membership(envelope.Welcome, claim.Hello.Key, slices.Concat(claim.Hello.Nonce, claim.Nonce)); err != nil {
 		return nodes.Welcome{}, err
 	}
-	return welcome, s.open() // a door that closes here admits, and its answer is lost
+	return welcome, s.open() // one that closes here admits, and its answer is lost
 }
 
 // membership signs what a node is. The caller holds mu.
@@ -354,8 +354,8 @@ func (s *site) setRosters(signed [][]byte) {
 	s.rosters = signed
 }
 
-// closeDoor lets the next requests find nobody.
-func (s *site) closeDoor(requests int) {
+// closeAPI lets the next requests find nobody.
+func (s *site) closeAPI(requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = requests
@@ -364,7 +364,7 @@ func (s *site) closeDoor(requests int) {
 // join makes a member with a token.
 func (s *site) join(dir string) *runner.Member {
 	s.Helper()
-	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, Door: s, Token: s.token(), Name: "n1", Version: "test"})
+	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1", Version: "test"})
 	must(s.TB, err)
 	return m
 }

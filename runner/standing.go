@@ -25,10 +25,10 @@ func (m *Member) rejected() *writ.Error {
 
 // learnStanding asks the supervisor what the node is, and keeps it if that is that it was removed. Only the supervisor's signature over this
 // question counts, so that nobody in between can end a node.
-func (m *Member) learnStanding(ctx context.Context, door nodes.Backend) error {
+func (m *Member) learnStanding(ctx context.Context, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
-	signed, err := door.Standing(ctx, m.Node(), nonce)
+	signed, err := api.Standing(ctx, m.Node(), nonce)
 	if err != nil {
 		return fmt.Errorf("ask what the node is: %w", err)
 	}
@@ -65,7 +65,7 @@ func (m *Member) leave(a writ.Admission) error {
 // time, and when something says so that proves nothing by itself: an answer without a signature, or the queue that refuses the node.
 func (n *incarnation) watchStanding(ctx context.Context) error {
 	for {
-		err := n.member.learnStanding(ctx, n.door)
+		err := n.member.learnStanding(ctx, n.api)
 		if err == nil {
 			n.stood.Do(func() { close(n.standing) })
 		}

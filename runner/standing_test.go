@@ -25,7 +25,7 @@ func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
 		}
 		n.stop()
 		again := s.start(n.dir, n.host, nil)
-		s.closeDoor(1 << 30) // it knows
+		s.closeAPI(1 << 30) // it knows
 		if err := <-again.ended; writ.CodeOf(err) != writ.CodeNodeRejected {
 			t.Errorf("the next runner ended with %v", err)
 		}

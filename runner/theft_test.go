@@ -116,7 +116,7 @@ func uidOf(kind, name string) writ.UID {
 }
 
 // victim is a node with everything that a project can have, and the supervisor's key in wrong hands: what the node gets, as jobs and from
-// the door, is made by them.
+// the node API, is made by them.
 type victim struct {
 	*node
 	drivers []sal.Driver

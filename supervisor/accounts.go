@@ -25,7 +25,7 @@ const (
 )
 
 // accounts gives every approved node an account at the queue, with a password that this supervisor drew when it began and keeps in
-// memory only. A supervisor that comes back draws others: connections stay, and a node that needs a new one asks at the door again.
+// memory only. A supervisor that comes back draws others: connections stay, and a node that needs a new one asks at the node API again.
 type accounts struct {
 	s    *Supervisor
 	wake chan struct{} // holds one token
@@ -35,7 +35,7 @@ type accounts struct {
 	runners   map[writ.NodeID]queue.Runner // as they said when they asked for their accounts
 	suspended map[writ.NodeID]*suspension
 	surveyed  bool
-	signed    map[writ.NodeID][]byte // what the door answers
+	signed    map[writ.NodeID][]byte // what the node API answers
 	looked    map[writ.NodeID]bool   // the nodes of the last look that the queue answered
 	lacking   bool                   // the queue has no accounts for us
 	failing   bool                   // told that the queue does not answer

@@ -18,8 +18,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// doorkeeper is the accounts of a queue, in memory.
-type doorkeeper struct {
+// memoryAccounts is the accounts of a queue, in memory.
+type memoryAccounts struct {
 	mu  sync.Mutex
 	has map[writ.NodeID]string
 	are map[writ.NodeID]queue.Account
@@ -29,9 +29,9 @@ type doorkeeper struct {
 	cleared []writ.NodeID
 }
 
-func (d *doorkeeper) User(node writ.NodeID) string { return "user-" + string(node) }
+func (d *memoryAccounts) User(node writ.NodeID) string { return "user-" + string(node) }
 
-func (d *doorkeeper) Settle(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
+func (d *memoryAccounts) Settle(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {
@@ -43,7 +43,7 @@ func (d *doorkeeper) Settle(_ context.Context, accounts map[writ.NodeID]queue.Ac
 	return d.err
 }
 
-func (d *doorkeeper) Survey(context.Context) ([]queue.Finding, error) {
+func (d *memoryAccounts) Survey(context.Context) ([]queue.Finding, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := d.found
@@ -51,7 +51,7 @@ func (d *doorkeeper) Survey(context.Context) ([]queue.Finding, error) {
 	return found, nil
 }
 
-func (d *doorkeeper) Clear(_ context.Context, node writ.NodeID) error {
+func (d *memoryAccounts) Clear(_ context.Context, node writ.NodeID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cleared = append(d.cleared, node)
@@ -59,20 +59,20 @@ func (d *doorkeeper) Clear(_ context.Context, node writ.NodeID) error {
 }
 
 // finds has the next survey find something.
-func (d *doorkeeper) finds(f queue.Finding) {
+func (d *memoryAccounts) finds(f queue.Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = append(d.found, f)
 }
 
 // set makes the queue answer with an error, and forget everything.
-func (d *doorkeeper) set(err error) {
+func (d *memoryAccounts) set(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.has, d.err = nil, err
 }
 
-func (d *doorkeeper) password(node writ.NodeID) string {
+func (d *memoryAccounts) password(node writ.NodeID) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.has[node]
@@ -88,7 +88,7 @@ func (s *site) asks(n *testNode) []byte {
 	return asked
 }
 
-// account asks at the door as a node does.
+// account asks at the node API as a node does.
 func (s *site) account(n *testNode) (user, password string, err error) {
 	s.t.Helper()
 	signed, err := s.Account(s.t.Context(), n.id, s.asks(n))
@@ -108,7 +108,7 @@ func (s *site) account(n *testNode) (user, password string, err error) {
 
 func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n, other := s.join("n1"), s.join("n2")
 		user, password, err := s.account(n)
@@ -161,7 +161,7 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 
 func TestNodesGoInAsTheyAreToldWhereTheQueueHasNoAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
+		keeper := &memoryAccounts{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		if user, _, err := s.account(n); err != nil || user != "" {

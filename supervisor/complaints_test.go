@@ -57,7 +57,7 @@ func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 
 func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -99,7 +99,7 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 // One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
 func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
@@ -127,7 +127,7 @@ const suspendedFirst = 30 * time.Second
 
 func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		s.halt()
@@ -142,7 +142,7 @@ func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) 
 
 func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		s.OlderRunners = true
 		n, other := s.join("n1"), s.join("n2")
@@ -185,7 +185,7 @@ func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 // else by asking for it.
 func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded - 1})
@@ -213,7 +213,7 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 // that was restored with its datacenter is kept off the queue. Another node may send as many as that.
 func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &doorkeeper{}
+		keeper := &memoryAccounts{}
 		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)

@@ -63,12 +63,12 @@ func (n *realNode) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, Door: &n.site.door, Token: n.token, Name: n.name})
+	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, API: &n.site.api, Token: n.token, Name: n.name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.runner = &runner.Runner{
-		Member: member, Door: &n.site.door, Queue: cmp.Or[queue.Queue](n.way, n.site.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
+		Member: member, API: &n.site.api, Queue: cmp.Or[queue.Queue](n.way, n.site.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
 		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.site.clock).now,
 	}
 	ctx, stop := context.WithCancel(t.Context())

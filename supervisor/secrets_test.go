@@ -140,7 +140,7 @@ func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestSecretsThatAreNotThereAreRefusedAtTheDoor(t *testing.T) {
+func TestSecretsThatAreNotThereAreRefusedAtOnce(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		s.join("n1")
 		s.set("db-password", 1, canary)

@@ -50,7 +50,7 @@ func newObserver(s *simulation) *observer {
 
 // look takes the next events, if there are some soon.
 func (o *observer) look(ctx context.Context) {
-	_, j, err := o.sim.door.get()
+	_, j, err := o.sim.api.get()
 	var events []writ.Event
 	if err == nil {
 		short, stop := context.WithTimeout(ctx, 10*time.Second)
@@ -210,7 +210,7 @@ func (s *simulation) explain(r *simRun) {
 	id := r.id
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, j, err := s.door.get()
+	_, j, err := s.api.get()
 	if err != nil {
 		s.t.Errorf("run %s has not ended, and there is no supervisor", id)
 		return
@@ -236,7 +236,7 @@ func (s *simulation) explain(r *simRun) {
 
 // check holds the journal, the nodes and their hosts against each other.
 func (s *simulation) check() {
-	_, j, err := s.door.get()
+	_, j, err := s.api.get()
 	if err != nil {
 		s.t.Fatal("there is no supervisor")
 	}
@@ -298,7 +298,7 @@ func (s *simulation) check() {
 // turn.
 func (s *simulation) wantWakers() {
 	synctest.Wait() // between two moments: no turn is half done, unless it waits
-	sup, j, err := s.door.get()
+	sup, j, err := s.api.get()
 	if err != nil || s.process.dead.Load() {
 		return
 	}

@@ -116,15 +116,15 @@ type event struct {
 	do func()
 }
 
-// door is the supervisor's door, and what people reach: closed while there is none.
-type door struct {
+// nodeAPI is the supervisor's node API, and what people reach: closed while there is none.
+type nodeAPI struct {
 	mu  sync.Mutex
 	now *supervisor.Supervisor
 	on  *journal.Journal
 }
 
-// leave closes the door behind a supervisor, unless another one is there.
-func (d *door) leave(s *supervisor.Supervisor) {
+// leave closes it behind a supervisor, unless another one is there.
+func (d *nodeAPI) leave(s *supervisor.Supervisor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.now == s {
@@ -132,13 +132,13 @@ func (d *door) leave(s *supervisor.Supervisor) {
 	}
 }
 
-func (d *door) set(s *supervisor.Supervisor, j *journal.Journal) {
+func (d *nodeAPI) set(s *supervisor.Supervisor, j *journal.Journal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now, d.on = s, j
 }
 
-func (d *door) get() (*supervisor.Supervisor, *journal.Journal, error) {
+func (d *nodeAPI) get() (*supervisor.Supervisor, *journal.Journal, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.now == nil {
@@ -147,7 +147,7 @@ func (d *door) get() (*supervisor.Supervisor, *journal.Journal, error) {
 	return d.now, d.on, nil
 }
 
-func (d *door) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
+func (d *nodeAPI) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nodes.Proof{}, err
@@ -155,7 +155,7 @@ func (d *door) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error
 	return s.Greet(ctx, hello)
 }
 
-func (d *door) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+func (d *nodeAPI) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nodes.Welcome{}, err
@@ -163,7 +163,7 @@ func (d *door) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, err
 	return s.Admit(ctx, claim)
 }
 
-func (d *door) Rosters(ctx context.Context, after int) ([][]byte, error) {
+func (d *nodeAPI) Rosters(ctx context.Context, after int) ([][]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (d *door) Rosters(ctx context.Context, after int) ([][]byte, error) {
 	return s.Rosters(ctx, after)
 }
 
-func (d *door) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+func (d *nodeAPI) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func simulate(t *testing.T, l life) {
 	s.startSupervisor()
 	s.watch = newObserver(s)
 	t.Cleanup(s.end)
-	s.site.Supervisor, _, _ = s.door.get() // who signs looks there for the cluster
+	s.site.Supervisor, _, _ = s.api.get() // who signs looks there for the cluster
 	for i := range l.nodes {
 		n := &simNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(home, fmt.Sprint("n", i+1)), token: s.token().String(), host: newSimHost(l.seed)}
 		if err := os.Mkdir(n.dir, 0o700); err != nil {
@@ -418,10 +418,10 @@ func (s *simulation) startSupervisor() {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	p.stop = stop
-	s.door.set(sup, j)
+	s.api.set(sup, j)
 	go func() {
 		err := sup.Run(ctx)
-		s.door.leave(sup)
+		s.api.leave(sup)
 		p.over(errors.Join(err, j.Close()))
 	}()
 }
@@ -439,12 +439,12 @@ func (s *simulation) startNode(n *simNode) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	p.stop = stop
 	go func() {
-		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, Door: &s.door, Token: n.token, Name: n.name})
+		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, API: &s.api, Token: n.token, Name: n.name})
 		if err == nil {
 			n.id = member.Node()
 			s.byID.Store(n.id, p)
 			r := &runner.Runner{
-				Member: member, Door: &s.door, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
+				Member: member, API: &s.api, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
 				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: n.clock.now,
 			}
 			err = r.Run(ctx)
@@ -464,7 +464,7 @@ func (s *simulation) takeAway(p *process) {
 	p.dead.Store(true)
 	p.queue.Close()
 	if p == s.process {
-		s.door.set(nil, nil)
+		s.api.set(nil, nil)
 	}
 	close(p.gone)
 	p.stop()
@@ -559,7 +559,7 @@ func (s *simulation) heal() {
 	}
 }
 
-func (d *door) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+func (d *nodeAPI) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err
@@ -567,7 +567,7 @@ func (d *door) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]
 	return s.Standing(ctx, node, nonce)
 }
 
-func (d *door) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+func (d *nodeAPI) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err
@@ -575,7 +575,7 @@ func (d *door) Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byt
 	return s.Fence(ctx, node, nonce)
 }
 
-func (d *door) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
+func (d *nodeAPI) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
 	s, _, err := d.get()
 	if err != nil {
 		return err
@@ -583,7 +583,7 @@ func (d *door) Fenced(ctx context.Context, node writ.NodeID, signed []byte) erro
 	return s.Fenced(ctx, node, signed)
 }
 
-func (d *door) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
+func (d *nodeAPI) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
 	s, _, err := d.get()
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (s *simulation) submitSome() {
 	s.work = append(s.work, run)
 	s.late.Go(func() {
 		s.insist(func(ctx context.Context) error {
-			sup, _, err := s.door.get()
+			sup, _, err := s.api.get()
 			if err == nil {
 				_, err = sup.Submit(ctx, signed)
 			}
@@ -88,7 +88,7 @@ func (s *simulation) resumeSome() {
 
 // decideNow hands a statement in. What its signer sees is looked up once, in the first life of the supervisor that answers.
 func (s *simulation) decideNow(ctx context.Context, statement *identity.Statement) error {
-	sup, _, err := s.door.get()
+	sup, _, err := s.api.get()
 	if err == nil && statement.Format == 0 {
 		err = s.seeIn(sup, statement)
 	}

@@ -43,7 +43,7 @@ type site struct {
 	queue   *memory.Queue
 	way     queue.Queue // to it, of the next supervisor that starts; straight there if nil
 	nodes   []*testNode
-	door    door // to the supervisor that began last; runners knock while one follows another
+	api     nodeAPI // to the supervisor that began last; runners knock while one follows another
 
 	evaluator scripts.Evaluator // of the next supervisor that starts
 	maxOpen   int               // runs of a project, of the next supervisor that starts
@@ -174,7 +174,7 @@ func (s *site) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.door.set(s.Supervisor, s.journal)
+	s.api.set(s.Supervisor, s.journal)
 	s.run(s.Supervisor, s.journal)
 }
 

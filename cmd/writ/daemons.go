@@ -367,7 +367,7 @@ func (a *app) devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run everything in one process on this machine",
 		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own: the same parts as one process per role,
-over the same doors. What it makes survives in the data directory; Ctrl-C ends it.
+over the same interfaces. What it makes survives in the data directory; Ctrl-C ends it.
 
 It uses redis-server if that is on PATH, and a stand-in inside the process otherwise.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2",

@@ -23,16 +23,16 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	s := testsite.New(t)
 	broker := testenv.Redis(t).URL
 	cluster := string(s.Client.Context.Cluster)
-	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	supervisor := s.Start("dc1", "waiting until the roster names this supervisor", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL,
-		"--redis", broker, "--listen", door, "--cluster", cluster)
+		"--redis", broker, "--listen", nodeAPI, "--cluster", cluster)
 	s.Writ("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub")
 	s.Await(supervisor, "is listening for nodes")
 	if _, said, code := s.Try("dc", "add", "dc1", "--region", "here", "--key", "dc1/supervisor.pub"); code != writ.ExitConflict {
 		t.Errorf("again: exit %d\n%s", code, said)
 	}
 
-	node := s.Start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+door, "--redis", broker,
+	node := s.Start("n1", "writ node approve n1", "runner", "--data", "n1", "--name", "n1", "--supervisor", "http://"+nodeAPI, "--redis", broker,
 		"--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
 	s.Until("the node is listed as pending", func(ctx context.Context) bool {
 		nodes, err := s.Client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})

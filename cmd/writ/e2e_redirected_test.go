@@ -368,12 +368,12 @@ func newRedirected(t *testing.T) *redirected {
 	t.Helper()
 	r := &redirected{Site: testsite.New(t), runs: map[string]writ.RunID{}, prints: map[string]string{}, counter: new(int)}
 	broker := testenv.Redis(t).URL
-	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	r.Add(testsite.Datacenter{Name: "east", Redis: broker, Listen: door, Nodes: 0, Speed: "0"})
+	nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	r.Add(testsite.Datacenter{Name: "east", Redis: broker, Listen: nodeAPI, Nodes: 0, Speed: "0"})
 	cluster := string(r.Client.Context.Cluster)
 	print := regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
 	for _, name := range []string{"witness", "named-n", "liked-n", "named-p", "liked-p"} {
-		p := r.Start(name, "writ node approve "+name, "runner", "--data", name, "--name", name, "--supervisor", "http://"+door,
+		p := r.Start(name, "writ node approve "+name, "runner", "--data", name, "--name", name, "--supervisor", "http://"+nodeAPI,
 			"--redis", broker, "--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
 		r.prints[name] = print.FindString(p.Said())
 		r.Until(name+" waits to be admitted", func(ctx context.Context) bool {

@@ -19,7 +19,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// makeAndDelete has a node fetch what was signed, because it destroys: that goes through its supervisor's door.
+// makeAndDelete has a node fetch what was signed, because it destroys: that goes through its supervisor's node API.
 const makeAndDelete = `
 herodb := import("herodb")
 run := import("run")
@@ -52,7 +52,7 @@ func (s *wireSite) hold(wire string) time.Duration {
 }
 
 // ways are those in which a wire is spoiled. The gate takes the one that finds most: what neither arrives nor fails. Without much time those are
-// left out that find less: what is slow is to people like what is half open, and few things go through a door.
+// left out that find less: what is slow is to people like what is half open, and few things go through the node API.
 func (s *wireSite) ways(wire string) []testsite.Spoil {
 	if !testenv.IsNightly() {
 		return []testsite.Spoil{testsite.HalfOpen}
@@ -87,7 +87,7 @@ func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) stri
 	through := func() string { return strings.Replace(broker.URL, broker.Addr, lay(name, broker.Addr), 1) }
 	switch name {
 	case "door":
-		d.Door = "http://" + lay(name, d.Listen)
+		d.NodeURL = "http://" + lay(name, d.Listen)
 	case "redis":
 		d.Redis = through()
 	case "node":

@@ -28,7 +28,7 @@ const (
 	Beat     Kind = "beat"     // node → supervisor
 	Report   Kind = "report"   // node → supervisor
 	Summary  Kind = "summary"  // supervisor → client
-	Account  Kind = "account"  // supervisor → node, at its door
+	Account  Kind = "account"  // supervisor → node, by the node API
 	Welcome  Kind = "welcome"  // supervisor → node that joins
 	Standing Kind = "standing" // supervisor → node that asks how it stands there
 	Fence    Kind = "fence"    // supervisor → node that asks whether it is to stop what it has

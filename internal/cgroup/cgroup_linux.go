@@ -340,15 +340,15 @@ func (g *Groups) Stat(group string) Stat {
 	return s // only the controller cpuacct would know of processors
 }
 
-// Door is how a process is in a group from its first breath on. Close it when the process was started.
-type Door struct {
+// Entry puts a process into a group before its first instruction. Close it when the process was started.
+type Entry struct {
 	Dir   *os.File // of version 2: the group, for clone3; nil otherwise
 	tasks []string // of version 1
 }
 
-// Open opens the door to a group.
-func (g *Groups) Open(group string) (*Door, error) {
-	d := &Door{}
+// Open opens the way into a group.
+func (g *Groups) Open(group string) (*Entry, error) {
+	d := &Entry{}
 	for _, top := range g.tops() {
 		if !g.found().unified {
 			d.tasks = append(d.tasks, filepath.Join(top, group, "tasks"))
@@ -364,7 +364,7 @@ func (g *Groups) Open(group string) (*Door, error) {
 
 // Enter brings the calling thread in, which has to end soon, and what it starts from now on. With version 2 it does nothing: no thread leaves
 // its process, and Dir is for what is to be started.
-func (d *Door) Enter() error {
+func (d *Entry) Enter() error {
 	for _, path := range d.tasks {
 		if err := os.WriteFile(path, []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
 			return err
@@ -373,8 +373,8 @@ func (d *Door) Enter() error {
 	return nil
 }
 
-// Close closes the door.
-func (d *Door) Close() {
+// Close closes it.
+func (d *Entry) Close() {
 	if d.Dir != nil {
 		_ = d.Dir.Close()
 	}

@@ -28,14 +28,14 @@ func (g *Groups) All() (map[string]string, error) { return nil, nil }
 // Stat is of nothing.
 func (g *Groups) Stat(string) Stat { return Stat{} }
 
-// Door leads nowhere.
-type Door struct{ Dir *os.File }
+// Entry does nothing here.
+type Entry struct{ Dir *os.File }
 
 // Open opens nothing.
-func (g *Groups) Open(string) (*Door, error) { return &Door{}, nil }
+func (g *Groups) Open(string) (*Entry, error) { return &Entry{}, nil }
 
 // Enter does nothing.
-func (d *Door) Enter() error { return nil }
+func (d *Entry) Enter() error { return nil }
 
 // Close does nothing.
-func (d *Door) Close() {}
+func (d *Entry) Close() {}

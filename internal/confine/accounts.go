@@ -16,10 +16,10 @@ import (
 )
 
 // Accounts are numbers of users that nobody else on a host has. A process that gets one runs as that user, in a group of the same number.
-// The first number is no user: it is a group in which all of them are, the door, which may go through the directories above theirs and do
+// The first number is no user: it is a group in which all of them are, the shared group, which may go through the directories above theirs and do
 // nothing else there. So they reach what is theirs, and nobody but root goes the same way.
 type Accounts struct {
-	Door        uint32
+	SharedGroup uint32
 	First, Last uint32 // users
 	// Top is the directory below which everything of the users is. It is writ's; what is above it is not changed.
 	Top string
@@ -61,11 +61,11 @@ func ParseAccounts(text string) (*Accounts, error) {
 	case last < first+leastAccounts:
 		return nil, fmt.Errorf("%s are fewer than %d user numbers", text, leastAccounts)
 	}
-	return &Accounts{Door: uint32(first), First: uint32(first) + 1, Last: uint32(last)}, nil
+	return &Accounts{SharedGroup: uint32(first), First: uint32(first) + 1, Last: uint32(last)}, nil
 }
 
 // Numbers is the range as ParseAccounts reads it.
-func (a *Accounts) Numbers() string { return numbers(a.Door, a.Last) }
+func (a *Accounts) Numbers() string { return numbers(a.SharedGroup, a.Last) }
 
 func numbers(first, last uint32) string { return fmt.Sprintf("%d-%d", first, last) }
 
@@ -85,7 +85,7 @@ func (t *Taken) Others() string {
 	return numbers(t.Last+1, t.Last+1+many)
 }
 
-// Halves gives two drivers of a host numbers of their own each, and the same door.
+// Halves gives two drivers of a host numbers of their own each, and the same shared group.
 func (a *Accounts) Halves() (lower, upper *Accounts) {
 	if a == nil {
 		return nil, nil
@@ -140,13 +140,13 @@ func (a *Accounts) open(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is no directory", dir)
 	}
-	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.Door {
+	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.SharedGroup {
 		return nil
 	}
 	if err := os.Chmod(dir, info.Mode()&^0o070|0o010); err != nil { // first: what its group might do, the users must never
 		return err
 	}
-	return os.Lchown(dir, -1, int(a.Door))
+	return os.Lchown(dir, -1, int(a.SharedGroup))
 }
 
 // Passable returns why the users cannot come to Top, nil if they can.
@@ -184,7 +184,7 @@ func (a *Accounts) Strangers() error {
 			}
 			first, errA := strconv.ParseUint(at, 10, 64)
 			count, errB := strconv.ParseUint(many, 10, 64)
-			if errA == nil && errB == nil && count > 0 && first <= uint64(a.Last) && first+count > uint64(a.Door) {
+			if errA == nil && errB == nil && count > 0 && first <= uint64(a.Last) && first+count > uint64(a.SharedGroup) {
 				return fmt.Errorf("%s gives numbers from %d to %d to %s", path, first, first+count-1, fields[0])
 			}
 		}
@@ -200,7 +200,7 @@ func (a *Accounts) Mapped() error {
 			continue // a kernel without user namespaces has all numbers
 		}
 		if !a.mapped(string(text)) {
-			return fmt.Errorf("this system has not all user numbers from %d to %d (%s)", a.Door, a.Last, path)
+			return fmt.Errorf("this system has not all user numbers from %d to %d (%s)", a.SharedGroup, a.Last, path)
 		}
 	}
 	return nil
@@ -210,7 +210,7 @@ func (a *Accounts) Mapped() error {
 func (a *Accounts) mapped(text string) bool {
 	for line := range strings.Lines(text) {
 		var inside, outside, count uint64
-		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside <= uint64(a.Door) && uint64(a.Last) < inside+count {
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside <= uint64(a.SharedGroup) && uint64(a.Last) < inside+count {
 			return true
 		}
 	}

@@ -22,7 +22,7 @@ func TestOnlyRangesWithoutUsersOfTheSystemAreTaken(t *testing.T) {
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
-		if err == nil && (a.First != a.Door+1 || a.Has(a.Door) || !a.Has(a.First) || !a.Has(a.Last) || a.Has(a.Last+1)) {
+		if err == nil && (a.First != a.SharedGroup+1 || a.Has(a.SharedGroup) || !a.Has(a.First) || !a.Has(a.Last) || a.Has(a.Last+1)) {
 			t.Errorf("%q is %+v", text, a)
 		}
 	}
@@ -37,7 +37,7 @@ func TestHalvesHaveNoUserInCommonAndLeaveNoneOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		low, up := a.Halves()
-		if low.First != a.First || low.Last+1 != up.First || up.Last != a.Last || low.Last < low.First || up.Last < up.First || low.Door != up.Door {
+		if low.First != a.First || low.Last+1 != up.First || up.Last != a.Last || low.Last < low.First || up.Last < up.First || low.SharedGroup != up.SharedGroup {
 			t.Fatalf("%+v and %+v of %+v", low, up, a)
 		}
 	})
@@ -45,7 +45,7 @@ func TestHalvesHaveNoUserInCommonAndLeaveNoneOut(t *testing.T) {
 
 func TestAUserIsTheSameOneUnlessItIsTaken(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
-		a := &confine.Accounts{Door: 99, First: 100, Last: 100 + rapid.Uint32Range(0, 20).Draw(t, "more")}
+		a := &confine.Accounts{SharedGroup: 99, First: 100, Last: 100 + rapid.Uint32Range(0, 20).Draw(t, "more")}
 		taken := map[uint32]bool{}
 		is := func(user uint32) bool { return taken[user] }
 		for i := range int(a.Last-a.First) + 1 {
@@ -74,7 +74,7 @@ func TestTheWayIsOpenForUsersAndForNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &confine.Accounts{Door: 2020000000, First: 2020000001, Last: 2020001000, Top: top}
+	a := &confine.Accounts{SharedGroup: 2020000000, First: 2020000001, Last: 2020001000, Top: top}
 	for range 2 {
 		if err := a.Lead(dir); err != nil {
 			t.Fatal(err)
@@ -109,17 +109,17 @@ func TestTheWayIsOpenForUsersAndForNobodyElse(t *testing.T) {
 }
 
 func TestNumbersThatSomebodyHasAreSeen(t *testing.T) {
-	if err := (&confine.Accounts{Door: 2020000000, First: 2020000001, Last: 2020001000}).Strangers(); err != nil {
+	if err := (&confine.Accounts{SharedGroup: 2020000000, First: 2020000001, Last: 2020001000}).Strangers(); err != nil {
 		t.Errorf("nobody has these: %v", err)
 	}
-	if err := (&confine.Accounts{Door: 0, First: 1, Last: 1000}).Strangers(); err == nil { // root, at least
+	if err := (&confine.Accounts{SharedGroup: 0, First: 1, Last: 1000}).Strangers(); err == nil { // root, at least
 		t.Error("nobody has the numbers of the system")
 	}
 }
 
 // In a container of its own there may be no more numbers than its users need.
 func TestNumbersThatAContainerHasNotAreSeen(t *testing.T) {
-	a := &confine.Accounts{Door: 2010000000, First: 2010000001, Last: 2010065535}
+	a := &confine.Accounts{SharedGroup: 2010000000, First: 2010000001, Last: 2010065535}
 	for text, want := range map[string]bool{
 		"         0          0 4294967295\n":        true,
 		"         0     100000      65536\n":        false,

@@ -41,5 +41,5 @@ func (a *Accounts) Claim(path string) (io.Closer, error) {
 
 // lock is on the bytes of the numbers.
 func (a *Accounts) lock() *unix.Flock_t {
-	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: int64(a.Door), Len: int64(a.Last) - int64(a.Door) + 1}
+	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: int64(a.SharedGroup), Len: int64(a.Last) - int64(a.SharedGroup) + 1}
 }

@@ -77,7 +77,7 @@ func TestNumbersAreOneNodesUntilItEndsOrIsKilled(t *testing.T) {
 func TestOtherNumbersAreSaidThatThereCanBe(t *testing.T) {
 	for _, taken := range []confine.Taken{{First: confine.DefaultFirst, Last: confine.DefaultLast}, {First: 1<<31 - 70000, Last: 1<<31 - 2}, {First: 4294900000, Last: 4294967294}} {
 		a, err := confine.ParseAccounts(taken.Others())
-		if err != nil || a.Door <= taken.Last && a.Last >= taken.First {
+		if err != nil || a.SharedGroup <= taken.Last && a.Last >= taken.First {
 			t.Errorf("instead of %+v it says %s, %v", taken, taken.Others(), err)
 		}
 	}

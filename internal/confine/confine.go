@@ -14,13 +14,13 @@ import (
 
 // Cell is what a process is in from its first breath on. The zero value is the place of whoever starts it.
 type Cell struct {
-	Groups    *cgroup.Groups // where its group is; nil for none
-	Group     string         // its name, of a group that is there
-	Namespace string         // path of a network namespace; "" for ours
-	User      uint32         // and its group of the same number; 0 is whoever starts it
-	Door      uint32         // the group of Accounts, if it has a user
-	Devices   []string       // that it has to open; it gets into the groups that may
-	Sandbox   *Sandbox       // nil for none; a process in one has limits, and no group
+	Groups      *cgroup.Groups // where its group is; nil for none
+	Group       string         // its name, of a group that is there
+	Namespace   string         // path of a network namespace; "" for ours
+	User        uint32         // and its group of the same number; 0 is whoever starts it
+	SharedGroup uint32         // the group of Accounts, if it has a user
+	Devices     []string       // that it has to open; it gets into the groups that may
+	Sandbox     *Sandbox       // nil for none; a process in one has limits, and no group
 }
 
 // Barred is the error about a program that the user of a cell may not execute.
@@ -40,7 +40,7 @@ func (in Cell) bars(program string) *Barred {
 	if err != nil || in.User == 0 {
 		return nil
 	}
-	groups := append(deviceGroups(in.Devices), in.User, in.Door)
+	groups := append(deviceGroups(in.Devices), in.User, in.SharedGroup)
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err != nil {

@@ -56,20 +56,20 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		return fmt.Errorf("enter the network namespace: %w", err)
 	}
 	if in.Groups != nil {
-		door, err := in.Groups.Open(in.Group)
+		entry, err := in.Groups.Open(in.Group)
 		if err != nil {
 			return fmt.Errorf("open the group: %w", err)
 		}
-		defer door.Close()
-		if err := door.Enter(); err != nil {
+		defer entry.Close()
+		if err := entry.Enter(); err != nil {
 			return fmt.Errorf("enter the group: %w", err)
 		}
-		if door.Dir != nil {
-			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(door.Dir.Fd())
+		if entry.Dir != nil {
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(entry.Dir.Fd())
 		}
 	}
 	if in.User != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.Door)}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.SharedGroup)}
 	}
 	if in.User != 0 || in.Sandbox != nil {
 		if err := dropCapabilities(); err != nil {

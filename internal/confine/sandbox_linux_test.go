@@ -92,7 +92,7 @@ func TestAProgramInASandboxReachesItsFilesAndNothingElse(t *testing.T) {
 		var said bytes.Buffer
 		cmd := exec.Command(program)
 		cmd.Env, cmd.Stdout, cmd.Stderr = []string{intruderEnv + "=" + string(text)}, &said, &said
-		err = confine.Start(cmd, confine.Cell{User: user, Door: user, Sandbox: &confine.Sandbox{
+		err = confine.Start(cmd, confine.Cell{User: user, SharedGroup: user, Sandbox: &confine.Sandbox{
 			Files: files, Limits: confine.Limits{Memory: targets.Memory, FileSize: 1 << 20, CPU: time.Minute, Files: 64, Processes: 256},
 		}})
 		if err != nil {

@@ -29,7 +29,7 @@ func waiting(t *testing.T, user uint32) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := confine.Start(cmd, confine.Cell{User: user, Door: user}); err != nil {
+	if err := confine.Start(cmd, confine.Cell{User: user, SharedGroup: user}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -135,7 +135,7 @@ func TestWhoHidesInNamespacesOfItsOwnEnds(t *testing.T) {
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := confine.Start(cmd, confine.Cell{User: someone, Door: someone}); err != nil {
+	if err := confine.Start(cmd, confine.Cell{User: someone, SharedGroup: someone}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Wait() }()
@@ -158,7 +158,7 @@ func TestWhoHidesInNamespacesOfItsOwnEnds(t *testing.T) {
 func TestAUserWhoRunsIsGivenToNobody(t *testing.T) {
 	needRoot(t)
 	waiting(t, someone)
-	a := &confine.Accounts{Door: another + 1, First: someone, Last: another}
+	a := &confine.Accounts{SharedGroup: another + 1, First: someone, Last: another}
 	none := func() (map[uint32]string, error) { return map[uint32]string{}, nil }
 	for _, name := range []string{"a", "b", "c"} {
 		var r confine.Register
@@ -170,7 +170,7 @@ func TestAUserWhoRunsIsGivenToNobody(t *testing.T) {
 
 // A host has thousands of processes: however many numbers are taken, it is looked through once.
 func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
-	a := &confine.Accounts{Door: someone - 1, First: someone, Last: someone + 9}
+	a := &confine.Accounts{SharedGroup: someone - 1, First: someone, Last: someone + 9}
 	var r confine.Register
 	looks := r.CountLooksForTest(someone+1, someone+3, someone+5, someone+7)
 	used := map[uint32]string{}
@@ -202,7 +202,7 @@ func TestWhoMayNotExecuteAProgramHearsWhatIsInTheWay(t *testing.T) {
 	if err := errors.Join(os.Mkdir(closed, 0o700), exec.Command("cp", "/bin/sh", program).Run()); err != nil {
 		t.Fatal(err)
 	}
-	cell := confine.Cell{User: someone, Door: another}
+	cell := confine.Cell{User: someone, SharedGroup: another}
 	start := func(cmd *exec.Cmd) *confine.Barred {
 		t.Helper()
 		err := confine.Start(cmd, cell)
@@ -229,7 +229,7 @@ func TestWhoMayNotExecuteAProgramHearsWhatIsInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := start(exec.Command(program, "-c", "")); b != nil {
-		t.Errorf("through the door it says %v", b)
+		t.Errorf("it says %v", b)
 	}
 	elsewhere := exec.Command(program, "-c", "")
 	elsewhere.Dir = filepath.Join(dir, "private")

@@ -81,20 +81,20 @@ const (
 	TasksMoved      Point = "queue/tasks-moved"
 )
 
-// What a coordinator and the door of a supervisor answer.
+// What a coordinator and the node API of a supervisor answer.
 const (
 	SubmissionAnswered   Point = "http/submission"
 	StatementAnswered    Point = "http/statement"
 	RosterAnswered       Point = "http/roster"
 	RegistrationAnswered Point = "http/registration"
-	ProofAnswered        Point = "door/proof"
-	WelcomeAnswered      Point = "door/welcome"
-	RostersAnswered      Point = "door/rosters"
-	PayloadAnswered      Point = "door/payload"
-	AccountAnswered      Point = "door/account"
-	StandingAnswered     Point = "door/standing"
-	FenceAnswered        Point = "door/fence"
-	FencedAnswered       Point = "door/fenced"
+	ProofAnswered        Point = "node-api/proof"
+	WelcomeAnswered      Point = "node-api/welcome"
+	RostersAnswered      Point = "node-api/rosters"
+	PayloadAnswered      Point = "node-api/payload"
+	AccountAnswered      Point = "node-api/account"
+	StandingAnswered     Point = "node-api/standing"
+	FenceAnswered        Point = "node-api/fence"
+	FencedAnswered       Point = "node-api/fenced"
 )
 
 // What is none of these.

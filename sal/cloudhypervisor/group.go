@@ -45,7 +45,7 @@ func (d *Driver) groups() *cgroup.Groups {
 func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
 	cell := confine.Cell{User: r.Own.User, Devices: []string{"/dev/kvm", "/dev/net/tun"}}
 	if j.Accounts.Used() {
-		cell.Door = j.Accounts.Door
+		cell.SharedGroup = j.Accounts.SharedGroup
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()

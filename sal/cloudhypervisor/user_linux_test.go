@@ -297,7 +297,7 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	}
 	input, err := impostor.StdinPipe()
 	if err == nil {
-		err = confine.Start(impostor, confine.Cell{User: b.record("web").Own.User + 1, Door: b.Accounts.Door})
+		err = confine.Start(impostor, confine.Cell{User: b.record("web").Own.User + 1, SharedGroup: b.Accounts.SharedGroup})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T
 		child := &exec.Cmd{Path: "/bin/sh", Args: []string{"something", "-c", "read x"}}
 		input, err := child.StdinPipe()
 		if err == nil {
-			err = confine.Start(child, confine.Cell{User: b.record("web").Own.User, Door: b.Accounts.Door})
+			err = confine.Start(child, confine.Cell{User: b.record("web").Own.User, SharedGroup: b.Accounts.SharedGroup})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -354,7 +354,7 @@ func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
 	stranger := &exec.Cmd{Path: "/bin/sh", Args: []string{"something", "-c", "read x"}}
 	input, err := stranger.StdinPipe()
 	if err == nil {
-		err = confine.Start(stranger, confine.Cell{User: b.record("web").Own.User, Door: b.Accounts.Door})
+		err = confine.Start(stranger, confine.Cell{User: b.record("web").Own.User, SharedGroup: b.Accounts.SharedGroup})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	places := &confine.Accounts{Last: (j.IDs.Last-j.IDs.Door+1)/userns.Many - 1}
-	first := func(place uint32) uint32 { return j.IDs.Door + place*userns.Many }
+	places := &confine.Accounts{Last: (j.IDs.Last-j.IDs.SharedGroup+1)/userns.Many - 1}
+	first := func(place uint32) uint32 { return j.IDs.SharedGroup + place*userns.Many }
 	place, err := places.Choose(j.Resource.HostName(), func(place uint32) bool {
 		return slices.ContainsFunc(used, func(other uint32) bool { // which may be of another range that the node had before
 			return first(place) < other+userns.Many && other < first(place)+userns.Many
@@ -117,7 +117,7 @@ func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err 
 	}
 	for _, dir := range []string{existing(d.Dir), cmp.Or(root, existing(d.Dir))} {
 		if lack == nil {
-			lack = userns.Try(d.IDs.Door, dir)
+			lack = userns.Try(d.IDs.SharedGroup, dir)
 		}
 	}
 	d.mu.Lock()

@@ -75,7 +75,7 @@ func TestRootInAContainerIsAUserThatNobodyElseHas(t *testing.T) {
 			b.must("container.create", "a", withVolume("v"))
 			b.must("container.create", "b", withVolume("v"))
 			a, other := b.rootOf("a"), b.rootOf("b")
-			if !b.driver.IDs.Has(a) && a != b.driver.IDs.Door || a == other || (a-b.driver.IDs.Door)%userns.Many != 0 {
+			if !b.driver.IDs.Has(a) && a != b.driver.IDs.SharedGroup || a == other || (a-b.driver.IDs.SharedGroup)%userns.Many != 0 {
 				t.Errorf("they have the users from %d and from %d on", a, other)
 			}
 			if got := userOfProcess(t, b.processOf("a")); got != a {
@@ -139,7 +139,7 @@ func TestALayerOfAContainerWithUsersOfItsOwnIsKept(t *testing.T) {
 func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 	b := newBench(t, "")
 	all := *b.driver.IDs
-	all.Last = all.Door + 2*userns.Many - 1 // two containers
+	all.Last = all.SharedGroup + 2*userns.Many - 1 // two containers
 	b.driver.IDs = &all
 	spec := map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(64)}
 	b.must("container.create", "a", spec)

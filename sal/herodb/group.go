@@ -29,7 +29,7 @@ func (j *job) group() string { return j.Resource.HostName() }
 func (j *job) fence(o own) (confine.Cell, error) {
 	cell := confine.Cell{User: o.User}
 	if j.Accounts.Used() {
-		cell.Door = j.Accounts.Door
+		cell.SharedGroup = j.Accounts.SharedGroup
 	}
 	if j.groups().About() == "nothing" {
 		return cell, nil

@@ -64,7 +64,7 @@ func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 		}
 	}
 	if err == nil && filepath.Dir(filepath.Dir(p.path)) == filepath.Join(j.Dir, "engines") { // a copy
-		err = errors.Join(j.Accounts.Lead(filepath.Dir(p.path)), sal.HandFile(p.path, 0, j.Accounts.Door, 0o750))
+		err = errors.Join(j.Accounts.Lead(filepath.Dir(p.path)), sal.HandFile(p.path, 0, j.Accounts.SharedGroup, 0o750))
 	}
 	if err == nil {
 		err = j.runDir(user)

@@ -39,7 +39,7 @@ func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 		t.Fatalf("it is the user %d, %v", user, err)
 	}
 	for _, line := range []string{
-		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", user), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", user), fmt.Sprintf("Groups:\t%d", b.Accounts.Door),
+		fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", user), fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", user), fmt.Sprintf("Groups:\t%d", b.Accounts.SharedGroup),
 		"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1",
 	} {
 		if !strings.Contains(string(text), line) {
@@ -118,7 +118,7 @@ func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	input, err := cmd.StdinPipe()
 	if err == nil {
-		err = confine.Start(cmd, confine.Cell{User: user, Door: b.Accounts.Door})
+		err = confine.Start(cmd, confine.Cell{User: user, SharedGroup: b.Accounts.SharedGroup})
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -150,7 +150,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		Limits: confine.Limits{Memory: convertMemory, FileSize: uint64(size), CPU: convertCPU, Files: convertFiles, Processes: convertThreads},
 	}}
 	if p.Accounts.Used() { // the number of the group that nobody else runs as: what it may go through, it may not open
-		cell.User, cell.Door = p.Accounts.Door, p.Accounts.Door
+		cell.User, cell.SharedGroup = p.Accounts.SharedGroup, p.Accounts.SharedGroup
 		for _, f := range []*os.File{from, to} {
 			if err := f.Chown(int(cell.User), -1); err != nil {
 				return err

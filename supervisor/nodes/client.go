@@ -27,10 +27,10 @@ const (
 	maxPayload = 1 << 20
 )
 
-// Client is the node's side of the door. It asks once; trying again is the caller's business. Errors are those of the supervisor,
+// Client is the node's side of the node API. It asks once; trying again is the caller's business. Errors are those of the supervisor,
 // UNREACHABLE if there is no answer, and the context's own if the caller cancelled it.
 type Client struct {
-	URL  string       // of the door, "http://10.0.0.1:7441"
+	URL  string       // of the node API, "http://10.0.0.1:7441"
 	HTTP *http.Client // http.DefaultClient if nil
 }
 

@@ -21,7 +21,7 @@ import (
 	"writ/internal/limit"
 )
 
-// The routes of the door.
+// The routes of the node API.
 const (
 	pathHello    = "/v1/join/hello"
 	pathClaim    = "/v1/join/claim"
@@ -60,7 +60,7 @@ type problem struct {
 	RequestID string    `json:"request_id"`
 }
 
-// Standby is the door of a supervisor that does not serve its datacenter now: it refuses everything, with reason, so that nodes ask
+// Standby is the node API of a supervisor that does not serve its datacenter now: it refuses everything, with reason, so that nodes ask
 // again and whatever stands in front of several supervisors asks another one.
 func Standby(reason error, log *slog.Logger) http.Handler {
 	h := &handler{log: log}
@@ -87,7 +87,7 @@ const (
 	joinsPerSecond    = 50
 )
 
-// Handler returns the door as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
+// Handler returns the node API as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
 // by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
 func Handler(backend Backend, log *slog.Logger) http.Handler {
 	h := &handler{backend: backend, log: log}
@@ -317,5 +317,5 @@ func decode[T any](r *http.Request, most int64) (T, error) {
 	return v, nil
 }
 
-// statusText names a response that no door of ours wrote.
+// statusText names a response that no node API of ours wrote.
 func statusText(status int) string { return fmt.Sprintf("%d %s", status, http.StatusText(status)) }

@@ -1,4 +1,4 @@
-// Package nodes is the door of a supervisor for its nodes: the HTTP requests with which a node joins, learns the rosters and its
+// Package nodes is the node API of a supervisor: the HTTP requests with which a node joins, learns the rosters and its
 // account at the queue, and fetches the signed text behind a destructive job. It knows the messages and both ends of the wire, not how a run advances.
 package nodes
 
@@ -102,7 +102,7 @@ type FencedResource struct {
 // MaxFenced bounds each list of a FenceAnswer.
 const MaxFenced = 300
 
-// Backend is what the door needs of a supervisor.
+// Backend is what the node API needs of a supervisor.
 type Backend interface {
 	// Greet answers a hello. It remembers its nonce for a minute.
 	Greet(ctx context.Context, hello Hello) (Proof, error)

@@ -69,7 +69,7 @@ func serve(t *testing.T, d *desk) *nodes.Client {
 	return &nodes.Client{URL: server.URL}
 }
 
-func TestTheClientIsTheDoorFromAfar(t *testing.T) {
+func TestTheClientIsTheNodeAPIFromAfar(t *testing.T) {
 	d := &desk{}
 	c := serve(t, d)
 	hello := nodes.Hello{Token: "t", Name: "n1", Key: []byte("key"), AgeKey: "age", Nonce: []byte("nonce"), Version: "v"}
@@ -198,16 +198,16 @@ func TestAnythingElseAtTheAddressIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestAFloodAtTheDoorIsBoundedAndLoggedOnce asks as often as it can: who joins makes the supervisor sign each time, and every refusal was a line.
-func TestAFloodAtTheDoorIsBoundedAndLoggedOnce(t *testing.T) {
+// TestAFloodOfRequestsIsBoundedAndLoggedOnce asks as often as it can: who joins makes the supervisor sign each time, and every refusal was a line.
+func TestAFloodOfRequestsIsBoundedAndLoggedOnce(t *testing.T) {
 	var log strings.Builder
-	door := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, slog.New(slog.NewTextHandler(&log, nil)))
+	api := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, slog.New(slog.NewTextHandler(&log, nil)))
 	codes := map[int]int{}
 	ask := func(method, path, remote string) {
 		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
 		r.RemoteAddr = remote
 		w := httptest.NewRecorder()
-		door.ServeHTTP(w, r)
+		api.ServeHTTP(w, r)
 		codes[w.Code]++
 		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
 			t.Error("it does not say when to ask again")

@@ -50,7 +50,7 @@ type site struct {
 	listener   *link.Listener
 	events     *events
 	url        string // of the coordinator's end of the link
-	door       string // address of the supervisor's door for nodes
+	nodeAPI    string // address of the node API of the supervisor
 	redis      daemon.Started
 	supervisor *child
 	processes  []*child // runners, and what is measured beside
@@ -74,8 +74,8 @@ func (s *site) begin(ctx context.Context) error {
 	if s.redis, err = s.startRedis(filepath.Join(s.dir, redisDir)); err != nil {
 		return err
 	}
-	if s.door, err = freeAddress(); err != nil {
-		return fmt.Errorf("find a port for the door: %w", err)
+	if s.nodeAPI, err = freeAddress(); err != nil {
+		return fmt.Errorf("find a port for the api: %w", err)
 	}
 	return s.startSupervisor()
 }
@@ -205,7 +205,7 @@ func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) e
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *site) startSupervisor() (err error) {
 	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
-		"--listen", s.door, "--profile", s.profile)
+		"--listen", s.nodeAPI, "--profile", s.profile)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (s *site) addNode(name string, slots int) error {
 		return err
 	}
 	node := &daemon.Runner{
-		Data: filepath.Join(s.dir, name), Name: name, Supervisor: []string{"http://" + s.door}, Token: token,
+		Data: filepath.Join(s.dir, name), Name: name, Supervisor: []string{"http://" + s.nodeAPI}, Token: token,
 		Redis: redisqueue.Server{URL: s.redis.URL}.WithoutLogin(), Slots: slots, Capacity: Plenty,
 		Drivers: daemon.DriversSimulated, Grace: time.Millisecond, Version: s.version, Log: slog.New(slog.DiscardHandler),
 	}
@@ -280,7 +280,7 @@ func (s *site) addRunner(name string, slots int) (*child, error) {
 		profile = filepath.Join(s.profiles, RunnerName+".pprof")
 	}
 	r, err := startChild(s.ctx, s.logs, new(memory), redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, RunnerName, "--data", dir, "--name", name,
-		"--supervisor", "http://"+s.door, "--join", "@"+file, "--slots", strconv.Itoa(slots), "--profile", profile)
+		"--supervisor", "http://"+s.nodeAPI, "--join", "@"+file, "--slots", strconv.Itoa(slots), "--profile", profile)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ var regions = []string{"north", "south", "east", "west"}
 type devNode struct {
 	datacenter *identity.Datacenter
 	name       string
-	door       string // URL
+	api        string // URL of the node API of its supervisor
 	redis      redisqueue.Server
 }
 
@@ -233,12 +233,12 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 	if err != nil {
 		return nil, err
 	}
-	door, err := Listen("127.0.0.1:0")
+	listener, err := Listen("127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	super := &Supervisor{
-		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: door,
+		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: listener,
 		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
 	}
 	if err := copyRosters(d.Data, dir); err != nil {
@@ -247,7 +247,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 	if err := all.start(ctx, "supervisor of "+site.Name, super.Run); err != nil {
 		return nil, err
 	}
-	url := "http://" + door.Addr().String()
+	url := "http://" + listener.Addr().String()
 	d.Note("supervisor of %s; its node API is at %s", site.Name, url)
 	var nodes []devNode
 	for i := range d.Nodes {
@@ -255,7 +255,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		if d.Datacenters > 1 {
 			name = site.Name + "-" + name
 		}
-		nodes = append(nodes, devNode{datacenter: site, name: name, door: url, redis: redis.WithoutLogin()})
+		nodes = append(nodes, devNode{datacenter: site, name: name, api: url, redis: redis.WithoutLogin()})
 	}
 	return nodes, nil
 }
@@ -301,7 +301,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 			return nil, err
 		}
 		node := &Runner{
-			Data: dir, Name: n.name, Supervisor: []string{n.door}, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
+			Data: dir, Name: n.name, Supervisor: []string{n.api}, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
 			Host: d.Host, Speed: d.Speed, Grace: devGrace, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.startPeer(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {

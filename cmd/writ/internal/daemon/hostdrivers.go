@@ -167,7 +167,7 @@ const (
 // containerIDs are the users of containers.
 func (c driverConfig) containerIDs() *confine.Accounts {
 	a := own("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
-	if a.Used() && a.Last-a.Door+1 < userns.Many {
+	if a.Used() && a.Last-a.SharedGroup+1 < userns.Many {
 		a.Off = fmt.Errorf("%s are fewer than the %d user numbers that a container gets", a.Numbers(), userns.Many)
 	}
 	return a
@@ -203,7 +203,7 @@ func (c driverConfig) checkUsers(data string) error {
 	case asked(c.Host.ContainerIDs) && ids.Off != nil:
 		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w", c.Host.ContainerIDs, ids.Off).
 			WithHint("run the node as root, and name numbers that no program uses; --container-ids none: containers have the users of the host")
-	case users.Used() && ids.Used() && users.Door <= ids.Last && ids.Door <= users.Last:
+	case users.Used() && ids.Used() && users.SharedGroup <= ids.Last && ids.SharedGroup <= users.Last:
 		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s", users.Numbers(), ids.Numbers()).
 			WithHint("name others with --process-users or --container-ids")
 	}

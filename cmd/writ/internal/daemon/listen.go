@@ -25,9 +25,9 @@ func Listen(address string) (net.Listener, error) {
 	return failpoint.Listener(l), nil
 }
 
-// checkDoor refuses a node door that is not on loopback unless that is meant: what goes through it is signed and signed, but not
+// checkNodeListener refuses a node API that is not on loopback unless that is meant: what goes through it is signed and signed, but not
 // encrypted, and whoever knows the hash of a script can read it there.
-func checkDoor(address net.Addr, insecure bool) error {
+func checkNodeListener(address net.Addr, insecure bool) error {
 	host, _, err := net.SplitHostPort(address.String())
 	if err != nil || insecure {
 		return err

@@ -67,7 +67,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if transfers != nil {
 		defer transfers.Listener.Close()
 	}
-	door := nodes.NewSeveral(r.Supervisor...)
+	api := nodes.NewSeveral(r.Supervisor...)
 	queue, err := r.Redis.Open()
 	if err != nil {
 		return err
@@ -80,13 +80,13 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	defer func() { err = errors.Join(err, drivers.close()) }()
 	member, err := runner.Join(ctx, runner.Joining{
-		Dir: r.Data, Door: door, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
+		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
 	})
 	if err != nil {
 		return err
 	}
 	if !r.Redis.HasLogin() {
-		queue.Login = member.Login(door)
+		queue.Login = member.Login(api)
 	}
 	records, err := journal.Open(ctx, filepath.Join(r.Data, "journal.db"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
 	ready(describe(drivers.all))
 	node := &runner.Runner{
-		Member: member, Door: door, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
+		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Log: r.Log,
 	}
 	serving, stop := context.WithCancel(ctx)

@@ -106,10 +106,10 @@ func SupervisorJoined(data string) bool {
 // PublicKey returns the public half of a key.
 func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its door is open.
+// Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its node API is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer s.Listener.Close()
-	if err := checkDoor(s.Listener.Addr(), s.InsecureListen); err != nil {
+	if err := checkNodeListener(s.Listener.Addr(), s.InsecureListen); err != nil {
 		return err
 	}
 	if s.InsecureListen {
@@ -154,18 +154,18 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
-	door := &door{}
-	door.open(nodes.Standby(journal.ErrHeld, log))
+	api := &exchangeable{}
+	api.set(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, s.Listener, nodes.Guarded(door, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log)
+		return serveHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log)
 	})
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
-	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, door, ready) }
-	group.Go(func() error { return s.standBy(ctx, log, door, sync.OnceFunc(ready), serve) })
+	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, api, ready) }
+	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
 
@@ -173,8 +173,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 const lookForLease = time.Second
 
 // standBy serves the datacenter whenever no other supervisor does, until ctx ends. A journal that others may share is waited for: it is on
-// PostgreSQL, which comes back by itself. serve calls ready once it does serve, and leaves another answer at the door when it has.
-func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, door *door, ready func(), serve func(ready func()) error) error {
+// PostgreSQL, which comes back by itself. serve calls ready once it does serve, and leaves another answer there when it has.
+func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchangeable, ready func(), serve func(ready func()) error) error {
 	last := ""
 	for {
 		served := false
@@ -189,13 +189,13 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, door *door, 
 		case errors.Is(err, journal.ErrHeld):
 			if news {
 				log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
-				door.open(nodes.Standby(err, log))
+				api.set(nodes.Standby(err, log))
 			}
 			ready()
 		case s.Journal != "" && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable:
 			if news {
 				log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
-				door.open(nodes.Standby(err, log))
+				api.set(nodes.Standby(err, log))
 			}
 		default:
 			return err
@@ -209,7 +209,7 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, door *door, 
 }
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
-func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, door *door,
+func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
 	ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
@@ -231,8 +231,8 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
-	door.open(nodes.Handler(super, log))
-	defer door.open(nodes.Standby(journal.ErrHeld, log))
+	api.set(nodes.Handler(super, log))
+	defer api.set(nodes.Standby(journal.ErrHeld, log))
 	ready()
 	return super.Run(ctx)
 }
@@ -274,12 +274,14 @@ func (s *Supervisor) keep(ctx context.Context, super *supervisor.Supervisor, ros
 	return nil
 }
 
-// door is a handler that can be exchanged while it serves.
-type door struct{ now atomic.Pointer[http.Handler] }
+// exchangeable is a handler that can be exchanged while it serves.
+type exchangeable struct{ now atomic.Pointer[http.Handler] }
 
-func (d *door) open(h http.Handler) { d.now.Store(&h) }
+func (e *exchangeable) set(h http.Handler) { e.now.Store(&h) }
 
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*d.now.Load()).ServeHTTP(w, r) }
+func (e *exchangeable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*e.now.Load()).ServeHTTP(w, r)
+}
 
 // examineRedis warns of settings of Redis that do not fit, once, as soon as it answers.
 func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger) error {

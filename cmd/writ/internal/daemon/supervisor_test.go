@@ -49,7 +49,7 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&said, nil))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		at := &door{}
+		at := &exchangeable{}
 		answer := func() string {
 			w := httptest.NewRecorder()
 			at.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
@@ -61,10 +61,10 @@ func TestAStandbyWarnsAnewAfterItHasServed(t *testing.T) {
 			switch round++; round {
 			case 3:
 				ready()
-				at.open(nodes.Standby(journal.ErrHeld, log)) // as one that served leaves it
+				at.set(nodes.Standby(journal.ErrHeld, log)) // as one that served leaves it
 			case 5:
 				if !strings.Contains(answer(), away.Message) {
-					t.Errorf("at the door it says %s", answer())
+					t.Errorf("at the node API it says %s", answer())
 				}
 				return nil
 			}

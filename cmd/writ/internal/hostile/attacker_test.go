@@ -65,7 +65,7 @@ type powers struct {
 	Project string
 	API     string // URL of the honest coordinator
 	From    string // its own address
-	Door    string // URL of the node API
+	NodeAPI string // URL of the node API
 	Redis   string // URL without a login
 	Listen  string // address at which a supervisor expects a coordinator
 }

@@ -128,7 +128,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 	s.Found()
 	second := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	redis := testenv.Redis(t)
-	door := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	key := filepath.Join(s.Dir, "mallory")
 	public := newKey(t, key)
 	for _, name := range append(honestProjects(), s.evil) {
@@ -136,7 +136,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 	}
 	s.Writ("user", "add", "mallory", "--key", public, "--role", "deployer", "--project", s.evil)
 	s.Add(testsite.Datacenter{
-		Name: "dc1", Redis: redis.URL, Nodes: 1 + hostile, Speed: "0", Listen: door, Coordinators: []string{"http://" + second}, Node: []string{"--slots", "64"},
+		Name: "dc1", Redis: redis.URL, Nodes: 1 + hostile, Speed: "0", Listen: nodeAPI, Coordinators: []string{"http://" + second}, Node: []string{"--slots", "64"},
 	})
 	for i := range hostile {
 		s.Kill(nodeName(i))
@@ -148,7 +148,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 	s.honest = newHonest(s.Site)
 	s.attacker = startAttacker(t, powers{
 		Rate: *pace, Most: most, Cluster: roster.Cluster, Rosters: filepath.Join(s.Dir, "cluster"), Key: key, Project: s.evil, API: s.URL, From: "127.0.0.66",
-		Door: "http://" + door, Redis: redis.URL, Listen: second,
+		NodeAPI: "http://" + nodeAPI, Redis: redis.URL, Listen: second,
 	})
 	return s
 }

@@ -79,7 +79,7 @@ func (a *attacker) account(ctx context.Context) (m member, user, password string
 	if err != nil {
 		return m, "", "", err
 	}
-	signed, err := (&nodes.Client{URL: a.Door, HTTP: a.http}).Account(ctx, m.Node, asked)
+	signed, err := (&nodes.Client{URL: a.NodeAPI, HTTP: a.http}).Account(ctx, m.Node, asked)
 	if err != nil {
 		return m, "", "", err
 	}
@@ -252,7 +252,7 @@ func fill(ctx context.Context, a *attacker) error {
 }
 
 func joins(ctx context.Context, a *attacker) error {
-	door := &nodes.Client{URL: a.Door, HTTP: a.http}
+	api := &nodes.Client{URL: a.NodeAPI, HTTP: a.http}
 	key, err := a.nodeKey()
 	if err != nil {
 		return err
@@ -261,17 +261,17 @@ func joins(ctx context.Context, a *attacker) error {
 		nonce := make([]byte, identity.NonceSize)
 		_, _ = rand.Read(nonce)
 		hello := nodes.Hello{Name: fmt.Sprintf("n%d", a.number.Add(1)), Key: key.Public().(ed25519.PublicKey), Nonce: nonce}
-		proof, err := door.Greet(ctx, hello)
+		proof, err := api.Greet(ctx, hello)
 		if err != nil {
 			return err
 		}
-		_, err = door.Admit(ctx, nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: make([]byte, 64)})
+		_, err = api.Admit(ctx, nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: make([]byte, 64)})
 		return err
 	})
 }
 
 func fetches(ctx context.Context, a *attacker) error {
-	door := &nodes.Client{URL: a.Door, HTTP: a.http}
+	api := &nodes.Client{URL: a.NodeAPI, HTTP: a.http}
 	m, err := a.member()
 	if err != nil {
 		return err
@@ -287,24 +287,24 @@ func fetches(ctx context.Context, a *attacker) error {
 	return a.flood(ctx, 32, func(ctx context.Context) (err error) {
 		switch n := a.number.Add(1); n % 4 {
 		case 0:
-			_, err = door.Payload(ctx, writ.DigestOf(fmt.Appendf(nil, "%d", n)))
+			_, err = api.Payload(ctx, writ.DigestOf(fmt.Appendf(nil, "%d", n)))
 		case 1:
-			_, err = door.Rosters(ctx, 0)
+			_, err = api.Rosters(ctx, 0)
 		case 2:
-			_, err = door.Account(ctx, m.Node, asked)
+			_, err = api.Account(ctx, m.Node, asked)
 		case 3:
-			_, err = door.Standing(ctx, m.Node, make([]byte, identity.NonceSize))
+			_, err = api.Standing(ctx, m.Node, make([]byte, identity.NonceSize))
 		}
 		return err
 	})
 }
 
-// held is how many connections are held open at each door.
+// held is how many connections are held open at each of them.
 const held = 400
 
 // connections opens connections and says a byte now and then: at the node API before the end of a request's head, at Redis before that of a login.
 func connections(ctx context.Context, a *attacker) error {
-	door, err := url.Parse(a.Door)
+	address, err := url.Parse(a.NodeAPI)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func connections(ctx context.Context, a *attacker) error {
 	}
 	var all sync.WaitGroup
 	for i := range 2 * held {
-		to, begin := door.Host, "POST /v1/join/hello HTTP/1.1\r\nHost: "+door.Host+"\r\nX-Slow: "
+		to, begin := address.Host, "POST /v1/join/hello HTTP/1.1\r\nHost: "+address.Host+"\r\nX-Slow: "
 		if i%2 == 1 {
 			to, begin = server.Host, "*1000\r\n$3\r\nSET\r\n$100000\r\n"
 		}

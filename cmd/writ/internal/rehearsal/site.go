@@ -88,7 +88,7 @@ func newSite(ctx context.Context, nodes int, evaluator scripts.Evaluator, log *s
 	s.stops = append(s.stops, s.journal.Close)
 	transport := memory.New()
 	s.stops = append(s.stops, transport.Close)
-	bell := newDoorbell(transport, nodes)
+	bell := newFirstBeats(transport, nodes)
 	s.super, err = supervisor.Open(ctx, supervisor.Config{
 		Datacenter: s.datacenter, Pin: identity.ClusterOf(s.key.PublicKey()), Key: supervisorKey, Journal: s.journal, Queue: bell,
 		Evaluator: evaluator, Backoff: atOnce, Log: log,
@@ -200,12 +200,12 @@ func (s *site) join(ctx context.Context, name string, transport queue.Queue, log
 		return nil, err
 	}
 	s.stops = append(s.stops, records.Close)
-	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, name), Door: s.super, Token: token, Name: name, Log: log})
+	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, name), API: s.super, Token: token, Name: name, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	return &runner.Runner{
-		Member: member, Door: s.super, Queue: transport, Journal: records, Drivers: drivers, Capacity: room, Grace: time.Nanosecond, Log: log,
+		Member: member, API: s.super, Queue: transport, Journal: records, Drivers: drivers, Capacity: room, Grace: time.Nanosecond, Log: log,
 	}, nil
 }
 

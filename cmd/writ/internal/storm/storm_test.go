@@ -165,7 +165,7 @@ func (s *storm) begin(dir string) {
 		s.site = testsite.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
 		d.Listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
 		other := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
-		d.Door = oneDoor(s.t, d.Listen, other)
+		d.NodeURL = oneNodeAPI(s.t, d.Listen, other)
 		s.site.Add(d)
 		second := filepath.Join(dir, standby)
 		if err := os.CopyFS(second, os.DirFS(filepath.Join(dir, datacenter))); err != nil { // key and rosters

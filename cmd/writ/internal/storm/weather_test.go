@@ -236,12 +236,12 @@ func (s *storm) allHandedIn() bool {
 	}
 }
 
-// oneDoor stands before the doors of two supervisors, as a load balancer does, and returns its URL: whoever of them does not serve answers
+// oneNodeAPI stands before the node APIs of two supervisors, as a load balancer does, and returns its URL: whoever of them does not serve answers
 // 503.
-func oneDoor(t *testing.T, doors ...string) string {
+func oneNodeAPI(t *testing.T, addresses ...string) string {
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(*httputil.ProxyRequest) {},
-		Transport: firstThatServes(doors),
+		Transport: firstThatServes(addresses),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway)
 		},
@@ -252,19 +252,19 @@ func oneDoor(t *testing.T, doors ...string) string {
 
 type firstThatServes []string
 
-func (doors firstThatServes) RoundTrip(r *http.Request) (response *http.Response, err error) {
+func (addresses firstThatServes) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	var body []byte
 	if r.Body != nil {
 		if body, err = io.ReadAll(r.Body); err != nil {
 			return nil, err
 		}
 	}
-	for i, door := range doors {
+	for i, nodeAPI := range addresses {
 		again := r.Clone(r.Context())
-		again.URL.Scheme, again.URL.Host = "http", door
+		again.URL.Scheme, again.URL.Host = "http", nodeAPI
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		short, stop := again, context.CancelFunc(func() {})
-		if i < len(doors)-1 { // one that stands still does not answer at all
+		if i < len(addresses)-1 { // one that stands still does not answer at all
 			var ctx context.Context
 			ctx, stop = context.WithTimeout(r.Context(), 2*time.Second)
 			short = again.WithContext(ctx)
@@ -274,7 +274,7 @@ func (doors firstThatServes) RoundTrip(r *http.Request) (response *http.Response
 			stop()
 			continue
 		}
-		if response.StatusCode == http.StatusServiceUnavailable && i < len(doors)-1 {
+		if response.StatusCode == http.StatusServiceUnavailable && i < len(addresses)-1 {
 			response.Body.Close()
 			stop()
 			continue

@@ -321,7 +321,7 @@ func (w *world) newNode() string {
 	if err := os.WriteFile(filepath.Join(w.Dir, name+".token"), []byte(token), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	w.Prepare(name, "has joined", "runner", "--data", name, "--name", name, "--supervisor", w.door(), "--redis", redisqueue.Server{URL: w.redis.URL}.WithoutLogin().URL,
+	w.Prepare(name, "has joined", "runner", "--data", name, "--name", name, "--supervisor", w.api(), "--redis", redisqueue.Server{URL: w.redis.URL}.WithoutLogin().URL,
 		"--join", "@"+name+".token", "--drivers", "simulated", "--simulate-speed", "0", "--memory-mib", "1024", "--cpus", "1", "--disk-gib", "10")
 	w.nodes = append(w.nodes, name)
 	return name
@@ -404,15 +404,15 @@ func (w *world) evaluators() (all []int) {
 	return all
 }
 
-// door returns the address of the supervisor's door, as it was told.
-func (w *world) door() string {
+// api returns the address of the supervisor's node API, as it was told.
+func (w *world) api() string {
 	args := w.Procs[supervisor].Cmd.Args
 	for i, a := range args {
 		if a == "--listen" {
 			return "http://" + args[i+1]
 		}
 	}
-	w.t.Fatal("the supervisor has no door")
+	w.t.Fatal("the supervisor has no node API")
 	return ""
 }
 

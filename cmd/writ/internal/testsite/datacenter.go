@@ -19,8 +19,8 @@ type Datacenter struct {
 	Name      string
 	Redis     string     // URL
 	NodeRedis string     // URL by which nodes find it; the same if ""
-	Listen    string     // address of the supervisor's door; a free port if ""
-	Door      string     // URL by which nodes find it; where it listens if ""
+	Listen    string     // address of the supervisor's node API; a free port if ""
+	NodeURL   string     // URL by which nodes find it; where it listens if ""
 	Nodes     int        // named NAME-n1, NAME-n2, ...
 	Speed     string     // of the simulated drivers: 1 takes the time of the real thing, 0 none
 	Node      []string   // what each node is told besides
@@ -36,9 +36,9 @@ func (s *Site) Add(d Datacenter) {
 	if listen == "" {
 		listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.T))
 	}
-	door := d.Door
-	if door == "" {
-		door = "http://" + listen
+	nodeAPI := d.NodeURL
+	if nodeAPI == "" {
+		nodeAPI = "http://" + listen
 	}
 	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
 	coordinators := strings.Join(append([]string{cmp.Or(s.Public, s.URL)}, d.Coordinators...), ",")
@@ -69,7 +69,7 @@ func (s *Site) Add(d Datacenter) {
 		if i < len(d.Own) {
 			more = slices.Concat(more, d.Own[i])
 		}
-		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", door, "--redis", ours,
+		s.Start(node, "has joined", append([]string{"runner", "--data", node, "--name", node, "--supervisor", nodeAPI, "--redis", ours,
 			"--join", "@" + node + ".token", "--drivers", "simulated", "--simulate-speed", d.Speed, "--memory-mib", "65536", "--cpus", "32",
 			"--disk-gib", "1000"}, more...)...)
 	}

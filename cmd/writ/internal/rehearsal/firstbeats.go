@@ -8,9 +8,9 @@ import (
 	"writ/runner/queue"
 )
 
-// doorbell is the supervisor's end of the queue. It rings when the supervisor has heard each of so many nodes for the first time: it takes a
+// firstBeats is the supervisor's end of the queue. It rings when the supervisor has heard each of so many nodes for the first time: it takes a
 // node's word off the queue once it has understood it, and a node's first word is that it lives.
-type doorbell struct {
+type firstBeats struct {
 	queue.Queue
 	rang chan struct{} // closed when all were heard
 
@@ -19,12 +19,12 @@ type doorbell struct {
 	heard  map[writ.NodeID]bool
 }
 
-func newDoorbell(q queue.Queue, nodes int) *doorbell {
-	return &doorbell{Queue: q, rang: make(chan struct{}), silent: nodes, heard: make(map[writ.NodeID]bool)}
+func newFirstBeats(q queue.Queue, nodes int) *firstBeats {
+	return &firstBeats{Queue: q, rang: make(chan struct{}), silent: nodes, heard: make(map[writ.NodeID]bool)}
 }
 
 // Acknowledge takes messages off.
-func (d *doorbell) Acknowledge(ctx context.Context, messages ...queue.Message) error {
+func (d *firstBeats) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	err := d.Queue.Acknowledge(ctx, messages...)
 	d.mu.Lock()
 	defer d.mu.Unlock()
