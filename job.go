@@ -7,13 +7,13 @@ import (
 
 // JobKey is a permission to act once: the runner does the work of a key at most once, however often it is delivered.
 type JobKey struct {
-	Run RunID `json:"run"`
-	Seq int   `json:"seq"`
-	Try int   `json:"try"`
+	Run     RunID `json:"run"`
+	Seq     int   `json:"seq"`
+	Attempt int   `json:"try"`
 }
 
 // String is the form in logs and explanations: "<run>-<seq>-<try>".
-func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k.Try) }
+func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k.Attempt) }
 
 // Job is what a supervisor asks a node to do. It travels signed. Times are unix milliseconds by the supervisor's clock.
 type Job struct {
@@ -35,7 +35,7 @@ type Job struct {
 	// Weight says how much of the node's time the project gets, compared with others while several want some; 1 if it is 0.
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // of the run so far
-	// Told is the try up to which it was known how each one failed when this one was decided. What those may have done may be done again;
+	// Told is the attempt up to which it was known how each one failed when this one was decided. What those may have done may be done again;
 	// a later one, of which nothing was known, stands in the way of a job that must not be repeated.
 	Told     int    `json:"told,omitempty"`
 	Payload  Digest `json:"payload"`  // of the user's signed text
@@ -50,7 +50,7 @@ type Job struct {
 type TransferGrant struct {
 	Cluster    ClusterID    `json:"cluster"`
 	Datacenter DatacenterID `json:"datacenter"`
-	Transfer   string       `json:"transfer"` // "<run>-<seq>", the same for every try and delivery of the call
+	Transfer   string       `json:"transfer"` // "<run>-<seq>", the same for every attempt and delivery of the call
 	From       NodeID       `json:"from"`
 	FromName   string       `json:"from_name"`
 	FromKey    []byte       `json:"from_key"`          // its ed25519 key

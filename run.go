@@ -74,8 +74,8 @@ type Call struct {
 	Driver    string       `json:"driver,omitempty"`
 	Simulated bool         `json:"simulated,omitempty"`
 	Change    Change       `json:"change,omitempty"`
-	Try       int          `json:"try"`             // from 1
-	Delivery  int          `json:"delivery"`        // of this try, from 1 once it was sent
+	Attempt   int          `json:"try"`             // from 1
+	Delivery  int          `json:"delivery"`        // of this attempt, from 1 once it was sent
 	After     []int        `json:"after,omitempty"` // the calls that it needs
 	Error     *Error       `json:"error,omitempty"`
 	Reason    string       `json:"reason,omitempty"` // why it waits, or how far its node is with it, in a sentence
@@ -87,7 +87,7 @@ type Call struct {
 
 // CallOptions is the third argument of an operation in a script.
 type CallOptions struct {
-	Retries    *int              `json:"retries,omitempty"`    // tries after the first, for retryable failures; 5 if not given
+	Retries    *int              `json:"retries,omitempty"`    // attempts after the first, for retryable failures; 5 if not given
 	Timeout    int64             `json:"timeout,omitempty"`    // milliseconds; the operation's own if 0
 	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (also if empty), "wait" or "replace"
 	Node       string            `json:"node,omitempty"`       // name or id of the only node that will do

@@ -57,7 +57,7 @@ func TestForbiddenMoves(t *testing.T) {
 		{"an expired run is resumed", writ.CanMove(writ.RunMoves, writ.RunExpired, writ.RunRunning)},
 		{"a run succeeds before it ran", writ.CanMove(writ.RunMoves, writ.RunAccepted, writ.RunSucceeded)},
 		{"a result is taken back", writ.CanMove(writ.CallMoves, writ.CallSucceeded, writ.CallQueued)},
-		{"a failed call is sent without a new try", writ.CanMove(writ.CallMoves, writ.CallFailed, writ.CallQueued)},
+		{"a failed call is sent without a new attempt", writ.CanMove(writ.CallMoves, writ.CallFailed, writ.CallQueued)},
 		{"a refused submission is delivered", writ.CanMove(writ.SubmissionMoves, writ.SubmissionRefused, writ.SubmissionDelivered)},
 		{"a removed node comes back", writ.CanMove(writ.AdmissionMoves, writ.AdmissionRemoved, writ.AdmissionApproved)},
 		{"a rejected node is approved", writ.CanMove(writ.AdmissionMoves, writ.AdmissionRejected, writ.AdmissionApproved)},
@@ -70,7 +70,7 @@ func TestForbiddenMoves(t *testing.T) {
 	}
 }
 
-// What has ended stays as it is, but for a resume or the next try.
+// What has ended stays as it is, but for a resume or the next attempt.
 func TestEndedStates(t *testing.T) {
 	for name, value := range constants(t, "state.go", "RunState") {
 		state := writ.RunState(value)

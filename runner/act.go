@@ -138,7 +138,7 @@ func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
 }
 
 // doneUnrecorded says of a job that may be done again how it went, and that this is recorded nowhere: unlike one that a node did not begin
-// with, it has used up a try, and what it did is there.
+// with, it has used up an attempt, and what it did is there.
 func doneUnrecorded(w *work, result *writ.Result, why error) error {
 	how := w.job.Operation + " was carried out"
 	if result.Error != nil {
@@ -165,7 +165,7 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 	})
 }
 
-// answerAs answers a job with what an earlier try of its call did.
+// answerAs answers a job with what an earlier attempt of its call did.
 func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
 	return n.settle(ctx, w, func(*journal.Entry) *writ.Result {
 		same := *done
@@ -188,7 +188,7 @@ func (n *incarnation) settle(ctx context.Context, w *work, answer func(before *j
 	return result
 }
 
-// refuseUnrecorded answers a job while the journal cannot be written. The answer invites another try, so it is only given if the job
+// refuseUnrecorded answers a job while the journal cannot be written. The answer invites another attempt, so it is only given if the job
 // was certainly not done, or may be done again.
 func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
 	entry, err := n.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
@@ -285,7 +285,7 @@ func outcomeUnknown(w *work) *writ.Error {
 		WithHint(outcomeHint)
 }
 
-// halfDone is the failure of a job that must not be repeated. One that invites another try although the work was tried could be done twice.
+// halfDone is the failure of a job that must not be repeated. One that invites another attempt although the work was tried could be done twice.
 func halfDone(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() || failed.Code.Info().Kind != writ.Failed {
 		return failed

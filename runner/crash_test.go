@@ -114,7 +114,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 }
 
 // A job that must not be repeated and was begun before a crash stays unknown whatever stands in its way afterwards: an answer that
-// invites another try would do it twice.
+// invites another attempt would do it twice.
 func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newSite(t), newHost()

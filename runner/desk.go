@@ -181,7 +181,7 @@ func listed[T any](d *desk, want func(*work) bool, tell func(*work) T) []T {
 		}
 	}
 	slices.SortFunc(wanted, func(a, b *work) int {
-		return cmp.Or(cmp.Compare(a.job.Run, b.job.Run), cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.Try, b.job.Try))
+		return cmp.Or(cmp.Compare(a.job.Run, b.job.Run), cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.Attempt, b.job.Attempt))
 	})
 	var all []T
 	for _, w := range wanted {

@@ -69,7 +69,7 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 	switch {
 	case job.Node != n.node || job.Datacenter != n.member.Datacenter() || job.Cluster != n.member.Roster().Cluster:
 		err = writ.Errorf(writ.CodeBadRequest, "it is for node %s of datacenter %s", job.Node, job.Datacenter)
-	case !job.Run.Valid() || job.Seq < 1 || job.Try < 1 || job.Delivery < 1:
+	case !job.Run.Valid() || job.Seq < 1 || job.Attempt < 1 || job.Delivery < 1:
 		err = writ.Errorf(writ.CodeBadRequest, "%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
 		err = writ.Errorf(writ.CodeExpired, "it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
@@ -106,7 +106,7 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 		n.counts.repeated.Add(1)
 		return past.Entry.Result
 	case past.Later:
-		return n.refuse(taking, w, writ.Errorf(writ.CodeTryGivenUp, "a later try of the call came before try %d, which was given up", w.job.Try))
+		return n.refuse(taking, w, writ.Errorf(writ.CodeTryGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
 	case !w.repeatable():
 		return n.notAgain(taking, w, past)
 	}
@@ -114,7 +114,7 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 	return n.act(w)
 }
 
-// notAgain answers a job that must not be repeated and may have been done, by itself or by an earlier try.
+// notAgain answers a job that must not be repeated and may have been done, by itself or by an earlier attempt.
 func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Past) *writ.Result {
 	interrupted := past.Entry != nil && past.Entry.Incarnation < n.number
 	switch {

@@ -147,7 +147,7 @@ func (s *site) job(seq int, operation, name string, change func(j *writ.Job)) *w
 	now := time.Now()
 	payload := s.everyday
 	j := &writ.Job{
-		JobKey: writ.JobKey{Run: writ.RunIDOf(payload), Seq: seq, Try: 1}, Cluster: s.roster.Cluster, Datacenter: s.datacenter,
+		JobKey: writ.JobKey{Run: writ.RunIDOf(payload), Seq: seq, Attempt: 1}, Cluster: s.roster.Cluster, Datacenter: s.datacenter,
 		Delivery: 1, Epoch: 1, Operation: operation, Project: s.project, Name: name, Payload: payload, Accepted: now.UnixMilli(),
 		StartBy: now.Add(30 * time.Second).UnixMilli(), EndBy: now.Add(time.Minute).UnixMilli(),
 	}

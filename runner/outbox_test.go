@@ -54,7 +54,7 @@ func mailing(t *testing.T) *mailed {
 }
 
 func resultOf(seq int) *writ.Result {
-	return &writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Try: 1}}
+	return &writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}
 }
 
 func TestAResultIsGivenUpWhenItsRowIs(t *testing.T) {

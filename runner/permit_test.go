@@ -302,7 +302,7 @@ func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 		if got := n.await(job.JobKey); codeOf(got) != writ.CodeUnreachable {
 			t.Errorf("result = %+v, want %s by its start-by", got.Error, writ.CodeUnreachable)
 		}
-		job.Try = 2
+		job.Attempt = 2
 		job.StartBy, job.EndBy = time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(2*time.Minute).UnixMilli()
 		n.push(job)
 		quiet(time.Second)

@@ -86,12 +86,12 @@ func TestAnotherTryIsAnotherPermission(t *testing.T) {
 		job := n.job(1, "volume.create", "data", nil)
 		n.push(job)
 		if got := n.await(job.JobKey); codeOf(got) != writ.CodeDriverFailed || got.Error.Message != "the disk is \uFFFD asleep" {
-			t.Errorf("first try: %+v, want the driver's error", got.Error)
+			t.Errorf("first attempt: %+v, want the driver's error", got.Error)
 		}
-		job.Try = 2
+		job.Attempt = 2
 		n.push(job)
 		if got := n.await(job.JobKey); got.Error != nil || got.Change != writ.ChangeCreated {
-			t.Errorf("second try: %+v, want it created", got)
+			t.Errorf("second attempt: %+v, want it created", got)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 			"without times":          changed(func(j *writ.Job) { j.StartBy, j.EndBy = 0, 0 }),
 			"of an epoch gone by":    changed(func(j *writ.Job) { j.Epoch = 0 }),
 			"of an epoch of no time": changed(func(j *writ.Job) { j.Epoch = 9e18 }),
-			"without a key":          changed(func(j *writ.Job) { j.Try = 0 }),
+			"without a key":          changed(func(j *writ.Job) { j.Attempt = 0 }),
 		}
 		seq := 0
 		for name, attack := range attacks {
@@ -398,7 +398,7 @@ func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
 		if n.active(stuck.JobKey) || len(n.lastBeat().Stuck) != 0 {
 			t.Error("the beat names a job that is done")
 		}
-		behind.Try, behind.StartBy = 2, time.Now().Add(time.Second).UnixMilli()
+		behind.Attempt, behind.StartBy = 2, time.Now().Add(time.Second).UnixMilli()
 		n.push(behind)
 		if got := n.await(behind.JobKey); got.Error != nil {
 			t.Errorf("the resource is not free: %+v", got.Error)

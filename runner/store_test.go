@@ -80,10 +80,10 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 		if fault := n.lastBeat().Fault; fault != "" {
 			t.Errorf("fault = %q with room again", fault)
 		}
-		comes.Try = 2
+		comes.Attempt = 2
 		n.push(comes)
 		if got := n.await(comes.JobKey); got.Error != nil {
-			t.Errorf("the next try: %+v", got.Error)
+			t.Errorf("the next attempt: %+v", got.Error)
 		}
 		if n.host.total() != 2 {
 			t.Errorf("%d effects, want 2", n.host.total())

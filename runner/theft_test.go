@@ -283,7 +283,7 @@ func TestAPayloadIsFetchedOnceForARun(t *testing.T) {
 			n.push(last)
 		}
 		for seq := 1; seq <= 200; seq++ {
-			if got := n.await(writ.JobKey{Run: last.Run, Seq: seq, Try: 1}); got.Error != nil {
+			if got := n.await(writ.JobKey{Run: last.Run, Seq: seq, Attempt: 1}); got.Error != nil {
 				t.Fatalf("job %d: %+v", seq, got.Error)
 			}
 		}

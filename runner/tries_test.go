@@ -17,14 +17,14 @@ import (
 	"writ/sal"
 )
 
-// A refusal that could not be written down invites the next try. What comes late of the one before must not act beside it.
+// A refusal that could not be written down invites the next attempt. What comes late of the one before must not act beside it.
 func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 	for _, operation := range []string{"container.exec", "volume.create"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newSite(t).fresh(nil)
 				first := n.job(1, operation, "web", nil)
-				second := n.job(1, operation, "web", func(j *writ.Job) { j.Try = 2 })
+				second := n.job(1, operation, "web", func(j *writ.Job) { j.Attempt = 2 })
 				n.push(n.job(2, "node.facts", "", nil))
 				quiet(time.Second)
 				room := n.fill()
@@ -36,7 +36,7 @@ func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 				quiet(2 * time.Second)
 				n.push(second)
 				if got := n.await(second.JobKey); got.Error != nil {
-					t.Fatalf("the second try: %+v", got.Error)
+					t.Fatalf("the second attempt: %+v", got.Error)
 				}
 				n.host.remove(second) // another job may have done that
 				before := n.host.total()
@@ -44,7 +44,7 @@ func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 				n.push(first)
 				quiet(2 * time.Second)
 				if got := n.host.total(); got != before {
-					t.Errorf("%d effects, want %d: the first try acted after the second", got, before)
+					t.Errorf("%d effects, want %d: the first attempt acted after the second", got, before)
 				}
 			})
 		})
@@ -54,7 +54,7 @@ func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 // What a person was not told may have been done, and what was done all the same, stays so when a run is resumed.
 func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 	for _, tt := range []struct {
-		step    string // at which the runner dies with the first try
+		step    string // at which the runner dies with the first attempt
 		told    int    // what who resumes knows
 		want    writ.Code
 		effects int
@@ -72,7 +72,7 @@ func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 				s, h := newSite(t), newHost()
 				first := s.job(1, "container.exec", "web", nil)
 				n := s.start(killedAt(t, s, h, tt.step, first), h, nil)
-				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Try, j.Resumes, j.Told = 2, 1, tt.told })
+				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.Told = 2, 1, tt.told })
 				n.push(second)
 				got := n.await(second.JobKey)
 				if codeOf(got) != tt.want {
@@ -85,7 +85,7 @@ func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 				n.push(first)
 				quiet(2 * time.Second)
 				if h.total() != tt.effects {
-					t.Errorf("%d effects after a late delivery of the first try, want %d", h.total(), tt.effects)
+					t.Errorf("%d effects after a late delivery of the first attempt, want %d", h.total(), tt.effects)
 				}
 			})
 		})
@@ -113,7 +113,7 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 	})
 }
 
-// A tool that failed half way may have done what must be done at most once: no other try follows by itself.
+// A tool that failed half way may have done what must be done at most once: no other attempt follows by itself.
 func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
@@ -150,7 +150,7 @@ func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.
 func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"deliver", "deliver", "deliver an earlier try", "next try", "kill", "fill the disk", "make room", "wait",
+			"deliver", "deliver", "deliver an earlier attempt", "next attempt", "kill", "fill the disk", "make room", "wait",
 			"drivers stop before", "drivers stop after", "drivers fail", "drivers fail for good", "drivers work",
 		}), 3, 25).Draw(rt, "steps")
 		operation := rapid.SampledFrom([]string{"container.exec", "volume.create"}).Draw(rt, "operation")
@@ -206,9 +206,9 @@ func (g *callGame) play(steps []string) string {
 	for _, step := range []string{"drivers work", "make room", "kill", "wait"} {
 		g.step(step)
 	}
-	for range 5 { // a try may be refused because of the one before it
+	for range 5 { // an attempt may be refused because of the one before it
 		g.step("deliver")
-		g.step("next try")
+		g.step("next attempt")
 	}
 	if end := g.end(); end == nil || end.Error != nil {
 		return fmt.Sprintf("the call does not come to its end: %+v", end)
@@ -220,9 +220,9 @@ func (g *callGame) step(step string) {
 	switch step {
 	case "deliver":
 		g.deliver(g.try)
-	case "deliver an earlier try":
+	case "deliver an earlier attempt":
 		g.deliver(max(1, g.try-1-g.deliveries%3))
-	case "next try":
+	case "next attempt":
 		g.next()
 	case "kill":
 		g.room()
@@ -252,12 +252,12 @@ func (g *callGame) step(step string) {
 func (g *callGame) deliver(try int) {
 	g.deliveries++
 	g.push(g.job(1, g.operation, "web", func(j *writ.Job) {
-		j.Try, j.Delivery, j.Resumes, j.Told = try, g.deliveries, g.resumes, min(g.told, try-1)
+		j.Attempt, j.Delivery, j.Resumes, j.Told = try, g.deliveries, g.resumes, min(g.told, try-1)
 		j.Deadline = time.Now().Add(time.Hour).UnixMilli()
 	}))
 }
 
-// next gives the newest try up, after its failure or without having heard of it.
+// next gives the newest attempt up, after its failure or without having heard of it.
 func (g *callGame) next() {
 	end := g.end()
 	switch {
@@ -276,7 +276,7 @@ func (g *callGame) next() {
 	g.try++
 }
 
-// hears notes that the newest try is known to have failed, and reports whether that tells of all tries so far.
+// hears notes that the newest attempt is known to have failed, and reports whether that tells of all attempts so far.
 func (g *callGame) hears(code writ.Code) bool {
 	if g.told == g.try-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
 		g.told = g.try
@@ -284,9 +284,9 @@ func (g *callGame) hears(code writ.Code) bool {
 	return g.told == g.try
 }
 
-// end returns what the supervisor knows of the newest try, nil if it has heard nothing.
+// end returns what the supervisor knows of the newest attempt, nil if it has heard nothing.
 func (g *callGame) end() *writ.Result {
-	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Try: g.try})
+	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Attempt: g.try})
 	if len(results) == 0 {
 		return nil
 	}

@@ -216,7 +216,7 @@ var optionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
 		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
-		Help: "how long one try may take; what the operation says if not given"},
+		Help: "how long one attempt may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
 		Help: "what happens if the node is lost: fail the call after a minute (fail), wait for the node (wait), or wait until a person signs " +
 			"that it never comes back and do it on another one (replace)"},

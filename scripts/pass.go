@@ -38,7 +38,7 @@ type EntryState string
 const (
 	EntryOpen      EntryState = "open"
 	EntrySucceeded EntryState = "succeeded"
-	EntryFailed    EntryState = "failed" // for good: no try is left
+	EntryFailed    EntryState = "failed" // for good: no attempt is left
 )
 
 // Entry is a journaled call as a pass sees it. It goes to the children of package evaluator, as NewCall and Outcome come from them, with every

@@ -26,7 +26,7 @@ func (r *Rehearsed) value() map[string]any {
 	for i, c := range r.Calls {
 		call := map[string]any{
 			"seq": int64(c.Seq), "operation": c.Operation, "name": c.Name, "args": readable(orEmptyMap(c.Args), labels),
-			"state": string(c.State), "change": string(c.Change), "code": nil, "message": nil, "tries": int64(c.Try), "node": c.NodeName,
+			"state": string(c.State), "change": string(c.Change), "code": nil, "message": nil, "tries": int64(c.Attempt), "node": c.NodeName,
 			"values": orEmptyMap(c.Values),
 		}
 		if c.Error != nil && c.State != writ.CallSucceeded {

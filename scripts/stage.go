@@ -57,7 +57,7 @@ type Fault struct {
 	Target
 	Code    writ.Code
 	Message string
-	Times   int // how many tries fail for each resource; 0 is all of them
+	Times   int // how many attempts fail for each resource; 0 is all of them
 }
 
 // Substitute replaces fields of the results of calls that succeed.

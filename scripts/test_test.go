@@ -78,9 +78,9 @@ var played = scripts.Rehearsed{
 	State: "failed", Failure: &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "full"}, Position: "web.tengo:3:1"},
 	Logs: []string{"hello"},
 	Calls: []scripts.RehearsedCall{
-		{Call: writ.Call{Seq: 1, Operation: "volume.create", Name: "a", State: writ.CallSucceeded, Change: writ.ChangeCreated, Try: 2, NodeName: "n1"},
+		{Call: writ.Call{Seq: 1, Operation: "volume.create", Name: "a", State: writ.CallSucceeded, Change: writ.ChangeCreated, Attempt: 2, NodeName: "n1"},
 			Values: map[string]any{"path": "/a"}},
-		{Call: writ.Call{Seq: 2, Operation: "machine.create", Name: "m", State: writ.CallFailed, Try: 1, Error: writ.Errorf(writ.CodeNoCapacity, "full")},
+		{Call: writ.Call{Seq: 2, Operation: "machine.create", Name: "m", State: writ.CallFailed, Attempt: 1, Error: writ.Errorf(writ.CodeNoCapacity, "full")},
 			Args: map[string]any{"disks": []any{map[string]any{"ref": int64(1)}}}},
 	},
 }

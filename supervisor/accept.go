@@ -20,7 +20,7 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 	var run writ.Run
 	var err error
 	verifier := s.verifier()
-	for range rosterTries {
+	for range rosterAttempts {
 		if run, err = s.submit(ctx, verifier, signed); !errors.Is(err, errRosterChanged) {
 			break
 		}
@@ -43,9 +43,9 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 	return s.stored(ctx, writ.RunIDOf(writ.DigestOf(text)))
 }
 
-// rosterTries is how often something is decided anew because the journal has a newer roster than the one it was decided by. Who adopts one
+// rosterAttempts is how often something is decided anew because the journal has a newer roster than the one it was decided by. Who adopts one
 // does so right after it is in the journal.
-const rosterTries = 100
+const rosterAttempts = 100
 
 // foreignRoster says that the journal has a newer roster that nobody adopted.
 func (s *Supervisor) foreignRoster() error {

@@ -116,7 +116,7 @@ volume.create("b", {size_gib: 1}, {node: "n1"})
 `)
 		s.awaitCall(id, 1, writ.CallRunning)
 		liar.mu.Lock()
-		liar.claims = []writ.JobKey{{Run: id, Seq: 2, Try: 1}}
+		liar.claims = []writ.JobKey{{Run: id, Seq: 2, Attempt: 1}}
 		liar.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		events, err := s.journal.Events(t.Context(), 0, 1000)

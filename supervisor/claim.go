@@ -148,7 +148,7 @@ func (t *turn) needs() map[int][]int {
 }
 
 // neverSent reports whether a call was sent to no node that may have something of it.
-func neverSent(c *journal.Call) bool { return c.Try == c.Moved+1 && c.Delivery == 0 }
+func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
 // release takes back what claim and placement said of a call that was never sent.
 func (t *turn) release(c *journal.Call) {
@@ -290,7 +290,7 @@ func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
-		if c.UID == "" { // a try before a resume may have begun to make it
+		if c.UID == "" { // an attempt before a resume may have begun to make it
 			c.UID = newUID(c)
 		}
 		c.Need = grows(op, c, before)

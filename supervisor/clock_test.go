@@ -78,7 +78,7 @@ func TestAClockThatIsSetBackMakesNobodyWait(t *testing.T) {
 				}
 				for began := time.Now(); !waits(); time.Sleep(100 * time.Millisecond) {
 					if run, calls := s.look(id); time.Since(began) > time.Minute {
-						t.Fatalf("the run is %s, its call %s in try %d: %q %v", run.State, calls[0].State, calls[0].Try, calls[0].Reason, calls[0].Error)
+						t.Fatalf("the run is %s, its call %s in attempt %d: %q %v", run.State, calls[0].State, calls[0].Attempt, calls[0].Reason, calls[0].Error)
 					}
 				}
 				s.clock.set(18 * time.Hour)
@@ -201,8 +201,8 @@ func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		if calls[0].Try != 1 {
-			t.Errorf("it took %d tries", calls[0].Try)
+		if calls[0].Attempt != 1 {
+			t.Errorf("it took %d tries", calls[0].Attempt)
 		}
 	})
 }

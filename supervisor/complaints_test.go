@@ -221,7 +221,7 @@ func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
 			for i := 0; i < results; i += envelope.MaxRecords {
 				var all []any
 				for ; len(all) < min(envelope.MaxRecords, results-i); all = append(all, writ.Result{JobKey: writ.JobKey{
-					Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, i+len(all)))), Seq: 1, Try: 1,
+					Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, i+len(all)))), Seq: 1, Attempt: 1,
 				}, Node: n.id}) {
 				}
 				signed, err := envelope.Sign(envelope.Result, n.key, all...)

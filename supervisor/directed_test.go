@@ -477,7 +477,7 @@ func (d *wedge) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 
 func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
-		const stuckFor = 20 * time.Minute // longer than all tries of the next call take, if they count
+		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) {
 			n.drivers = []sal.Driver{&wedge{simDriver: simDriver{h, "volume"}, lasts: stuckFor}}

@@ -31,7 +31,7 @@ func BenchmarkDispatch(b *testing.B) {
 			jobs := make([]outgoing, n)
 			for i := range jobs {
 				job := writ.Job{
-					JobKey: writ.JobKey{Run: "ts64ne6hqypah6oches7g6ggwa", Seq: i + 1, Try: 1}, Delivery: 1, Node: "n", Operation: "node.ping",
+					JobKey: writ.JobKey{Run: "ts64ne6hqypah6oches7g6ggwa", Seq: i + 1, Attempt: 1}, Delivery: 1, Node: "n", Operation: "node.ping",
 					StartBy: now.Add(time.Minute).UnixMilli(), EndBy: now.Add(time.Hour).UnixMilli(),
 				}
 				body, err := cbor.Marshal(job)

@@ -152,11 +152,11 @@ func TestWhatMayHaveBegunIsReplacedOnceTheLossIsSigned(t *testing.T) {
 				t.Errorf("%s was done by %s", c.Operation, c.NodeName)
 			}
 		}
-		if calls[0].Try != 2 || calls[1].Try != 1 {
-			t.Errorf("the tries are %d and %d, want 2 and 1", calls[0].Try, calls[1].Try)
+		if calls[0].Attempt != 2 || calls[1].Attempt != 1 {
+			t.Errorf("the attempts are %d and %d, want 2 and 1", calls[0].Attempt, calls[1].Attempt)
 		}
 		had := s.record(n1.id()).Superseded
-		if len(had) != 1 || had[0].Job == nil || *had[0].Job != (writ.JobKey{Run: id, Seq: 1, Try: 1}) || had[0].UID != calls[0].UID {
+		if len(had) != 1 || had[0].Job == nil || *had[0].Job != (writ.JobKey{Run: id, Seq: 1, Attempt: 1}) || had[0].UID != calls[0].UID {
 			t.Errorf("of what n1 must not go on with the journal has %+v", had)
 		}
 		n1.start()

@@ -93,7 +93,7 @@ func (t *turn) waitForLost(c *journal.Call) {
 
 // mayBeWaiting reports whether a call that is out was delivered once, and its node did not say that it began: it may still be in the queue.
 func mayBeWaiting(c *journal.Call) bool {
-	return c.State == writ.CallQueued && c.Try == c.Moved+1 && c.Delivery == 1
+	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Delivery == 1
 }
 
 // repeatableElsewhere reports whether a call can be done by another node once its node, with all that is on it, is gone: it makes or deletes
@@ -146,7 +146,7 @@ func (t *turn) loseNeed(c *journal.Call, lost need) error {
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// moveAway plans a call anew under the next try, for any node. What becomes of the old one on its node counts no more.
+// moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
 func (t *turn) moveAway(c *journal.Call, why string) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -156,9 +156,9 @@ func (t *turn) moveAway(c *journal.Call, why string) error {
 			}
 		}
 		told(c, writ.CodeNodeLost) // that it did not act there, or that nothing is left of it, is known
-		c.Try++
+		c.Attempt++
 	}
-	c.Moved = c.Try - 1
+	c.Moved = c.Attempt - 1
 	c.Spared = c.Moved - c.Before // nothing was tried
 	t.release(c)
 	c.Delivery, c.Reason = 0, why

@@ -26,8 +26,8 @@ func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
 		s.awaitCall(id, 1, writ.CallQueued)
 		n2 := s.realNode("n2")
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		if calls[0].NodeName != "n2" || calls[0].Try != 2 {
-			t.Errorf("the call was done by %s in try %d, want n2 in try 2", calls[0].NodeName, calls[0].Try)
+		if calls[0].NodeName != "n2" || calls[0].Attempt != 2 {
+			t.Errorf("the call was done by %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
 		}
 		n1.start()
 		time.Sleep(2 * time.Minute)
@@ -120,7 +120,7 @@ func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
 		n2 := s.realNode("n2")
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].NodeName != "n2" || calls[0].Told != 1 {
-			t.Errorf("%s did the call, and knew of %d earlier tries", calls[0].NodeName, calls[0].Told)
+			t.Errorf("%s did the call, and knew of %d earlier attempts", calls[0].NodeName, calls[0].Told)
 		}
 		n2.halt()
 	})

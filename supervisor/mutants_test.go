@@ -51,12 +51,12 @@ var mutants = []struct {
 	},
 	{
 		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored", file: "supervisor/turn.go",
-		was: "if t.genuine[i], err = tx.WasSent(c, a.result.Try, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
+		was: "if t.genuine[i], err = tx.WasSent(c, a.result.Attempt, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
 		unnoticed: "no node of a simulation lies",
 	},
 	{
-		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfATryBeforeTheResumeDoesNotAnswerTheNewOne", file: "supervisor/receive.go",
-		was: "case a.result.Try < c.Try:", is: "case a.result.Try < 0:",
+		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne", file: "supervisor/receive.go",
+		was: "case a.result.Attempt < c.Attempt:", is: "case a.result.Attempt < 0:",
 	},
 	{
 		name: "CallsHaveNoEnd", file: "supervisor/watch.go",

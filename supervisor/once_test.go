@@ -80,8 +80,8 @@ func TestATryThatWasGivenUpDoesNotActBesideTheNext(t *testing.T) {
 		repair := n.sabotage("NEW.operation = 'container.exec' AND NEW.try = 1")
 		id := s.submit(fmt.Sprintf(execScript, "c"))
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		if calls[2].Try != 2 {
-			t.Fatalf("it was done by try %d, want the second", calls[2].Try)
+		if calls[2].Attempt != 2 {
+			t.Fatalf("it was done by try %d, want the second", calls[2].Attempt)
 		}
 		repair()
 		time.Sleep(2 * time.Second) // the node finds out

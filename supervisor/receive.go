@@ -11,10 +11,10 @@ import (
 	"writ/supervisor/journal"
 )
 
-// defaultRetries is how many tries follow the first when a failure is retryable and the script says nothing.
+// defaultRetries is how many attempts follow the first when a failure is retryable and the script says nothing.
 const defaultRetries = 5
 
-// Backoff between tries: doubling from first to most, each with jitter of half its length.
+// Backoff between attempts: doubling from first to most, each with jitter of half its length.
 const (
 	backoffFirst = time.Second
 	backoffMost  = time.Minute
@@ -27,7 +27,7 @@ func (t *turn) receive(m mail, why *stop) error {
 	}
 	for i, a := range m.results {
 		if !t.genuine[i] {
-			t.s.complaints.of(a.node, "a result answers no job that was sent; it is ignored", "run", t.run.ID, "seq", a.result.Seq, "try", a.result.Try)
+			t.s.complaints.of(a.node, "a result answers no job that was sent; it is ignored", "run", t.run.ID, "seq", a.result.Seq, "try", a.result.Attempt)
 			t.s.accounts.countUseless(a.node, 0, 1)
 			continue
 		}
@@ -98,14 +98,14 @@ func (t *turn) tooEarly(s stop) bool {
 	return s.state == writ.RunExpired && t.now.Before(due)
 }
 
-// answer lets a call take the result of its open try. A success that comes for a call which has ended meanwhile (cancelled, given up)
+// answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
 func (t *turn) answer(a arrival, left *leftover) error {
 	c := t.call(a.result.Seq)
 	switch {
-	case c == nil || c.State == writ.CallSucceeded || a.result.Try > c.Try:
+	case c == nil || c.State == writ.CallSucceeded || a.result.Attempt > c.Attempt:
 		return nil // answered before: it is only to be acknowledged
-	case a.result.Try < c.Try:
+	case a.result.Attempt < c.Attempt:
 		return t.belated(c, a)
 	case c.State == writ.CallPlanned:
 		return nil
@@ -140,7 +140,7 @@ func (t *turn) answer(a arrival, left *leftover) error {
 	if t.run.Stop == nil && left != nil && c.UID != left.uid {
 		return t.takeOver(c, left)
 	}
-	if t.run.Stop == nil && r.Error.Retryable() && c.Try-c.Before-c.Spared <= retries(c) {
+	if t.run.Stop == nil && r.Error.Retryable() && c.Attempt-c.Before-c.Spared <= retries(c) {
 		return t.tryAgain(c)
 	}
 	return nil
@@ -156,11 +156,11 @@ func (t *turn) behindStuck(c *journal.Call) bool {
 	})
 }
 
-// told notes that the failure of the open try is known. That says nothing of earlier tries which nobody reported on, unless the node looked
-// at them, too; and a refusal that the node could not write down does not end its try there.
+// told notes that the failure of the open attempt is known. That says nothing of earlier attempts which nobody reported on, unless the node looked
+// at them, too; and a refusal that the node could not write down does not end its attempt there.
 func told(c *journal.Call, code writ.Code) {
-	if c.Told == c.Try-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
-		c.Told = c.Try
+	if c.Told == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+		c.Told = c.Attempt
 	}
 }
 
@@ -198,20 +198,20 @@ func retries(c *journal.Call) int {
 	return defaultRetries
 }
 
-// tryAgain plans the next try of a call after a retryable failure.
+// tryAgain plans the next attempt of a call after a retryable failure.
 func (t *turn) tryAgain(c *journal.Call) error {
-	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Try-c.Before-c.Spared, 1)))
-	c.Try++
+	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
+	c.Attempt++
 	c.Delivery = 0
 	c.Reason = fmt.Sprintf("is tried again at %s UTC, after %s: %s", c.RetryAt.UTC().Format(time.TimeOnly), c.Error.Code, c.Error.Message)
 	return t.move(c, writ.CallPlanned)
 }
 
-// backoff is how long to wait after the failure of a try, unless Config says otherwise.
-func backoff(try int) time.Duration {
+// backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
+func backoff(attempt int) time.Duration {
 	d := backoffMost
-	if try < 7 { // 64 s is more than the most
-		d = min(backoffFirst<<(try-1), backoffMost)
+	if attempt < 7 { // 64 s is more than the most
+		d = min(backoffFirst<<(attempt-1), backoffMost)
 	}
 	return d/2 + rand.N(d/2+1)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A resume lets a failed run go on where it failed: what succeeded stays done, errors that the script has seen stay seen, and all other
-// calls that did not succeed get another try. The deadline stays: the signer bounded the run from its acceptance on, nodes hold a run that
+// calls that did not succeed get another attempt. The deadline stays: the signer bounded the run from its acceptance on, nodes hold a run that
 // destroys to it themselves, and an operator cannot give what the signer did not.
 
 // resumption is the will of an operator that a failed run goes on.
@@ -27,7 +27,7 @@ type resumption struct {
 
 // resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
 func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	for range rosterTries {
+	for range rosterAttempts {
 		answer, err := s.resumeBy(ctx, s.verifier(), v)
 		if !errors.Is(err, errRosterChanged) {
 			return answer, err
@@ -201,12 +201,12 @@ func (t *turn) reopen(c *journal.Call) error {
 		return t.take(c, c.Late)
 	}
 	if c.Delivery > 0 {
-		c.Try++
+		c.Attempt++
 	}
-	if c.Try == c.Moved+1 || leavesNothing(c) {
+	if c.Attempt == c.Moved+1 || leavesNothing(c) {
 		t.release(c)
 	}
-	c.Before, c.Spared, c.Delivery = c.Try-1, 0, 0
+	c.Before, c.Spared, c.Delivery = c.Attempt-1, 0, 0
 	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}
 	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
 	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
@@ -219,7 +219,7 @@ func leavesNothing(c *journal.Call) bool {
 	return ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent)
 }
 
-// belated takes the result of a try before the last resume. A success is what the call wanted: if its new try was not sent yet, it needs
+// belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
 // none. Otherwise it tells what became of the resource.
 func (t *turn) belated(c *journal.Call, a arrival) error {
 	a.result = t.judge(c, a.result)
@@ -242,9 +242,9 @@ func (t *turn) stopGivenUp(a active) {
 	switch {
 	case t.run.State.Ended():
 		t.cancels[a.node] = t.run.Resumes
-	case c != nil && a.key.Try <= c.Before && t.run.Resumes > 0:
+	case c != nil && a.key.Attempt <= c.Before && t.run.Resumes > 0:
 		t.cancels[a.node] = t.run.Resumes - 1
-	case c != nil && a.key.Try == c.Try && c.State.Ended() && c.State != writ.CallSucceeded:
+	case c != nil && a.key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
 		t.givenUp[a.node] = append(t.givenUp[a.node], a.key)
 	}
 }

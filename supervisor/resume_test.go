@@ -81,7 +81,7 @@ func (b *breaking) join(n *testNode) { n.act = b.act }
 func states(calls []*journal.Call) string {
 	var all []string
 	for _, c := range calls {
-		all = append(all, fmt.Sprintf("%d:%s/%d", c.Seq, c.State, c.Try))
+		all = append(all, fmt.Sprintf("%d:%s/%d", c.Seq, c.State, c.Attempt))
 	}
 	return strings.Join(all, " ")
 }
@@ -258,7 +258,7 @@ func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
 	})
 }
 
-func TestAResumedCallHasAllItsTriesAgain(t *testing.T) {
+func TestAResumedCallHasAllItsAttemptsAgain(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		left := 4
 		s.join("n1", func(n *testNode) {
@@ -390,7 +390,7 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 	}
 }
 
-func TestASuccessThatIsToldLateNeedsNoOtherTry(t *testing.T) {
+func TestASuccessThatIsToldLateNeedsNoOtherAttempt(t *testing.T) {
 	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inSite(t, func(t *testing.T, s *site) {
@@ -425,11 +425,11 @@ func (s *site) resources(t *testing.T) (all []*journal.Resource, err error) {
 	return all, err
 }
 
-func TestAResultOfATryBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
+func TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
-				if job.Try == 1 {
+				if job.Attempt == 1 {
 					time.Sleep(2 * time.Minute)
 					return writ.Result{Error: writ.Errorf(writ.CodeInjectedFinal, "told to fail, late")}
 				}

@@ -131,7 +131,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 const (
 	// judgeAtOnce is how many runs are judged by a new roster between two notes of how far it got.
 	judgeAtOnce = 256
-	// judgeAgain is how long runs that could not be judged wait for the next try.
+	// judgeAgain is how long runs that could not be judged wait for the next attempt.
 	judgeAgain = time.Second
 )
 

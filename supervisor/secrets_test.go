@@ -93,7 +93,7 @@ func TestASecretReachesOnlyTheNodeThatNeedsIt(t *testing.T) {
 					t.Error(err)
 				}
 				seen = append(seen, values["db-password@2"])
-				if job.Try == 1 {
+				if job.Attempt == 1 {
 					return writ.Result{Error: writ.Errorf(writ.CodeDriverFailed, "once more")}
 				}
 				return succeed(ctx, job)
@@ -369,8 +369,8 @@ func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, calls := s.wantState(run.ID, writ.RunFailed)
-		if calls[0].Error.Code != writ.CodeSecretUnreadable || calls[0].Try != 1 {
-			t.Errorf("try %d ends with %+v", calls[0].Try, calls[0].Error)
+		if calls[0].Error.Code != writ.CodeSecretUnreadable || calls[0].Attempt != 1 {
+			t.Errorf("try %d ends with %+v", calls[0].Attempt, calls[0].Error)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *pass) error {
 // book keeps a result and what it did to its resource.
 func (t *turn) book(tx *journal.Tx, s settlement) error {
 	c := s.call
-	first, err := tx.AddResult(c, s.result.Try, s.frame)
+	first, err := tx.AddResult(c, s.result.Attempt, s.frame)
 	if err != nil || !first {
 		return err // it was booked when it came first; its acknowledgement got lost
 	}
@@ -235,7 +235,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 	c := &journal.Call{
 		Call: writ.Call{
 			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
-			State: writ.CallPlanned, Try: 1, After: n.After, Planned: t.now,
+			State: writ.CallPlanned, Attempt: 1, After: n.After, Planned: t.now,
 		},
 		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
 	}

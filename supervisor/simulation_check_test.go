@@ -30,7 +30,7 @@ type observer struct {
 	last  int64
 	skews int // times that a node was said to have a wrong clock
 	runs  map[writ.RunID]writ.RunState
-	calls map[writ.JobKey]writ.CallState // of no try
+	calls map[writ.JobKey]writ.CallState // of no attempt
 	total int
 
 	moment time.Time // in virtual time
@@ -224,7 +224,7 @@ func (s *simulation) explain(r *simRun) {
 		calls, err := tx.Calls(id)
 		s.t.Errorf("run %s is %s (%s) since %s, waits for %v", id, run.State, run.Reason, run.Accepted, run.Waiting)
 		for _, c := range calls {
-			s.t.Logf("  %d %s %s: %s on %s, try %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Try, c.Delivery,
+			s.t.Logf("  %d %s %s: %s on %s, try %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
 				c.StartBy, c.Reason, c.Error)
 		}
 		return err
@@ -263,7 +263,7 @@ func (s *simulation) check() {
 					want[c.Node] = want[c.Node].Plus(c.Need)
 				}
 				s.checkCall(c, hosts[c.Node])
-				if op, _ := catalog.Lookup(c.Operation); (c.Try > 1 || c.Delivery > 0) && c.State != writ.CallSucceeded && op.Effect != catalog.Look {
+				if op, _ := catalog.Lookup(c.Operation); (c.Attempt > 1 || c.Delivery > 0) && c.State != writ.CallSucceeded && op.Effect != catalog.Look {
 					doubtful[c.Resource()] = true
 				}
 			}
@@ -335,7 +335,7 @@ func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
 		for _, c := range calls {
 			if c.Resource() == id {
 				fmt.Fprintf(&text, "\n  call %d of run %s, %s: %s, try %d, delivery %d on %s, uid %s, change %q, sent %s, ended %s, %v", c.Seq, c.Run, c.Operation,
-					c.State, c.Try, c.Delivery, c.Node, c.UID, c.Change, c.Queued.Format(time.TimeOnly), c.Ended.Format(time.TimeOnly), c.Error)
+					c.State, c.Attempt, c.Delivery, c.Node, c.UID, c.Change, c.Queued.Format(time.TimeOnly), c.Ended.Format(time.TimeOnly), c.Error)
 			}
 		}
 	}
@@ -355,7 +355,7 @@ func (s *simulation) checkPlacement(p *process, node writ.NodeID, tasks []queue.
 		return
 	}
 	for _, t := range tasks {
-		if strings.HasSuffix(t.ID, "-1-1") { // the first delivery of the first try
+		if strings.HasSuffix(t.ID, "-1-1") { // the first delivery of the first attempt
 			s.t.Errorf("%s is sent to %s, whose clock is off by %s", t.ID, n.name, apart)
 		}
 	}
@@ -435,8 +435,8 @@ func (s *simulation) checkCall(c *journal.Call, h *simHost) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := c.Key()
-	for key.Try > 1 && h.uids[key] == "" { // a success of an earlier try that was told late is taken, if the next one was not sent
-		key.Try--
+	for key.Attempt > 1 && h.uids[key] == "" { // a success of an earlier attempt that was told late is taken, if the next one was not sent
+		key.Attempt--
 	}
 	if out, ok := c.Values["stdout"]; ok && out != key.String() {
 		s.t.Errorf("call %d of run %s took the result of %v for that of %s", c.Seq, c.Run, out, key)

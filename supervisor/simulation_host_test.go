@@ -71,14 +71,14 @@ func fate(seed uint64, parts ...any) *rand.Rand {
 func keyOf(text string) (key writ.JobKey) {
 	run, rest, _ := strings.Cut(text, "-")
 	key.Run = writ.RunID(run)
-	fmt.Sscanf(rest, "%d-%d", &key.Seq, &key.Try)
+	fmt.Sscanf(rest, "%d-%d", &key.Seq, &key.Attempt)
 	return key
 }
 
 // Do takes effect in the middle of its time, once what can go wrong did not.
 func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h, key := d.host, keyOf(r.Key)
-	luck := fate(h.seed, "do", r.Operation.Name(), r.Resource.Name, key.Seq, key.Try)
+	luck := fate(h.seed, "do", r.Operation.Name(), r.Resource.Name, key.Seq, key.Attempt)
 	took := time.Duration(luck.Int64N(int64(4 * time.Second)))
 	stuck := false
 	switch n := luck.IntN(100); {
@@ -108,7 +108,7 @@ func (d simDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 		return sal.Outcome{}, err
 	}
 	switch n := luck.IntN(100); {
-	case n < 6 && key.Try <= 2:
+	case n < 6 && key.Attempt <= 2:
 		return sal.Outcome{}, writ.Errorf(writ.CodeInjected, "told to fail for now")
 	case n < 8 && r.Operation.Effect != catalog.Remove:
 		return sal.Outcome{}, writ.Errorf(writ.CodeInjectedFinal, "told to fail")

@@ -60,9 +60,9 @@ type Config struct {
 	// OlderRunners gives runners accounts at the queue that bring their own scripts there, with which a node can stop it. Any node can say that its
 	// runner is one.
 	OlderRunners bool
-	// Backoff is how long to wait after the failure of the n-th try, from 1. If nil it doubles from a second to a minute, with jitter.
+	// Backoff is how long to wait after the failure of the n-th attempt, from 1. If nil it doubles from a second to a minute, with jitter.
 	// A minute is the most that is possible.
-	Backoff func(try int) time.Duration
+	Backoff func(attempt int) time.Duration
 	// Now is the wall clock, time.Now if nil: it may be set at any time, forward and back. What is measured from one moment to another is
 	// not read from it.
 	Now func() time.Time

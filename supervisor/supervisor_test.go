@@ -244,8 +244,8 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 				s.join("n1", func(n *testNode) { n.act = failing("v", tt.code) })
 				id := s.submit(script)
 				run, calls := s.wantState(id, writ.RunFailed)
-				if calls[0].Try != tt.want || run.Failure.Code != tt.code || run.Failure.Seq != 1 {
-					t.Errorf("%d tries, failure %+v", calls[0].Try, run.Failure)
+				if calls[0].Attempt != tt.want || run.Failure.Code != tt.code || run.Failure.Seq != 1 {
+					t.Errorf("%d tries, failure %+v", calls[0].Attempt, run.Failure)
 				}
 				s.wantEffects(tt.want)
 			})

@@ -87,7 +87,7 @@ func TestAJobThatCopiesFromAnotherNodeHasATransferGrant(t *testing.T) {
 	})
 }
 
-// TestACopyThatIsTriedAgainHasATransferGrantOfThatTime moves the node's address between two tries. The transfer is the same.
+// TestACopyThatIsTriedAgainHasATransferGrantOfThatTime moves the node's address between two attempts. The transfer is the same.
 func TestACopyThatIsTriedAgainHasATransferGrantOfThatTime(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })

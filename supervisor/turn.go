@@ -41,7 +41,7 @@ type turn struct {
 	resumed  bool         // just now: a pass has a turn of its own, that may fail by itself
 	lacking  bool         // a call that was to be sent lacks a secret
 	runMoved bool         // and told of: its state, or what is shown of it, changed
-	settled  []settlement // results that ended a call or try
+	settled  []settlement // results that ended a call or attempt
 	events   []writ.Event
 
 	outgoing map[writ.NodeID][]outgoing    // jobs to send after the commit
@@ -196,7 +196,7 @@ func (s *Supervisor) again(id writ.RunID, m mail) *turn {
 	t.rebase()
 	for i, a := range m.results {
 		c := t.call(a.result.Seq)
-		if c == nil || !c.LastSent(a.result.Try, a.node, a.result.Job) || a.result.Found != "" {
+		if c == nil || !c.LastSent(a.result.Attempt, a.node, a.result.Job) || a.result.Found != "" {
 			return nil
 		}
 		t.genuine[i] = true
@@ -225,7 +225,7 @@ func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, 
 		if c == nil {
 			continue
 		}
-		if t.genuine[i], err = tx.WasSent(c, a.result.Try, a.node, a.result.Job); err != nil {
+		if t.genuine[i], err = tx.WasSent(c, a.result.Attempt, a.node, a.result.Job); err != nil {
 			return nil, err
 		}
 		if t.left[i], err = t.leftoverOf(tx, a); err != nil {
@@ -324,7 +324,7 @@ func (t *turn) call(seq int) *journal.Call {
 
 // open returns a call that is out at a node under exactly this key, nil if it is not.
 func (t *turn) open(key writ.JobKey) *journal.Call {
-	if c := t.call(key.Seq); c != nil && c.Try == key.Try && c.State.Sent() {
+	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
 	}
 	return nil

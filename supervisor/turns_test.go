@@ -55,7 +55,7 @@ func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- turns.run(ctx) }()
 
-		key := writ.JobKey{Run: "r", Seq: 1, Try: 1}
+		key := writ.JobKey{Run: "r", Seq: 1, Attempt: 1}
 		kept := 0
 		for range 100 { // as many looks of the watch, and as many times the node sends its result again
 			if turns.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
@@ -228,12 +228,12 @@ func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
 	first, _ := turns.next()
 	const all = 1000
 	for i := range all {
-		turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Try: 1}}, node: "n"})
+		turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, node: "n"})
 	}
 	turns.post("many", mail{lost: []writ.NodeID{"n"}})
 	turns.serve(t.Context(), first)
 	turns.begin("one", "works", func() {})
-	turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Try: 1}}, node: "n"})
+	turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Attempt: 1}}, node: "n"})
 
 	next := 0
 	for turn := 0; next < all; turn++ {
@@ -299,7 +299,7 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 		}
 		turns.drop = func([]arrival) {}
 		post := func(node writ.NodeID, kind string, i int) bool {
-			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Try: 1}
+			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Attempt: 1}
 			return turns.postResult(arrival{result: writ.Result{JobKey: key}, node: node})
 		}
 		for i := range maxSpokenOf { // all of them before the first is looked up, so that this finds as many as it may take
@@ -353,7 +353,7 @@ func TestRunsThatThereAreNotGetNoTurn(t *testing.T) {
 		}
 		turns.drop = func(results []arrival) { dropped += len(results) }
 		post := func(run writ.RunID) {
-			turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Try: 1}}, node: "n"})
+			turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Attempt: 1}}, node: "n"})
 		}
 		post("late")
 		for i := range 3*maxUnknown - 1 {

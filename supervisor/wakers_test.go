@@ -144,14 +144,14 @@ func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
 	})
 }
 
-// What recovery read may be long over when it acts on it: a try that failed meanwhile is not sent again, and its run goes on.
+// What recovery read may be long over when it acts on it: an attempt that failed meanwhile is not sent again, and its run goes on.
 func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
 		first := make(chan struct{})
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
 			switch {
-			case job.Try == 1:
+			case job.Attempt == 1:
 				<-first
 				return writ.Result{Error: writ.Errorf(writ.CodeTimeout, "told to fail")}
 			default:
@@ -164,7 +164,7 @@ func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
 		_, stale := s.look(id)
 		close(first)
 		s.awaitCall(id, 1, writ.CallPlanned)
-		for _, state := range []string{"between two tries", "after the end", "forgotten"} {
+		for _, state := range []string{"between two attempts", "after the end", "forgotten"} {
 			if state == "after the end" {
 				s.wantState(id, writ.RunSucceeded)
 			}
@@ -176,7 +176,7 @@ func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
 			s.wantAwake()
 		}
 		for _, job := range n.given() {
-			if job.Try == 1 && job.Delivery > 1 {
+			if job.Attempt == 1 && job.Delivery > 1 {
 				t.Errorf("%s was sent again after it had failed", job.TaskID())
 			}
 		}

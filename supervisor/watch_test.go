@@ -47,7 +47,7 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 		began := time.Now()
 		s.wantState(s.submit(ping+"node.ping({}, {node: \"good\"})\n"), writ.RunSucceeded)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the second try on the other node came after %s", took)
+			t.Errorf("the second attempt on the other node came after %s", took)
 		}
 	})
 }

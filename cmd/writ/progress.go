@@ -75,14 +75,14 @@ func (p *progress) callChanged(c writ.Call) {
 	before, known := p.calls[c.Seq]
 	p.calls[c.Seq] = c
 	switch {
-	case known && before.State == c.State && before.Try == c.Try:
+	case known && before.State == c.State && before.Attempt == c.Attempt:
 		if c.Reason != before.Reason && c.Reason != "" && !c.State.Ended() {
 			p.term.Note("… %s: %s", callName(c), c.Reason)
 		}
 	case c.State.Ended():
 		p.callEnded(c)
-	case c.Try > 1 && before.Try < c.Try:
-		p.term.Note("↻ %s: try %d%s", callName(c), c.Try, because(cmpError(c.Error, before.Error)))
+	case c.Attempt > 1 && before.Attempt < c.Attempt:
+		p.term.Note("↻ %s: try %d%s", callName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
 		p.term.Note("→ %s on %s", callName(c), nodeName(c))
 	case c.State == writ.CallPlanned && c.Reason != "":

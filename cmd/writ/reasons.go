@@ -321,7 +321,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 	case c.State == writ.CallPlanned && away != "": // what was said of it before may be long over: nothing is sent there now
 		why := fmt.Sprintf("%s, where it goes, %s", node, away)
 		if c.Error != nil {
-			why += fmt.Sprintf("; its last try ended with %s: %s", c.Error.Code, c.Error.Message)
+			why += fmt.Sprintf("; its last attempt ended with %s: %s", c.Error.Code, c.Error.Message)
 		}
 		return reason{why, "writ node list"}
 	case c.Reason != "" && c.State != writ.CallRunning:
@@ -333,7 +333,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
 			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
 	case c.State == writ.CallRunning:
-		return reason{fmt.Sprintf("%s has worked on it for %s, in try %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Try, progress(": ")), ""}
+		return reason{fmt.Sprintf("%s has worked on it for %s, in attempt %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Attempt, progress(": ")), ""}
 	case c.State == writ.CallQueued && away != "":
 		return reason{fmt.Sprintf("it was sent to %s, which %s", node, away), "writ node list"}
 	case c.State == writ.CallQueued && known:

@@ -24,7 +24,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		return &writ.Failure{Error: *failed(code), Position: "web.tengo:3:1", Seq: seq}
 	}
 	volume := func(seq int, state writ.CallState, change ...func(c *writ.Call)) writ.Call {
-		c := writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Try: 1, Node: "n", NodeName: "n1", Started: now.Add(-time.Minute)}
+		c := writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Attempt: 1, Node: "n", NodeName: "n1", Started: now.Add(-time.Minute)}
 		for _, f := range change {
 			f(&c)
 		}
@@ -69,7 +69,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"RetryAtANodeThatTakesNothing", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 11:00:03 UTC, after INJECTED: told to fail"), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Fault: "the node's journal cannot be written: the disk is full"}
-		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last try ended with INJECTED: told to fail writ node list"},
+		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node list"},
 		{"Dependency", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
@@ -82,18 +82,18 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"SentToASilentNode", func(s *situation) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
-		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1"},
+		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
 		{"FarOn", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}
-		}, "waits for 1", "", "n1 has worked on it for 1m0s, in try 1: 64 of 2048 MiB are there"},
+		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},
 		{"FarOnAtASilentNode", func(s *situation) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node list"},
 		{"BehindAStuckDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Stuck: []writ.Stuck{
-				{JobKey: writ.JobKey{Run: other, Seq: 3, Try: 1}, Operation: "volume.create", Name: "w", Since: now},
-				{JobKey: writ.JobKey{Run: other, Seq: 4, Try: 1}, Operation: "volume.create", Name: "v", Since: now},
+				{JobKey: writ.JobKey{Run: other, Seq: 3, Attempt: 1}, Operation: "volume.create", Name: "w", Since: now},
+				{JobKey: writ.JobKey{Run: other, Seq: 4, Attempt: 1}, Operation: "volume.create", Name: "v", Since: now},
 			}}
 		}, "waits for 1", "", "on n1 the driver of volume.create in call 4 of run " + string(other)},
 		{"Unplaced", func(s *situation) {

@@ -303,7 +303,7 @@ func runText(v api.RunValues, state, datacenter string, wideTable, values bool) 
 			column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
 			column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
 			column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
-			wide("TRY", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Try, c.Delivery) }),
+			wide("TRY", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
 			wide("AT", func(c api.CallValues) string { return c.Position }),
 		}
 		if values {

@@ -66,7 +66,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	run.Failure = &writ.Failure{Error: writ.Error{Code: writ.Code(hostile), Message: hostile, Hint: hostile}, Position: hostile, Trace: []string{hostile}, Seq: 1}
 	w.run(run, writ.Call{
 		Operation: hostile, Name: hostile, Position: hostile, State: writ.CallState(hostile), NodeName: hostile, Driver: hostile, Change: writ.Change(hostile),
-		Error: &writ.Error{Code: writ.CodeNodeLost, Message: hostile, Hint: hostile}, Reason: hostile, Try: 1,
+		Error: &writ.Error{Code: writ.CodeNodeLost, Message: hostile, Hint: hostile}, Reason: hostile, Attempt: 1,
 	})
 	w.store(ams, writ.Event{Node: &writ.Node{
 		ID: "n", Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
@@ -167,7 +167,7 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 
 	open := w.submit(2, "open.tengo", nil)
 	open.State = writ.RunRunning
-	w.run(open, writ.Call{Operation: "volume.create", State: writ.CallPlanned, Try: 1, Planned: open.Accepted})
+	w.run(open, writ.Call{Operation: "volume.create", State: writ.CallPlanned, Attempt: 1, Planned: open.Accepted})
 	wants(t, w.page("/runs/"+string(open.ID)), "writ run cancel "+string(open.ID), "data-open>")
 
 	waiting := w.submit(3, "later.tengo", func(in *ledger.Incoming) { in.Datacenter = fra })

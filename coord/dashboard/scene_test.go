@@ -21,7 +21,7 @@ func call(operation, name, node, driver string, state writ.CallState, accepted t
 	}
 	c := writ.Call{
 		Operation: operation, Name: name, NodeName: node, Node: writ.NodeID(node), Driver: driver, Simulated: driver == "simulated", State: state,
-		Try: 1, Planned: at(m.planned), Queued: at(m.queued), Started: at(m.started), Ended: at(m.ended),
+		Attempt: 1, Planned: at(m.planned), Queued: at(m.queued), Started: at(m.started), Ended: at(m.ended),
 	}
 	if state.Sent() || state == writ.CallSucceeded {
 		c.Delivery = 1
@@ -53,7 +53,7 @@ func failedRun(w *world, n int, received time.Time) writ.Run {
 		call("machine.create", "gpu-0", "", "", writ.CallFailed, a, moments{.1, -1, -1, 9.3}),
 	}
 	calls[2].Delivery = 2
-	calls[4].Try = 3
+	calls[4].Attempt = 3
 	for i := range calls {
 		calls[i].Position = fmt.Sprintf("shop.tengo:%d:8", 9+4*i)
 	}

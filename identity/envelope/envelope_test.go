@@ -26,7 +26,7 @@ func public(name string) ed25519.PublicKey { return testKey(name).Public().(ed25
 
 func result(seq int) writ.Result {
 	return writ.Result{
-		JobKey: writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: seq, Try: 1}, Job: writ.Digest{byte(seq)}, Node: "n1", Change: writ.ChangeCreated,
+		JobKey: writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: seq, Attempt: 1}, Job: writ.Digest{byte(seq)}, Node: "n1", Change: writ.ChangeCreated,
 		Values: map[string]any{"address": "10.0.0.1", "size": int64(-3), "tags": []any{"a", true, nil}},
 	}
 }

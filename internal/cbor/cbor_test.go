@@ -76,7 +76,7 @@ func TestDeepestValueFitsIntoAJob(t *testing.T) {
 }
 
 func TestSignedRecordsComeBackAsTheyWere(t *testing.T) {
-	key := writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: 3, Try: 2}
+	key := writ.JobKey{Run: writ.RunIDOf(writ.Digest{1}), Seq: 3, Attempt: 2}
 	values := map[string]any{"count": int64(-1), "disks": []any{map[string]any{"ref": int64(2)}}, "none": nil}
 	roundTrip(t, writ.Job{
 		JobKey: key, Cluster: "c", Datacenter: "d", Node: "n", Delivery: 4, Epoch: 1 << 52, Operation: "machine.create",
@@ -198,7 +198,7 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	job, err := cbor.Marshal(writ.Job{JobKey: writ.JobKey{Run: "r", Seq: 1, Try: 1}, Args: map[string]any{"a": []any{int64(1)}}})
+	job, err := cbor.Marshal(writ.Job{JobKey: writ.JobKey{Run: "r", Seq: 1, Attempt: 1}, Args: map[string]any{"a": []any{int64(1)}}})
 	if err != nil {
 		f.Fatal(err)
 	}

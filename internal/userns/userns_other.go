@@ -21,5 +21,5 @@ func OfNetwork(string) (*os.File, error) { return nil, errSystem }
 // Show refuses.
 func Show(*os.File, string, string) error { return errSystem }
 
-// Try refuses.
+// Attempt refuses.
 func Try(uint32, string) error { return errSystem }

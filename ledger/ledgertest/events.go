@@ -77,7 +77,7 @@ func testCopies(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	in := incoming(1, east)
 	add(t, l, in)
-	call := writ.Call{Run: in.Run, Seq: 1, Operation: "volume.create", Kind: writ.KindVolume, Name: "data", State: writ.CallQueued, Try: 1}
+	call := writ.Call{Run: in.Run, Seq: 1, Operation: "volume.create", Kind: writ.KindVolume, Name: "data", State: writ.CallQueued, Attempt: 1}
 	done := call
 	done.State, done.Driver, done.Simulated, done.Change, done.Node = writ.CallSucceeded, "simulated", true, writ.ChangeCreated, "n1"
 	done.Planned, done.Ended = at(1), at(2)

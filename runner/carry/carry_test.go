@@ -218,7 +218,7 @@ func TestAWrongDigestIsTheEnd(t *testing.T) {
 	to.clean()
 }
 
-// TestASlowNodeCostsNoMoreThanTheTimeOfTheCall has a node that sends one byte and no more. The next try goes on with the second.
+// TestASlowNodeCostsNoMoreThanTheTimeOfTheCall has a node that sends one byte and no more. The next attempt goes on with the second.
 func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -448,7 +448,7 @@ func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
 	}
 }
 
-// TestANodeThatHasNotSaidWhereIsAskedAgain has a node of which the supervisor knows nothing yet: that is worth another try, which gives it no
+// TestANodeThatHasNotSaidWhereIsAskedAgain has a node of which the supervisor knows nothing yet: that is worth another attempt, which gives it no
 // hint of what it does not need.
 func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -499,7 +499,7 @@ func TestACancelledCopyLeavesNothing(t *testing.T) {
 }
 
 // TestWhatTheOtherNodeSaysIsNoWordOnThisOne has the node that gives refuse for reasons of its own. A full disk there asks nobody to make room
-// here, and a journal that cannot be written there spares no try.
+// here, and a journal that cannot be written there spares no attempt.
 func TestWhatTheOtherNodeSaysIsNoWordOnThisOne(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)

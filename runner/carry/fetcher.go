@@ -111,7 +111,7 @@ func (f *Fetcher) unreachable(err error) error {
 	return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Grant.FromName, f.Grant.Resource, f.Grant.Address, err).
 		WithHint("see that it runs and that this node reaches its address (`writ node show %s`), or see this node's log; addresses that are "+
 			"not on the internet "+
-			"need writ runner --transfer-allow; what has arrived is kept for the next try", f.Grant.FromName)
+			"need writ runner --transfer-allow; what has arrived is kept for the next attempt", f.Grant.FromName)
 }
 
 func (f *Fetcher) tell(format string, args ...any) {
@@ -253,7 +253,7 @@ func hear(from io.Reader) (a answer, lives bool, err error) {
 }
 
 // refused is what the other node said, for people here. That its disk is full or its journal cannot be written must not be taken for a word
-// on this node: nothing here has to make room, and the try counts.
+// on this node: nothing here has to make room, and the attempt counts.
 func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	code := e.Code
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
@@ -263,7 +263,7 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 }
 
 // behind is what a node says that does not know the key of a transfer grant: it has not got the newest roster, or this node has not. Whoever is
-// behind asks for it at once, so that patience helps; and if it is this node, the next try has a transfer grant that another key has signed.
+// behind asks for it at once, so that patience helps; and if it is this node, the next attempt has a transfer grant that another key has signed.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
 		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)

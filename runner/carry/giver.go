@@ -198,7 +198,7 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 	return &paced{to, ctx, g.pace}
 }
 
-var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").WithHint("the next try of the call has a new one")
+var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").WithHint("the next attempt of the call has a new one")
 
 // check returns the transfer grant of a request, if it is one for this node and the one that shows it.
 func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {

@@ -23,7 +23,7 @@ func BenchmarkJobs(b *testing.B) {
 		working.Go(func() {
 			for n := range runs {
 				job := &writ.Job{
-					JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Append(nil, n))), Try: 1}, Operation: "node.ping", Delivery: 1,
+					JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Append(nil, n))), Attempt: 1}, Operation: "node.ping", Delivery: 1,
 					EndBy: time.Now().Add(time.Minute).UnixMilli(), Deadline: time.Now().Add(time.Hour).UnixMilli(),
 				}
 				for job.Seq = 1; job.Seq <= 10; job.Seq++ {

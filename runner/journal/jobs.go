@@ -25,21 +25,21 @@ type Entry struct {
 
 // Find returns the entry of a job, nil if there is none.
 func (j *Journal) Find(ctx context.Context, key writ.JobKey) (*Entry, error) {
-	return scanEntry(j.db.QueryRow(ctx, selectEntry, key.Run, key.Seq, key.Try))
+	return scanEntry(j.db.QueryRow(ctx, selectEntry, key.Run, key.Seq, key.Attempt))
 }
 
-// Past is what the journal holds of the tries of a call when one of them is to begin.
+// Past is what the journal holds of the attempts of a call when one of them is to begin.
 type Past struct {
-	Entry *Entry // of this very try, nil if there is none
-	// Later says that a later try came already. The supervisor gave this one up before it sent that, so nobody waits for it.
+	Entry *Entry // of this very attempt, nil if there is none
+	// Later says that a later attempt came already. The supervisor gave this one up before it sent that, so nobody waits for it.
 	Later bool
-	// Done is the result with which an earlier try succeeded, nil if none did.
+	// Done is the result with which an earlier attempt succeeded, nil if none did.
 	Done *writ.Result
-	// Unclear says that an earlier try may have taken effect, and whoever had this one sent was not told so.
+	// Unclear says that an earlier attempt may have taken effect, and whoever had this one sent was not told so.
 	Unclear bool
 }
 
-// free reports whether nothing of the past keeps a job from being carried out. Only a job that is to act once cares for earlier tries.
+// free reports whether nothing of the past keeps a job from being carried out. Only a job that is to act once cares for earlier attempts.
 func (p *Past) free(once bool) bool {
 	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
 }
@@ -48,7 +48,7 @@ func (p *Past) free(once bool) bool {
 // that is to act once is recorded as begun before: it never begins again. Of another one nothing is recorded until Finish. It may be
 // done again in any case, and is, if the node stops before that.
 //
-// The caller sees to it that no job is between Start and Finish twice, and no two tries of a job that is to act once: what this incarnation
+// The caller sees to it that no job is between Start and Finish twice, and no two attempts of a job that is to act once: what this incarnation
 // began and did not end has not acted.
 func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
 	run := j.recent.hold(job.Run)
@@ -109,7 +109,7 @@ func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
 	return calls, rows.Err()
 }
 
-// pastOf looks at all tries of a job's call.
+// pastOf looks at all attempts of a job's call.
 func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 	rows, err := tx.Query("SELECT try, began, incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2", job.Run, job.Seq)
 	if err != nil {
@@ -118,23 +118,23 @@ func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 	defer rows.Close()
 	past := &Past{}
 	for rows.Next() {
-		var try int
+		var attempt int
 		var began bool
 		var row entryRow
-		if err := rows.Scan(&try, &began, &row.incarnation, &row.started, &row.result); err != nil {
+		if err := rows.Scan(&attempt, &began, &row.incarnation, &row.started, &row.result); err != nil {
 			return nil, err
 		}
 		e, err := row.entry()
 		switch {
 		case err != nil:
 			return nil, err
-		case try == job.Try:
+		case attempt == job.Attempt:
 			past.Entry = e
-		case try > job.Try:
+		case attempt > job.Attempt:
 			past.Later = true
 		case e.Result != nil && e.Result.Error == nil:
 			past.Done = e.Result
-		case began && try > job.Told && e.mayHaveActed(incarnation):
+		case began && attempt > job.Told && e.mayHaveActed(incarnation):
 			past.Unclear = true
 		}
 	}
@@ -142,7 +142,7 @@ func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 }
 
 // mayHaveActed reports whether a job that began and did not succeed may have taken effect all the same. A failure that invites another
-// try says that it has not.
+// attempt says that it has not.
 func (e *Entry) mayHaveActed(incarnation int64) bool {
 	if e.Result == nil {
 		return e.Incarnation < incarnation
@@ -175,7 +175,7 @@ func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest,
 	run.note(job.Seq)
 	var stands *writ.Result
 	err := j.db.Write(failpoint.At(ctx, failpoint.JobRefused), func(tx *sqldb.Tx) error {
-		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Try))
+		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Attempt))
 		if err == nil && before == nil {
 			err = insert(tx, job, digest, incarnation, false)
 		}
@@ -205,13 +205,13 @@ const acksTogether = 256
 // Acknowledge records that the supervisor has the results of these jobs, which it puts in order. A failure in the middle leaves out the rest.
 func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	slices.SortFunc(keys, func(a, b writ.JobKey) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Try, b.Try), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Seq, b.Seq))
 	})
 	for some := range slices.Chunk(keys, acksTogether) {
 		err := j.db.Write(failpoint.At(ctx, failpoint.AcksKept), func(tx *sqldb.Tx) error {
 			for row := range inARow(some) {
 				_, err := tx.Exec("UPDATE jobs SET acked = TRUE WHERE run = $1 AND seq BETWEEN $2 AND $3 AND try = $4 AND result IS NOT NULL",
-					row[0].Run, row[0].Seq, row[len(row)-1].Seq, row[0].Try)
+					row[0].Run, row[0].Seq, row[len(row)-1].Seq, row[0].Attempt)
 				if err != nil {
 					return err
 				}
@@ -242,7 +242,7 @@ func inARow(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 
 // follows reports whether a key is that of the call after another one's, or of the same.
 func follows(before, key writ.JobKey) bool {
-	return key.Run == before.Run && key.Try == before.Try && key.Seq-before.Seq <= 1
+	return key.Run == before.Run && key.Attempt == before.Attempt && key.Seq-before.Seq <= 1
 }
 
 // Unacknowledged is a result that the supervisor has not acknowledged.
@@ -278,7 +278,7 @@ func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) 
 func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, began bool) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-		job.Run, job.Seq, job.Try, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()), began)
+		job.Run, job.Seq, job.Attempt, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()), began)
 	return err
 }
 
@@ -288,14 +288,14 @@ func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) 
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
 		" ON CONFLICT (run, seq, try) DO UPDATE SET result = COALESCE(jobs.result, excluded.result)",
-		job.Run, job.Seq, job.Try, job.Operation, result.Job[:], result.Incarnation, sqldb.Micros(time.UnixMilli(result.Started)), sqldb.Micros(job.Until()), encoded)
+		job.Run, job.Seq, job.Attempt, job.Operation, result.Job[:], result.Incarnation, sqldb.Micros(time.UnixMilli(result.Started)), sqldb.Micros(job.Until()), encoded)
 	return err
 }
 
 // finish sets the result of a row; the first one stays, because a commit whose outcome was unknown is tried again.
 func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 	done, err := tx.Exec("UPDATE jobs SET result = COALESCE(result, $1) WHERE run = $2 AND seq = $3 AND try = $4",
-		encoded, key.Run, key.Seq, key.Try)
+		encoded, key.Run, key.Seq, key.Attempt)
 	if err != nil {
 		return err
 	}

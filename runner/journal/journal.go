@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // Keep is how long a row outlives the time in which its job can be delivered (writ.Job.Until). Nobody asks for it later: every delivery
-// of every try of the call is refused by then, whatever happened to the node meanwhile.
+// of every attempt of the call is refused by then, whatever happened to the node meanwhile.
 const Keep = 24 * time.Hour
 
 // Journal is a node's open store. Its methods may be called concurrently; those that change something return when the change is

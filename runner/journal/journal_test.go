@@ -39,7 +39,7 @@ func must(t *testing.T, err error) {
 
 func job(seq int, endBy time.Time) *writ.Job {
 	return &writ.Job{
-		JobKey:    writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: seq, Try: 1},
+		JobKey:    writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: seq, Attempt: 1},
 		Operation: "volume.create", EndBy: endBy.UnixMilli(),
 	}
 }
@@ -229,7 +229,7 @@ func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(r *rapid.T) writ.JobKey {
 			return writ.JobKey{
 				Run: rapid.SampledFrom([]writ.RunID{"aaaaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaaaab"}).Draw(r, "run"),
-				Seq: rapid.IntRange(1, 6).Draw(r, "seq"), Try: rapid.IntRange(1, 2).Draw(r, "try"),
+				Seq: rapid.IntRange(1, 6).Draw(r, "seq"), Attempt: rapid.IntRange(1, 2).Draw(r, "try"),
 			}
 		}), 1, 24, rapid.ID).Draw(r, "keys")
 		for _, key := range keys {
@@ -344,18 +344,18 @@ func TestASecondRunnerOnTheSameJournalIsRefused(t *testing.T) {
 	open(t, path)
 }
 
-func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
+func TestWhatIsKnownOfEarlierAttemptsDecidesWhetherOneMayAct(t *testing.T) {
 	const earlier, now = 1, 2 // incarnations
 	failed := func(key writ.JobKey, code writ.Code) *writ.Result {
 		return &writ.Result{JobKey: key, Error: writ.Errorf(code, "told to fail")}
 	}
 	for _, tt := range []struct {
 		name  string
-		by    int64        // the incarnation that began the first try
+		by    int64        // the incarnation that began the first attempt
 		end   *writ.Result // of it; nil if it has none
 		told  int
-		once  string // what speaks against the second try of a job that must not be repeated
-		later bool   // it is not the second try that comes, but one before
+		once  string // what speaks against the second attempt of a job that must not be repeated
+		later bool   // it is not the second attempt that comes, but one before
 	}{
 		{name: "it succeeded", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "done"},
 		{name: "it was interrupted", by: earlier, once: "unclear"},
@@ -370,14 +370,14 @@ func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
 			t.Run(tt.name+map[bool]string{true: ", once", false: ", again and again"}[once], func(t *testing.T) {
 				j := open(t, ":memory:")
 				first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
-				first.Try, second.Try, second.Told = 1, 2, tt.told
+				first.Attempt, second.Attempt, second.Told = 1, 2, tt.told
 				if tt.later {
-					first.Try, second.Try = 2, 1
+					first.Attempt, second.Attempt = 2, 1
 				}
 				past, err := j.Start(t.Context(), first, writ.Digest{}, tt.by, once)
 				must(t, err)
 				if past != nil {
-					t.Fatalf("the first try is held up by %+v", past)
+					t.Fatalf("the first attempt is held up by %+v", past)
 				}
 				if tt.end != nil {
 					must(t, j.Finish(t.Context(), first, tt.end, once))
@@ -414,13 +414,13 @@ func TestWhatIsKnownOfEarlierTriesDecidesWhetherOneMayAct(t *testing.T) {
 func TestATryThatWasRefusedKeepsNoOtherFromActing(t *testing.T) {
 	j := open(t, ":memory:")
 	first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
-	second.Try = 2
+	second.Attempt = 2
 	_, err := j.Refuse(t.Context(), first, writ.Digest{}, 1, func(*journal.Entry) *writ.Result {
 		return &writ.Result{JobKey: first.JobKey, Error: writ.Errorf(writ.CodeRunCancelled, "before it began")}
 	})
 	must(t, err)
 	if past, err := j.Start(t.Context(), second, writ.Digest{}, 1, true); err != nil || past != nil {
-		t.Errorf("the second try is held up by %+v, %v", past, err)
+		t.Errorf("the second attempt is held up by %+v, %v", past, err)
 	}
 }
 

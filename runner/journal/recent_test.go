@@ -20,7 +20,7 @@ func TestWhatIsForgottenIsAskedOfTheJournal(t *testing.T) {
 	defer j.Close()
 	jobOf := func(run, seq int) *writ.Job {
 		return &writ.Job{
-			JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Append(nil, run))), Seq: seq, Try: 1}, Operation: "volume.create",
+			JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Append(nil, run))), Seq: seq, Attempt: 1}, Operation: "volume.create",
 			EndBy: time.Now().Add(time.Hour).UnixMilli(),
 		}
 	}
@@ -60,7 +60,7 @@ func TestWhatIsBeingWrittenIsNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	one := &writ.Job{JobKey: writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: 3, Try: 1}, EndBy: time.Now().UnixMilli()}
+	one := &writ.Job{JobKey: writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: 3, Attempt: 1}, EndBy: time.Now().UnixMilli()}
 	writes := j.recent.hold(one.Run)
 	writes.note(one.Seq)
 	for n := range 3 * recentRuns {

@@ -95,7 +95,7 @@ const (
 	convertThreads = 512 // of all conversions together, of which each has some dozens
 )
 
-// convert makes a raw disk of a qcow2 disk, in place of what an earlier try left. The content is a stranger's, and so the program gets two open
+// convert makes a raw disk of a qcow2 disk, in place of what an earlier attempt left. The content is a stranger's, and so the program gets two open
 // files and nothing else: no network, no other file, no rights.
 func (p *part) convert(ctx context.Context) error {
 	start, err := readStart(p.to, headerBytes)

@@ -158,7 +158,7 @@ func (p *part) forget() error {
 // whole fetches until the file has the digest that it must have, and is on disk.
 func (p *part) whole(ctx context.Context) (err error) {
 	p.step("write the image")
-	_ = os.Chmod(p.to, 0o600) // an earlier try may have closed it
+	_ = os.Chmod(p.to, 0o600) // an earlier attempt may have closed it
 	p.file, err = os.OpenFile(p.to, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (p *part) fill(ctx context.Context) error {
 
 func (p *part) digest() string { return hex.EncodeToString(p.sum.Sum(nil)) }
 
-// reread takes the digest of what an earlier try has fetched.
+// reread takes the digest of what an earlier attempt has fetched.
 func (p *part) reread(ctx context.Context) error {
 	p.sum, p.have = sha256.New(), 0
 	for {

@@ -96,7 +96,7 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 			"runner --image-allow%s", kept)
 }
 
-// request asks the server once for what is missing. Whatever is worth another try is errBroken.
+// request asks the server once for what is missing. Whatever is worth another attempt is errBroken.
 func (p *part) request(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

@@ -84,7 +84,7 @@ type own struct {
 type phase string
 
 const (
-	fetching phase = "fetching" // there may be a part of it, which the next try goes on with
+	fetching phase = "fetching" // there may be a part of it, which the next attempt goes on with
 	ready    phase = "ready"    // the file is there
 	leaving  phase = "leaving"  // as ready, and nobody may take it until it is known whether somebody has it; if nobody does, it is deleted
 	deleting phase = "deleting" // the file must go, unless another image has it
@@ -186,7 +186,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// fetch makes the image, or nothing at all. Only what a server or a stop of the runner broke off stays, so that the next try goes on.
+// fetch makes the image, or nothing at all. Only what a server or a stop of the runner broke off stays, so that the next attempt goes on.
 func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
 	args, ok := request.Args.(*catalog.ImageFetch)
 	if !ok {
@@ -258,7 +258,7 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 	return r, nil
 }
 
-// goesOn reports whether what was fetched until an error is of use to the next try.
+// goesOn reports whether what was fetched until an error is of use to the next attempt.
 func goesOn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || writ.CodeOf(err) == writ.CodeUnreachable
 }

@@ -606,7 +606,7 @@ func TestAServerThatIsGoneIsToldAndDeletedImagesLeaveNoPart(t *testing.T) {
 		t.Errorf("half of it is an image: %v", err)
 	}
 	if len(b.files()) == 0 {
-		t.Error("nothing is kept for the next try")
+		t.Error("nothing is kept for the next attempt")
 	}
 	if _, err := b.do(t.Context(), "image.delete", "a", nil); err != nil || len(b.files()) > 0 {
 		t.Errorf("deleted, there is %q, %v", b.files(), err)

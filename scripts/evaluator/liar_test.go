@@ -73,7 +73,7 @@ var lies = map[string]any{
 	"a call that uses later ones":      asks(outcome{"args": outcome{"size_gib": 1, "image": outcome{"ref": 9}}}),
 	"a call that does not wait":        asks(outcome{"args": outcome{"size_gib": 1, "image": outcome{"ref": 1}}}),
 	"a call with a handle":             asks(outcome{"args": outcome{"size_gib": outcome{"ref": 1}}}),
-	"a call with many tries":           asks(outcome{"options": outcome{"retries": 1_000_000}}),
+	"a call with many attempts":        asks(outcome{"options": outcome{"retries": 1_000_000}}),
 	"a call with a timeout":            asks(outcome{"options": outcome{"timeout": int64(1) << 60}}),
 	"a call in the past":               asks(outcome{"options": outcome{"timeout": -5}}),
 	"a call with a loss":               asks(outcome{"options": outcome{"on_loss": "explode"}}),

@@ -29,7 +29,7 @@ func TestAFrameIsKeptOnceForAllItsResults(t *testing.T) {
 					t.Errorf("the result for %s: first = %t, %v", name, first, err)
 				}
 				if first, err := tx.AddResult(c, 1, aFrame("another", name)); err != nil || first {
-					t.Errorf("another result of the same try: first = %t, %v", first, err)
+					t.Errorf("another result of the same attempt: first = %t, %v", first, err)
 				}
 				c.State = writ.CallSucceeded
 				return tx.PutCall(c)
@@ -53,14 +53,14 @@ func TestAllResultsOfARunAreDigested(t *testing.T) {
 				if added, err := tx.AddResult(c, try, aFrame(frame, "r")); err != nil || !added {
 					t.Errorf("%s: first = %t, %v", frame, added, err)
 				}
-				c.State, c.Try = to, next
+				c.State, c.Attempt = to, next
 				return tx.PutCall(c)
 			})
 			c.Committed()
 		}
 		answer(second, 1, "2-1", writ.CallSucceeded, 1)
 		answer(first, 1, "1-1", writ.CallFailed, 1)
-		first.State, first.Try = writ.CallQueued, 3 // resumed twice
+		first.State, first.Attempt = writ.CallQueued, 3 // resumed twice
 		write(t, j, func(tx *journal.Tx) error { return tx.PutCall(first) })
 		first.Committed()
 		answer(first, 3, "1-3", writ.CallFailed, 3)

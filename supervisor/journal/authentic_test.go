@@ -99,9 +99,9 @@ func fill(t *testing.T, j *Journal) {
 			if _, err := tx.AddRun(run, 1, []byte(name)); err != nil {
 				return err
 			}
-			call := &Call{Call: writ.Call{Seq: 1, Operation: "volume.create", Kind: "volume", Name: "v" + name, State: writ.CallQueued, Node: "n", Try: 2, Delivery: 1, Planned: tx.Now}}
+			call := &Call{Call: writ.Call{Seq: 1, Operation: "volume.create", Kind: "volume", Name: "v" + name, State: writ.CallQueued, Node: "n", Attempt: 2, Delivery: 1, Planned: tx.Now}}
 			call.In(run)
-			call.Sent = &Delivery{Try: 1, Delivery: 1, Node: "n", Job: digest, At: tx.Now}
+			call.Sent = &Delivery{Attempt: 1, Delivery: 1, Node: "n", Job: digest, At: tx.Now}
 			if err := tx.AddDelivery(call, digest, 1); err != nil {
 				return err
 			}

@@ -70,7 +70,7 @@ func benchmarkAppend(b *testing.B, runs int, protected bool) {
 // step ends a call, if there is one, and sends the next.
 func step(tx *journal.Tx, run *journal.Run, last, next *journal.Call) error {
 	if last != nil {
-		if _, err := tx.AddResult(last, last.Try, aFrame(last.Key().String())); err != nil {
+		if _, err := tx.AddResult(last, last.Attempt, aFrame(last.Key().String())); err != nil {
 			return err
 		}
 		last.State = writ.CallSucceeded

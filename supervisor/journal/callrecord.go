@@ -23,7 +23,7 @@ type callRecord struct {
 	Driver    string            `cbor:"10,keyasint,omitempty"`
 	Simulated bool              `cbor:"11,keyasint,omitempty"`
 	Change    writ.Change       `cbor:"12,keyasint,omitempty"`
-	Try       int               `cbor:"13,keyasint"`
+	Attempt   int               `cbor:"13,keyasint"`
 	Delivery  int               `cbor:"14,keyasint,omitempty"`
 	After     []int             `cbor:"15,keyasint,omitempty"`
 	Error     *writ.Error       `cbor:"16,keyasint,omitempty"`
@@ -60,7 +60,7 @@ type callRecord struct {
 // sentRecord is a Delivery.
 type sentRecord struct {
 	_        struct{} `cbor:",toarray"`
-	Try      int
+	Attempt  int
 	Delivery int
 	Node     writ.NodeID // "" if it is the call's
 	Job      []byte
@@ -70,29 +70,29 @@ type sentRecord struct {
 
 // answerRecord is an Answer.
 type answerRecord struct {
-	_     struct{} `cbor:",toarray"`
-	Try   int
-	Frame []byte
+	_       struct{} `cbor:",toarray"`
+	Attempt int
+	Frame   []byte
 }
 
 // encodeCall returns the row's body of a call.
 func encodeCall(c *Call) ([]byte, error) {
 	r := callRecord{
 		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
-		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Try: c.Try, Delivery: c.Delivery, After: c.After,
+		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Attempt: c.Attempt, Delivery: c.Delivery, After: c.After,
 		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
 		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
 		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, Told: c.Told, Spared: c.Spared, Late: c.Late,
 		Aside: c.Aside, Moved: c.Moved, Read: c.Read,
 	}
 	if d := c.Sent; d != nil {
-		r.Sent = &sentRecord{Try: d.Try, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
+		r.Sent = &sentRecord{Attempt: d.Attempt, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
 		if d.Node == c.Node {
 			r.Sent.Node = ""
 		}
 	}
 	if a := c.Answered; a != nil {
-		r.Answer = &answerRecord{Try: a.Try, Frame: a.Frame[:]}
+		r.Answer = &answerRecord{Attempt: a.Attempt, Frame: a.Frame[:]}
 	}
 	body, err := cbor.Marshal(&r)
 	if err != nil {
@@ -113,7 +113,7 @@ func decodeCall(body []byte) (*Call, error) {
 	c := &Call{
 		Call: writ.Call{
 			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State, Node: r.Node,
-			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Try: r.Try, Delivery: r.Delivery, After: r.After,
+			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Attempt: r.Attempt, Delivery: r.Delivery, After: r.After,
 			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
@@ -124,7 +124,7 @@ func decodeCall(body []byte) (*Call, error) {
 		return nil, err
 	}
 	if s := r.Sent; s != nil {
-		c.Sent = &Delivery{Try: s.Try, Delivery: s.Delivery, Node: s.Node, Epoch: s.Epoch, At: sqldb.Time(s.At)}
+		c.Sent = &Delivery{Attempt: s.Attempt, Delivery: s.Delivery, Node: s.Node, Epoch: s.Epoch, At: sqldb.Time(s.At)}
 		if s.Node == "" {
 			c.Sent.Node = c.Node
 		}
@@ -133,7 +133,7 @@ func decodeCall(body []byte) (*Call, error) {
 		}
 	}
 	if a := r.Answer; a != nil {
-		c.Answered = &Answer{Try: a.Try}
+		c.Answered = &Answer{Attempt: a.Attempt}
 		if err := setDigest(&c.Answered.Frame, a.Frame); err != nil {
 			return nil, err
 		}

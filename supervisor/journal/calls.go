@@ -30,20 +30,20 @@ type Call struct {
 	RetryAt time.Time        `json:"retry_at,omitzero"`
 	StartBy time.Time        `json:"start_by,omitzero"`
 	EndBy   time.Time        `json:"end_by,omitzero"`
-	Before  int              `json:"before,omitempty"` // tries before the last resume; those after it are counted anew
-	Told    int              `json:"told,omitempty"`   // up to this try it is known how each failed
-	// Spared is how many tries since the last resume their node refused because it could not write its own journal, or because a driver that
+	Before  int              `json:"before,omitempty"` // attempts before the last resume; those after it are counted anew
+	Told    int              `json:"told,omitempty"`   // up to this attempt it is known how each failed
+	// Spared is how many attempts since the last resume their node refused because it could not write its own journal, or because a driver that
 	// ignores its end was in the way. They do not count.
 	Spared int `json:"spared,omitempty"`
 	// Read is where the script read a result last before it asked for the call, "" if it had read none.
 	Read string `json:"read,omitempty"`
-	// Moved is up to which try nothing of the call is anywhere: it was taken back before a node had it, or its node is gone for good.
+	// Moved is up to which attempt nothing of the call is anywhere: it was taken back before a node had it, or its node is gone for good.
 	Moved int `json:"moved,omitempty"`
-	// Late is the success of the last try if it came when the call had been given up already: a resume need not do it again.
+	// Late is the success of the last attempt if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
 	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
 	Sent *Delivery `json:"sent,omitempty"`
-	// Answered is the result that ended the newest try, nil if none did. All others have rows of their own.
+	// Answered is the result that ended the newest attempt, nil if none did. All others have rows of their own.
 	Answered *Answer `json:"answered,omitempty"`
 
 	place  int64 // of its row, 0 if it is not known yet
@@ -62,7 +62,7 @@ func place(run int64, seq int) int64 { return run*(MaxCalls+1) + int64(seq) }
 
 // Delivery is a job that was sent to a node.
 type Delivery struct {
-	Try      int         `json:"try"`
+	Attempt  int         `json:"try"`
 	Delivery int         `json:"delivery"`
 	Node     writ.NodeID `json:"node"`
 	Job      writ.Digest `json:"job"`
@@ -72,8 +72,8 @@ type Delivery struct {
 
 // Answer is a result that came.
 type Answer struct {
-	Try   int         `json:"try"`
-	Frame writ.Digest `json:"frame"` // in which it came
+	Attempt int         `json:"try"`
+	Frame   writ.Digest `json:"frame"` // in which it came
 }
 
 // Frame is a signed message of a node with results.
@@ -93,7 +93,7 @@ func (c *Call) WasOut() bool { return c.stored.state.Sent() }
 func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed && !c.Aside }
 
 // Key is the call's current permission to act.
-func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Try: c.Try} }
+func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Attempt: c.Attempt} }
 
 // Resource is what the call names, the zero value if it names nothing.
 func (c *Call) Resource() writ.ResourceID {
@@ -362,11 +362,11 @@ func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, 
 // that another one follows, which is rare, costs a row.
 func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 	before := c.Sent
-	c.Sent = &Delivery{c.Try, c.Delivery, c.Node, digest, epoch, tx.Now}
+	c.Sent = &Delivery{c.Attempt, c.Delivery, c.Node, digest, epoch, tx.Now}
 	if before == nil {
 		return nil
 	}
-	row := []any{string(c.Run), c.Seq, before.Try, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At)}
+	row := []any{string(c.Run), c.Seq, before.Attempt, before.Delivery, string(before.Node), before.Job.String(), before.Epoch, sqldb.Micros(before.At)}
 	mac, err := tx.code("deliveries", row...)
 	if err != nil {
 		return err
@@ -375,17 +375,17 @@ func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 		append(row, mac)...)
 }
 
-// WasSent reports whether a job with this digest was sent to the node as a delivery of this try.
-func (tx *Tx) WasSent(c *Call, try int, node writ.NodeID, digest writ.Digest) (bool, error) {
-	if c.LastSent(try, node, digest) {
+// WasSent reports whether a job with this digest was sent to the node as a delivery of this attempt.
+func (tx *Tx) WasSent(c *Call, attempt int, node writ.NodeID, digest writ.Digest) (bool, error) {
+	if c.LastSent(attempt, node, digest) {
 		return true, nil
 	}
 	rows, err := tx.someRows(4, `SELECT delivery, epoch, sent, mac FROM deliveries
 		WHERE run = $1 AND seq = $2 AND try = $3 AND node = $4 AND digest = $5`,
-		string(c.Run), c.Seq, try, string(node), digest.String())
+		string(c.Run), c.Seq, attempt, string(node), digest.String())
 	for _, row := range rows {
 		mac, _ := row[3].([]byte)
-		err := tx.check("deliveries", mac, string(c.Run), c.Seq, try, row[0], string(node), digest.String(), row[1], row[2])
+		err := tx.check("deliveries", mac, string(c.Run), c.Seq, attempt, row[0], string(node), digest.String(), row[1], row[2])
 		if !isForged(err) {
 			return err == nil, err
 		}
@@ -393,42 +393,42 @@ func (tx *Tx) WasSent(c *Call, try int, node writ.NodeID, digest writ.Digest) (b
 	return false, err
 }
 
-// LastSent reports whether the newest delivery was a job with this digest to the node, in this try.
-func (c *Call) LastSent(try int, node writ.NodeID, digest writ.Digest) bool {
-	return c.Sent != nil && c.Sent.Try == try && c.Sent.Node == node && c.Sent.Job == digest
+// LastSent reports whether the newest delivery was a job with this digest to the node, in this attempt.
+func (c *Call) LastSent(attempt int, node writ.NodeID, digest writ.Digest) bool {
+	return c.Sent != nil && c.Sent.Attempt == attempt && c.Sent.Node == node && c.Sent.Job == digest
 }
 
-// AddResult keeps the frame of a result of a try of a call, and says in which one it came. The first result of a try stays; of another it
-// reports false. PutCall writes what it says: only a result of an earlier try, or one that came when the call had ended, costs a row. A frame
+// AddResult keeps the frame of a result of an attempt of a call, and says in which one it came. The first result of an attempt stays; of another it
+// reports false. PutCall writes what it says: only a result of an earlier attempt, or one that came when the call had ended, costs a row. A frame
 // is kept once for all results in it.
-func (tx *Tx) AddResult(c *Call, try int, frame *Frame) (bool, error) {
+func (tx *Tx) AddResult(c *Call, attempt int, frame *Frame) (bool, error) {
 	switch {
-	case c.Answered != nil && c.Answered.Try == try:
+	case c.Answered != nil && c.Answered.Attempt == attempt:
 		return false, nil
-	case try != c.Try || !c.WasOpen():
-		added, err := tx.insertResult(c, try, frame.Digest)
+	case attempt != c.Attempt || !c.WasOpen():
+		added, err := tx.insertResult(c, attempt, frame.Digest)
 		if err != nil || !added {
 			return false, err
 		}
 	default:
 		if before := c.Answered; before != nil {
-			if _, err := tx.insertResult(c, before.Try, before.Frame); err != nil {
+			if _, err := tx.insertResult(c, before.Attempt, before.Frame); err != nil {
 				return false, err
 			}
 		}
-		c.Answered = &Answer{try, frame.Digest}
+		c.Answered = &Answer{attempt, frame.Digest}
 	}
 	return true, tx.addFrame(frame)
 }
 
 // insertResult adds the row of a result, and reports false if there is one.
-func (tx *Tx) insertResult(c *Call, try int, frame writ.Digest) (bool, error) {
-	mac, err := tx.code("results", string(c.Run), c.Seq, try, frame.String())
+func (tx *Tx) insertResult(c *Call, attempt int, frame writ.Digest) (bool, error) {
+	mac, err := tx.code("results", string(c.Run), c.Seq, attempt, frame.String())
 	if err != nil {
 		return false, err
 	}
 	return tx.changed(`INSERT INTO results (run, seq, try, digest, mac) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (run, seq, try) DO NOTHING`,
-		string(c.Run), c.Seq, try, frame.String(), mac)
+		string(c.Run), c.Seq, attempt, frame.String(), mac)
 }
 
 // addFrame keeps a frame that is not there.
@@ -448,16 +448,16 @@ func (tx *Tx) addFrame(frame *Frame) error {
 		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed, runs.String())
 }
 
-// ResultsDigest returns SHA-256 over the digests of the frames of a run's results in order of seq and try. calls are all that it has.
+// ResultsDigest returns SHA-256 over the digests of the frames of a run's results in order of seq and attempt. calls are all that it has.
 func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
 	type result struct {
-		seq, try int
-		frame    string
+		seq, attempt int
+		frame        string
 	}
 	var all []result
 	for _, c := range calls {
 		if c.Answered != nil {
-			all = append(all, result{c.Seq, c.Answered.Try, c.Answered.Frame.String()})
+			all = append(all, result{c.Seq, c.Answered.Attempt, c.Answered.Frame.String()})
 		}
 	}
 	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1`, string(run))
@@ -468,15 +468,15 @@ func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) 
 	for rows.Next() {
 		var r result
 		var mac []byte
-		if err := rows.Scan(&r.seq, &r.try, &r.frame, &mac); err != nil {
+		if err := rows.Scan(&r.seq, &r.attempt, &r.frame, &mac); err != nil {
 			return writ.Digest{}, err
 		}
-		if err := tx.check("results", mac, string(run), r.seq, r.try, r.frame); err != nil {
+		if err := tx.check("results", mac, string(run), r.seq, r.attempt, r.frame); err != nil {
 			return writ.Digest{}, err
 		}
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.try, b.try)) })
+	slices.SortFunc(all, func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
 	var text []byte
 	for _, r := range all {
 		text = append(text, r.frame...)

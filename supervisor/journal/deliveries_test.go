@@ -26,7 +26,7 @@ func wasSent(t *testing.T, path string, run writ.RunID, try int, node writ.NodeI
 	return sent
 }
 
-// A result may answer any delivery of a try, and come late.
+// A result may answer any delivery of an attempt, and come late.
 func TestEveryDeliveryIsRemembered(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
@@ -35,7 +35,7 @@ func TestEveryDeliveryIsRemembered(t *testing.T) {
 			try, delivery int
 			node          writ.NodeID
 		}{{1, 1, "a"}, {1, 2, "a"}, {2, 1, "b"}} {
-			c.Try, c.Delivery, c.Node = d.try, d.delivery, d.node
+			c.Attempt, c.Delivery, c.Node = d.try, d.delivery, d.node
 			write(t, j, func(tx *journal.Tx) error {
 				if err := tx.AddDelivery(c, writ.DigestOf(fmt.Append(nil, d.try, d.delivery)), 1); err != nil {
 					return err

@@ -37,7 +37,7 @@ func appendEvent(text []byte, e *writ.Event) ([]byte, error) {
 		o.key("simulated").value(true)
 	}
 	o.given("change", string(c.Change))
-	o.key("try").number(int64(c.Try))
+	o.key("try").number(int64(c.Attempt))
 	o.key("delivery").number(int64(c.Delivery))
 	if len(c.After) > 0 {
 		o.key("after").value(c.After)

@@ -81,7 +81,7 @@ func aCall(run writ.RunID, seq int) *journal.Call {
 	retries := 2
 	return &journal.Call{
 		Call: writ.Call{
-			Run: run, Seq: seq, Operation: "volume.create", Kind: writ.KindVolume, Name: "v", State: writ.CallPlanned, Try: 1,
+			Run: run, Seq: seq, Operation: "volume.create", Kind: writ.KindVolume, Name: "v", State: writ.CallPlanned, Attempt: 1,
 			Planned: time.Date(2026, 11, 21, 10, 0, 1, 0, time.UTC), After: []int{1}, Error: writ.Errorf(writ.CodeNodeLost, "gone"),
 		},
 		Hash: writ.DigestOf([]byte("args")), Project: "p", Args: map[string]any{"size_gib": int64(1)},

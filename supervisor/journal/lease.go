@@ -14,7 +14,7 @@ import (
 )
 
 // LeaseTime is how long a journal that several processes can reach stays with the one that renewed its lease last. RenewEvery leaves it
-// three tries.
+// three attempts.
 const (
 	LeaseTime  = 10 * time.Second
 	RenewEvery = 3 * time.Second

@@ -138,7 +138,7 @@ func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
 	})
 }
 
-// answered keeps the first result of a try and says which one stands.
+// answered keeps the first result of an attempt and says which one stands.
 func answered(add func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error)) keeper {
 	return func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
 		err = j.Write(ctx, func(tx *journal.Tx) error {
@@ -204,7 +204,7 @@ func TestTheFirstResultOfATryWins(t *testing.T) {
 func TestResultsThatReplaceEachOtherAreFoundOut(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		replace := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {
-			c.Answered = &journal.Answer{Try: 1, Frame: frame.Digest}
+			c.Answered = &journal.Answer{Attempt: 1, Frame: frame.Digest}
 			return true, nil
 		}
 		want(t, byDigest, keepAll(t, path, 0, answered(replace)), false)

@@ -21,7 +21,7 @@ type Node struct {
 	Token     string `json:"token,omitempty"`     // id of the token that it joined with
 	// Lost is the signed statement by which it is gone: the node verifies that itself.
 	Lost []byte `json:"lost,omitempty"`
-	// Superseded are the resources and tries that a node that is gone must not go on with. What it answered is kept as it signed it.
+	// Superseded are the resources and attempts that a node that is gone must not go on with. What it answered is kept as it signed it.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`
 	FenceRound  int64        `json:"fence_round,omitempty"` // of that answer: a later one counts
@@ -133,7 +133,7 @@ func (tx *Tx) Token(id string) (*Token, error) {
 	return t, err
 }
 
-// SpendToken spends a token for a key. It reports false if the token was spent, has expired or does not exist: of two that try,
+// SpendToken spends a token for a key. It reports false if the token was spent, has expired or does not exist: of two that attempt,
 // one wins.
 func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	t, err := tx.Token(id)

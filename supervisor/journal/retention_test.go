@@ -29,7 +29,7 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 			return err
 		}
 		for seq := 1; seq <= calls; seq++ {
-			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Try: 1, State: writ.CallQueued, Node: "n"}}
+			c := &journal.Call{Call: writ.Call{Run: r.ID, Seq: seq, Attempt: 1, State: writ.CallQueued, Node: "n"}}
 			for c.Delivery = range 2 {
 				if err := tx.AddDelivery(c, writ.DigestOf([]byte("job")), 1); err != nil {
 					return err
@@ -46,7 +46,7 @@ func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, exp
 				}
 				c.Committed()
 			}
-			if first, err := tx.AddResult(c, c.Try, aFrame(frame, frameRuns(name, frame)...)); err != nil || !first {
+			if first, err := tx.AddResult(c, c.Attempt, aFrame(frame, frameRuns(name, frame)...)); err != nil || !first {
 				t.Errorf("the result of call %d: first = %t, %v", seq, first, err)
 			}
 			if err := tx.PutCall(c); err != nil {

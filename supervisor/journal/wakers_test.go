@@ -15,7 +15,7 @@ import (
 func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	planned := func(change func(c *journal.Call)) *journal.Call {
-		c := &journal.Call{Call: writ.Call{State: writ.CallPlanned, Operation: "node.ping", Try: 1}}
+		c := &journal.Call{Call: writ.Call{State: writ.CallPlanned, Operation: "node.ping", Attempt: 1}}
 		change(c)
 		return c
 	}

@@ -62,7 +62,7 @@ func BenchmarkEventsHeard(b *testing.B) {
 	var events []writ.Event
 	for seq := range int64(20) {
 		events = append(events, writ.Event{Seq: seq + 1, Time: time.Unix(seq, 0), Call: &writ.Call{
-			Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: int(seq), Operation: "node.ping", State: writ.CallSucceeded, NodeName: "n1", Try: 1, Delivery: 1, Planned: time.Unix(seq, 0),
+			Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: int(seq), Operation: "node.ping", State: writ.CallSucceeded, NodeName: "n1", Attempt: 1, Delivery: 1, Planned: time.Unix(seq, 0),
 		}})
 	}
 	encoded, err := encode(events)

@@ -63,7 +63,7 @@ func Outside(t testing.TB) Targets {
 	return x
 }
 
-// Try tries everything, and returns what succeeded.
+// Attempt tries everything, and returns what succeeded.
 func (x Targets) Try() (succeeded []string) {
 	for name, try := range x.attempts() {
 		if try() == nil {

@@ -14,7 +14,7 @@ import (
 type patience struct{ http.RoundTripper }
 
 const (
-	maxTries     = 10
+	maxAttempts  = 10
 	maxRetryWait = 10 * time.Second // a Retry-After of more is for people
 )
 
@@ -22,7 +22,7 @@ const (
 func (p patience) RoundTrip(r *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		response, err := p.RoundTripper.RoundTrip(r)
-		if err != nil || response.StatusCode != http.StatusTooManyRequests || try == maxTries {
+		if err != nil || response.StatusCode != http.StatusTooManyRequests || try == maxAttempts {
 			return response, err
 		}
 		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))

@@ -11,7 +11,7 @@ import (
 	"writ/identity"
 )
 
-// Pauses between two tries to get an event stream back.
+// Pauses between two attempts to get an event stream back.
 const (
 	reconnectFirst = 500 * time.Millisecond
 	reconnectMost  = 5 * time.Second

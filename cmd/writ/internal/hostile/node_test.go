@@ -173,7 +173,7 @@ func beats(ctx context.Context, a *attacker) error {
 	return a.signed(ctx, envelope.Beat, func(m member, number int64) []any {
 		b := writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1 << 40, Sequence: number, Clock: time.Now().UnixMilli(), Epoch: 1 << 62, Slots: 16}
 		for seq := range 60 {
-			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Try: 1})
+			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Attempt: 1})
 		}
 		return []any{b}
 	})
@@ -206,7 +206,7 @@ func reports(ctx context.Context, a *attacker) error {
 func results(ctx context.Context, a *attacker) error {
 	return a.signed(ctx, envelope.Result, func(m member, number int64) (all []any) {
 		for i := range int64(envelope.MaxRecords) {
-			all = append(all, writ.Result{JobKey: writ.JobKey{Run: noRun(number<<8 | i), Seq: 1, Try: 1}, Node: m.Node, Boot: "hostile", Incarnation: 1})
+			all = append(all, writ.Result{JobKey: writ.JobKey{Run: noRun(number<<8 | i), Seq: 1, Attempt: 1}, Node: m.Node, Boot: "hostile", Incarnation: 1})
 		}
 		return all
 	})

@@ -45,7 +45,7 @@ func (c *cues) untouched() []scripts.Target {
 	return all
 }
 
-// fail returns the error that a try shall end with, nil if it is to be carried out. What names the resource counts more than what names
+// fail returns the error that an attempt shall end with, nil if it is to be carried out. What names the resource counts more than what names
 // the operation only.
 func (c *cues) fail(target scripts.Target) error {
 	c.mu.Lock()

@@ -66,7 +66,7 @@ func ends(done scripts.Rehearsed) (all []string) {
 		if c.Error != nil && c.State != writ.CallSucceeded {
 			text += string(c.Error.Code)
 		}
-		all = append(all, text+strings.Repeat(" again", c.Try-1))
+		all = append(all, text+strings.Repeat(" again", c.Attempt-1))
 	}
 	return all
 }

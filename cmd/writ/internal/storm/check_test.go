@@ -288,8 +288,8 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 		return nil
 	}
 	for i, c := range calls {
-		if l := listed[i]; c.Seq != i+1 || l.Seq != c.Seq || l.State != c.State || l.Try != c.Try || !c.State.Ended() {
-			s.t.Errorf("call %d of %s is %s (try %d) in the journal, %s (try %d) at the coordinator", c.Seq, e, c.State, c.Try, l.State, l.Try)
+		if l := listed[i]; c.Seq != i+1 || l.Seq != c.Seq || l.State != c.State || l.Attempt != c.Attempt || !c.State.Ended() {
+			s.t.Errorf("call %d of %s is %s (try %d) in the journal, %s (try %d) at the coordinator", c.Seq, e, c.State, c.Attempt, l.State, l.Attempt)
 		}
 	}
 	return nil
@@ -392,7 +392,7 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 		least = 0
 	}
 	if op.Repeat == catalog.Once && e.resumes > 0 { // each resume is another permission
-		most = c.Try
+		most = c.Attempt
 	}
 	if effects < least {
 		f.missing++
@@ -400,7 +400,7 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 	}
 	if effects > most {
 		f.doubled++
-		s.t.Errorf("call %d of %s, %s %s, is %s after try %d and took effect %d times", c.Seq, e, c.Operation, c.Name, c.State, c.Try, effects)
+		s.t.Errorf("call %d of %s, %s %s, is %s after try %d and took effect %d times", c.Seq, e, c.Operation, c.Name, c.State, c.Attempt, effects)
 	}
 }
 

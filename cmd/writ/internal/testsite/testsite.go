@@ -311,7 +311,7 @@ func (s *Site) Writ(args ...string) string {
 	return out
 }
 
-// Try carries out a command and returns its output, what it said besides, and its exit code.
+// Attempt carries out a command and returns its output, what it said besides, and its exit code.
 func (s *Site) Try(args ...string) (out, said string, code int) {
 	s.T.Helper()
 	cmd := s.Command(args...)
