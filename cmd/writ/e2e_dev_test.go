@@ -306,6 +306,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	if list := s.Writ("node", "list"); strings.Contains(list, "dc1-n2") {
 		t.Errorf("it is still listed:\n%s", list)
 	}
+	_, _, _ = s.Try("run", "watch", run) // it ends
 	if why, _, _ := s.Try("run", "explain", run); !strings.Contains(why, "NODE_LOST") {
 		t.Errorf("the run that it worked for is explained as:\n%s", why)
 	}
