@@ -178,7 +178,7 @@ func TestAMachineWhoseTapSomebodyTookAwayIsReportedUntilItIsStartedAnew(t *testi
 		}
 	}
 	for range 2 {
-		b.keeps("web", "took away its tap "+device, false)
+		b.keeps("web", "its tap "+device, false)
 	}
 	b.must("machine.stop", "web", nil)
 	b.must("machine.start", "web", nil)

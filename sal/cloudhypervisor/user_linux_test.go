@@ -155,7 +155,7 @@ func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
 	if err := os.Link(secret, filepath.Join(b.host, "volumes/root", sal.DiskName)); err != nil {
 		t.Fatal(err)
 	}
-	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}), writ.CodeResourceConflict, "another name besides")
+	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}), writ.CodeResourceConflict, "has a second name")
 	if user, group, mode := ownerOf(t, secret); user != 0 || group != 0 || mode != 0o600 {
 		t.Errorf("it was given to %d:%d with %o", user, group, mode)
 	}
