@@ -398,6 +398,10 @@ func (s *site) awaitCall(id writ.RunID, seq int, state writ.CallState) {
 			if e.Call != nil && e.Call.Run == id && e.Call.Seq == seq && e.Call.State == state {
 				return
 			}
+			if e.Run != nil && e.Run.ID == id && e.Run.State.Ended() {
+				run, calls := s.look(id)
+				s.t.Fatalf("the run is %s (%+v) and its call %d was never %s: %+v", run.State, run.Failure, seq, state, *calls[seq-1])
+			}
 		}
 	}
 }

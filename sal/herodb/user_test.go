@@ -277,7 +277,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 	if err := os.Link(secret, second); err != nil {
 		t.Fatal(err)
 	}
-	if err := again(); err == nil || !strings.Contains(err.Error(), "another name besides") {
+	if err := again(); err == nil || !strings.Contains(err.Error(), "has a second name") {
 		t.Errorf("a file with two names: %v", err)
 	}
 	if got := saltest.Looks(t, secret); got != "0:0 600" {
