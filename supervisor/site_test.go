@@ -400,6 +400,9 @@ func (s *site) awaitCall(id writ.RunID, seq int, state writ.CallState) {
 			}
 			if e.Run != nil && e.Run.ID == id && e.Run.State.Ended() {
 				run, calls := s.look(id)
+				for _, n := range s.nodes {
+					s.t.Logf("%s got the jobs %+v", n.name, n.given())
+				}
 				s.t.Fatalf("the run is %s (%+v) and its call %d was never %s: %+v", run.State, run.Failure, seq, state, *calls[seq-1])
 			}
 		}
