@@ -37,3 +37,11 @@ func (s *Supervisor) HasTurn(id writ.RunID) bool {
 func (s *Supervisor) SendAgain(c *journal.Call) {
 	s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})
 }
+
+// Miss has the supervisor know that a node works on a call, and its run not: what the node said of it got lost in between.
+func (s *Supervisor) Miss(c *journal.Call) {
+	s.fleet.mu.Lock()
+	defer s.fleet.mu.Unlock()
+	m := s.fleet.nodes[c.Node]
+	m.active = map[writ.JobKey]bool{c.Key(): true}
+}

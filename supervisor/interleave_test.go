@@ -158,6 +158,36 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
 	})
 }
 
+// A look for lost jobs and the first beat that names one of them may come to the run at once.
+func TestACallThatRunsIsNotSentAgain(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		n := s.join("n1", slowly(10*time.Minute))
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallRunning)
+		_, calls := s.look(id)
+		s.SendAgain(calls[0])
+		time.Sleep(5 * time.Second)
+		if _, calls = s.look(id); calls[0].State != writ.CallRunning || len(n.given()) != 1 {
+			t.Errorf("the call is %s, and its node got the jobs %v", calls[0].State, n.given())
+		}
+	})
+}
+
+func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
+	inSite(t, func(t *testing.T, s *site) {
+		s.join("n1", slowly(10*time.Minute))
+		time.Sleep(2 * time.Second)
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		_, calls := s.look(id)
+		s.Miss(calls[0])
+		time.Sleep(3 * time.Second)
+		if _, calls = s.look(id); calls[0].State != writ.CallRunning {
+			t.Errorf("three seconds after its node began with it the call is %s", calls[0].State)
+		}
+	})
+}
+
 // A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
 func TestACallWaitsNoLongerForANodeThatIsBack(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {

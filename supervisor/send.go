@@ -164,10 +164,11 @@ func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
 	return t.addDelivery(tx, c, secrets, startWithin)
 }
 
-// deliverAgain sends a call that is out, but that its node and the queue know nothing of any more.
+// deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
+// works on it.
 func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 	c := t.open(lost.key)
-	if c == nil || c.Delivery != lost.delivery {
+	if c == nil || c.Delivery != lost.delivery || t.s.fleet.isActive(c.Node, lost.key) {
 		return nil
 	}
 	if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {

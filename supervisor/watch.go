@@ -101,6 +101,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
+	w.findBegun(seen.sent)
 	if queueErr == nil {
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
@@ -306,6 +307,15 @@ func (w *watcher) giveUp(ctx context.Context) error {
 		w.lost = w.lost[1:]
 	}
 	return nil
+}
+
+// findBegun lets runs know of calls that began, where what their nodes said of it got lost on the way to the run: a node's beat is news once.
+func (w *watcher) findBegun(sent []*journal.Call) {
+	for _, c := range sent {
+		if c.State == writ.CallQueued && w.s.fleet.isActive(c.Node, c.Key()) {
+			w.s.turns.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
+		}
+	}
 }
 
 // findMissing delivers again what is neither worked on nor in the queue. Of a node whose part of the queue cannot be looked at it leaves
