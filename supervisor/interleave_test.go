@@ -181,9 +181,9 @@ func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
 		s.awaitCall(id, 1, writ.CallQueued)
 		_, calls := s.look(id)
 		s.Miss(calls[0])
-		time.Sleep(3 * time.Second)
+		time.Sleep(4 * time.Second)
 		if _, calls = s.look(id); calls[0].State != writ.CallRunning {
-			t.Errorf("three seconds after its node began with it the call is %s", calls[0].State)
+			t.Errorf("four seconds after its node began with it the call is %s", calls[0].State)
 		}
 	})
 }

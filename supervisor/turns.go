@@ -400,26 +400,33 @@ func (t *turns) end(project writ.ProjectID) {
 	t.signal() // somebody may have waited for just that
 }
 
-// turn takes mails in as few turns as possible: those that somebody waits for get their own, so that an error is theirs.
+// turn takes mails in their order: one that somebody waits for has a turn of its own, so that an error is its own. What could not be taken is kept,
+// with all that came after it.
 func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
-	var all mail
-	plain := false
+	var kept mail
+	var taken []arrival
 	var failed error
 	for _, m := range mails {
-		if m.done == nil {
-			all.add(m)
-			plain = true
+		switch {
+		case m.done != nil:
+			m.done <- t.take(ctx, run, m)
 			continue
+		case failed == nil:
+			failed = t.take(ctx, run, m)
 		}
-		m.done <- t.take(ctx, run, m)
-	}
-	if plain {
-		failed = t.take(ctx, run, all)
+		if failed != nil {
+			kept.add(m)
+		} else {
+			taken = append(taken, m.results...)
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.boxes[run]
 	b.busy = false
+	for i := range taken {
+		delete(b.held, taken[i].id())
+	}
 	if failed != nil {
 		code := writ.CodeOf(failed)
 		if ctx.Err() == nil && code != writ.CodeStoreUnavailable && code != writ.CodeRecordForged { // these are said once, not for each run
@@ -427,13 +434,10 @@ func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
 				t.log.Warn("a run cannot advance; it is tried again", "run", run, "code", code, "err", failed, "times", times)
 			}
 		}
-		all.compact()
-		b.mails = append([]mail{all}, b.mails...)
+		kept.compact()
+		b.mails = append([]mail{kept}, b.mails...)
 		t.stalled[run] = true
 		return
-	}
-	for i := range all.results {
-		delete(b.held, all.results[i].id())
 	}
 	switch {
 	case len(b.mails) > 0:

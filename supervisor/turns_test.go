@@ -40,6 +40,45 @@ func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
 	})
 }
 
+// What waits for a turn is taken in the order in which it came: a cancel does not get past a result that was there before it.
+func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		first := make(chan struct{})
+		turns := newTurns(func(_ context.Context, _ writ.RunID, m mail) error {
+			if len(order) == 0 {
+				<-first
+			}
+			order = append(order, fmt.Sprintf("%d results, cancel %v", len(m.results), m.stop != nil))
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- turns.run(ctx) }()
+		turns.post("r", mail{})
+		synctest.Wait()
+		result := func(seq int) arrival { return arrival{result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}} }
+		turns.postResult(result(1))
+		answered := make(chan error, 1)
+		turns.post("r", mail{stop: new(stop), done: answered})
+		turns.postResult(result(2))
+		close(first)
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		want := []string{"0 results, cancel false", "1 results, cancel false", "0 results, cancel true", "1 results, cancel false"}
+		if !slices.Equal(order, want) {
+			t.Errorf("turns %q, want %q", order, want)
+		}
+		if !turns.postResult(result(1)) {
+			t.Error("a result that was taken still counts as waiting")
+		}
+		end()
+		<-ended
+	})
+}
+
 func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true

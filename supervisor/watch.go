@@ -43,6 +43,7 @@ type watcher struct {
 	flushed  bool          // the queue was, and not everything is delivered again
 	lost     []writ.NodeID // whose runs were not told yet
 	missing  map[sending]int
+	begun    map[sending]bool          // that their nodes work on, and whose runs have not heard of it
 	left     map[sending]time.Duration // until the end-by of what is out
 	fleet    map[writ.NodeID]writ.Node // as it was then
 	restated int64                     // how often the journal had told again what stands
@@ -309,13 +310,20 @@ func (w *watcher) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// findBegun lets runs know of calls that began, where what their nodes said of it got lost on the way to the run: a node's beat is news once.
+// findBegun lets runs know of calls that began, where what their nodes said of it got lost on the way to the run: a beat is news once. The first
+// look that finds such a call only notes it, because its run may be about to hear.
 func (w *watcher) findBegun(sent []*journal.Call) {
+	begun := make(map[sending]bool)
 	for _, c := range sent {
-		if c.State == writ.CallQueued && w.s.fleet.isActive(c.Node, c.Key()) {
+		if c.State != writ.CallQueued || !w.s.fleet.isActive(c.Node, c.Key()) {
+			continue
+		}
+		begun[sendingOf(c)] = true
+		if w.begun[sendingOf(c)] {
 			w.s.turns.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
 		}
 	}
+	w.begun = begun
 }
 
 // findMissing delivers again what is neither worked on nor in the queue. Of a node whose part of the queue cannot be looked at it leaves
