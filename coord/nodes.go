@@ -56,6 +56,9 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 		if now.Slots > 0 { // what a node has is told by an event, too, which comes after its first beat
 			n.Slots, n.Capacity = now.Slots, now.Capacity
 		}
+		if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision comes after its answer
+			n.Revision, n.Labels, n.Decided = now.Revision, now.Labels, now.Decided
+		}
 		if filter.Selects(n) {
 			listed = append(listed, n)
 		}

@@ -42,6 +42,11 @@ func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	if n := got[1]; n.ID != "n9" || n.Datacenter != vienna || n.Admission != writ.AdmissionPending {
 		t.Errorf("the node that waits is %+v", n)
 	}
+	decided := []writ.Decision{{Decision: "label", Signer: "alice"}}
+	s.nodes[0].Revision, s.nodes[0].Labels, s.nodes[0].Decided = 3, map[string]string{"disk": "ssd"}, decided
+	if n := list()[0]; n.Revision != 3 || n.Labels["disk"] != "ssd" || len(n.Decided) != 1 {
+		t.Errorf("after a decision whose event is still to come the node is %+v", n)
+	}
 	s.nodes[0].Admission = writ.AdmissionRemoved // its event comes later than the answer to the statement
 	if got := list(); len(got) != 1 || got[0].ID != "n9" {
 		t.Errorf("after a node was removed there are %+v", got)

@@ -204,7 +204,7 @@ func (s *Supervisor) nodesNow() []link.NodeNow {
 	for _, n := range s.fleet.list() {
 		all = append(all, link.NodeNow{
 			ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
-			Slots: n.Slots, Capacity: n.Capacity,
+			Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
 		})
 	}
 	for _, n := range s.pending.list() {

@@ -96,7 +96,11 @@ type NodeNow struct {
 	Fault      string          `json:"fault,omitempty"`
 	Slots      int             `json:"slots,omitempty"` // 0 if the node has not said yet, or the supervisor is of an earlier version
 	Capacity   writ.Capacity   `json:"capacity,omitzero"`
-	Waiting    *writ.Node      `json:"waiting,omitempty"` // all of one that waits to be admitted, of which no event tells
+	// Decisions about it, which a statement compares: 0 if there was none, or the supervisor is of an earlier version.
+	Revision int               `json:"revision,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Decided  []writ.Decision   `json:"decided,omitempty"`
+	Waiting  *writ.Node        `json:"waiting,omitempty"` // all of one that waits to be admitted, of which no event tells
 }
 
 // RunStanding is the supervisor's signed word on how a run stands when a client asks. An end that was signed before the run was resumed stays
