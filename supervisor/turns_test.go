@@ -57,7 +57,9 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 		go func() { ended <- turns.run(ctx) }()
 		turns.post("r", mail{})
 		synctest.Wait()
-		result := func(seq int) arrival { return arrival{result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}} }
+		result := func(seq int) arrival {
+			return arrival{result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}}
+		}
 		turns.postResult(result(1))
 		answered := make(chan error, 1)
 		turns.post("r", mail{stop: new(stop), done: answered})
