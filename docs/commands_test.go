@@ -24,7 +24,7 @@ func missingTests(text string, testsIn func(folder string) []string) (missing []
 			continue // every test, or benchmarks alone
 		}
 		var tests []string
-		for _, word := range strings.FieldsSeq(m[1]) {
+		for word := range strings.FieldsSeq(m[1]) {
 			if word == "." || strings.HasPrefix(word, "./") {
 				tests = append(tests, testsIn(word)...)
 			}
