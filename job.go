@@ -104,11 +104,11 @@ type Beat struct {
 	Version     string       `json:"version"`
 	Transfers   string       `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
 	Fault       string       `json:"fault,omitempty"`     // why the node refuses work at the moment, "" if it does not
-	Recalls     []Recall     `json:"recalls,omitempty"`   // of runs that the supervisor asked for since the last beat
+	Inventories []Inventory  `json:"recalls,omitempty"`   // of runs that the supervisor asked for since the last beat
 }
 
-// Recall is what a node has of a run that its supervisor asked for: every call that it has begun, or has the result of.
-type Recall struct {
+// Inventory is what a node has of a run that its supervisor asked for: every call that it has begun, or has the result of.
+type Inventory struct {
 	Run   RunID `json:"run"`
 	Epoch int64 `json:"epoch"` // that the node knew when it looked: it begins nothing of an earlier one after that
 	Calls []int `json:"calls,omitempty"`

@@ -67,7 +67,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 		projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
 	c.news.wake() // what waits does so for another reason now
-	k.busy.Go(func() { k.clearDoubts(ctx) })
+	k.busy.Go(func() { k.clearUnreported(ctx) })
 	k.run(ctx)
 	k.busy.Wait()
 }

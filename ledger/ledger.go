@@ -184,8 +184,8 @@ type Records interface {
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
 	// CountRuns counts the runs in each state; a state without runs has no entry.
 	CountRuns(ctx context.Context) (map[State]int, error)
-	// Doubtful lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
-	Doubtful(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
+	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
+	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
 	// Restate records what a datacenter said of a run when it was asked for it, with an event; of an end, also for the run's open calls. It
 	// changes nothing once the journal has told of the run.
 	Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error

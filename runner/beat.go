@@ -37,6 +37,6 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
 		Active: n.desk.keys(), Stuck: n.desk.stuck(), Progress: n.desk.progress(),
 		Slots: n.slots, Capacity: n.capacity, Drivers: n.about, Version: n.version, Transfers: transfers, Fault: n.faultText(now),
-		Recalls: n.recall(ctx),
+		Inventories: n.inventory(ctx),
 	}
 }

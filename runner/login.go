@@ -58,7 +58,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	if err != nil {
 		l.known = false
 		if writ.CodeOf(err) == writ.CodeNodeRejected { // it is not signed
-			l.member.doubt()
+			l.member.askAgain()
 		}
 		if !writ.AsError(err).Retryable() {
 			l.next = time.Now().Add(askEvery)

@@ -40,7 +40,7 @@ type Member struct {
 	age     *age.X25519Identity
 	token   *identity.Token // of this process's Join, nil if it had none
 	version string          // of the program
-	doubted chan struct{}   // holds one if something says that the node is no member any more
+	recheck chan struct{}   // holds one if something says that the node is no member any more
 	gone    chan struct{}   // closed when the supervisor has signed that
 	leaving sync.Once
 	open    atomic.Bool // its queue has no accounts, so it refuses no node that was removed
@@ -71,7 +71,7 @@ func openMember(dir string) (*Member, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	m := &Member{dir: dir, doubted: make(chan struct{}, 1), gone: make(chan struct{})}
+	m := &Member{dir: dir, recheck: make(chan struct{}, 1), gone: make(chan struct{})}
 	var err error
 	if m.key, err = loadKey(filepath.Join(dir, keyFile)); err != nil {
 		return nil, fmt.Errorf("load the node's key: %w", err)

@@ -80,7 +80,7 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-n.member.doubted:
+		case <-n.member.recheck:
 			_ = sleep.For(ctx, retryAfter) // whoever sends nonsense must not make the node ask all the time
 		}
 		timer.Stop()
@@ -105,10 +105,10 @@ func (n *incarnation) awaitStanding(ctx context.Context) {
 	}
 }
 
-// doubt has the node ask whether it is still a member.
-func (m *Member) doubt() {
+// askAgain has the node ask whether it is still a member.
+func (m *Member) askAgain() {
 	select {
-	case m.doubted <- struct{}{}:
+	case m.recheck <- struct{}{}:
 	default:
 	}
 }

@@ -28,7 +28,7 @@ func (t *turn) arrange(g ground) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
-	if t.waitsForRecalls() {
+	if t.waitsForInventories() {
 		return nil
 	}
 	if err := t.claimCalls(g); err != nil {

@@ -113,7 +113,7 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 	}
 }
 
-// hearBeat takes a beat: jobs that began, how far they are, and what the node has of runs in doubt. One that does not know our epoch yet counts
+// hearBeat takes a beat: jobs that began, how far they are, and what the node has of runs that are reconciled. One that does not know our epoch yet counts
 // for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
@@ -141,8 +141,8 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 	for _, p := range progress {
 		s.turns.postFrom(node, p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
 	}
-	s.hearRecalls(node, b.Recalls)
-	if asked := s.doubts.unanswered(node); len(asked) > 0 {
+	s.hearInventories(node, b.Inventories)
+	if asked := s.inventories.unanswered(node); len(asked) > 0 {
 		s.control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
 	}
 }

@@ -117,7 +117,7 @@ func moderate(b writ.Beat) writ.Beat {
 	for i := range b.Progress {
 		b.Progress[i].Text = clip(b.Progress[i].Text, maxText)
 	}
-	b.Recalls = nil // heard already
+	b.Inventories = nil // heard already
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
 		d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module, maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
@@ -130,8 +130,8 @@ func moderate(b writ.Beat) writ.Beat {
 	return b
 }
 
-// recalled cuts what a node says of a run down to the calls that a run can have.
-func recalled(calls []int) []int {
+// validCalls cuts what a node says of a run down to the calls that a run can have.
+func validCalls(calls []int) []int {
 	calls = slices.DeleteFunc(calls[:min(len(calls), scripts.MaxCalls)], func(seq int) bool { return seq < 1 || seq > scripts.MaxCalls })
 	slices.Sort(calls)
 	return slices.Clone(slices.Compact(calls))

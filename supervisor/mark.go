@@ -79,7 +79,7 @@ func (s *Supervisor) keepMark(ctx context.Context) error {
 type unknownEpochs struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]int64
-	done  bool // they have put the journal in doubt
+	done  bool // they have started a reconciliation
 }
 
 // note takes an epoch that a node has obeyed and that the journal did not give. It is news the first time; most is true once, when most of
@@ -126,7 +126,7 @@ func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int6
 	s.Log.Warn("the journal came from a backup, as most nodes say: runs from before wait until every node has said what it has of them")
 }
 
-// retry lets the next such epoch put the journal in doubt: the last one could not be written.
+// retry lets the next such epoch start a reconciliation: the last one could not be written.
 func (a *unknownEpochs) retry() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,7 +26,7 @@ func (m *memoryMarks) Read() (supervisor.Mark, error) { return m.mark, nil }
 func (m *memoryMarks) Keep(h journal.Head) error      { m.mark.Head = h; return nil }
 func (m *memoryMarks) Heard() error                   { m.mark.Restored = false; m.heard++; return nil }
 
-func TestWhatTheDatacenterKeptItselfPutsItsJournalInDoubt(t *testing.T) {
+func TestWhatTheDatacenterKeptItselfStartsAReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) supervisor.Mark
 		want bool
@@ -55,8 +55,8 @@ func TestWhatTheDatacenterKeptItselfPutsItsJournalInDoubt(t *testing.T) {
 				said := marks.mark.Restored
 				s.marks = marks
 				s.start()
-				if got := !s.journal.Doubt().IsZero(); got != tt.want {
-					t.Errorf("in doubt: %v, want %v", got, tt.want)
+				if got := !s.journal.ReconcilesUntil().IsZero(); got != tt.want {
+					t.Errorf("reconciles: %v, want %v", got, tt.want)
 				}
 				if said && (marks.heard != 1 || marks.mark.Restored) {
 					t.Errorf("what the operator said was taken %d times", marks.heard)
@@ -71,7 +71,7 @@ func TestWhatTheDatacenterKeptItselfPutsItsJournalInDoubt(t *testing.T) {
 }
 
 // A node that says it has obeyed another supervisor may lie: it alone does not have the runs of others wait.
-func TestOnlyMostNodesPutTheJournalInDoubt(t *testing.T) {
+func TestOnlyMostNodesStartAReconciliation(t *testing.T) {
 	for liars, want := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
 		inSite(t, func(t *testing.T, s *site) {
 			for _, name := range []string{"n1", "n2", "n3"} {
@@ -87,8 +87,8 @@ func TestOnlyMostNodesPutTheJournalInDoubt(t *testing.T) {
 				n.send(envelope.Beat, b)
 			}
 			time.Sleep(3 * time.Second)
-			if got := !s.journal.Doubt().IsZero(); got != want || want != (s.journal.ID() != before) {
-				t.Errorf("with %d of 3: in doubt %v", liars, got)
+			if got := !s.journal.ReconcilesUntil().IsZero(); got != want || want != (s.journal.ID() != before) {
+				t.Errorf("with %d of 3: reconciles: %v", liars, got)
 			}
 		})
 	}
@@ -128,8 +128,8 @@ func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 	for feed.ID() == s.journal.ID() { // the claim was heard
 		time.Sleep(time.Millisecond)
 	}
-	if doubt := s.journal.Doubt(); !doubt.IsZero() {
-		t.Errorf("the journal is in doubt until %s", doubt)
+	if until := s.journal.ReconcilesUntil(); !until.IsZero() {
+		t.Errorf("the journal is reconciled until %s", until)
 	}
 	cancel()
 	if err := <-ended; err != nil {
@@ -137,8 +137,8 @@ func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 	}
 }
 
-// A new history begins with nodes as they joined. What is known of them now is told again.
-func TestAfterANewHistoryNodesAreToldAsTheyAre(t *testing.T) {
+// A new generation begins with nodes as they joined. What is known of them now is told again.
+func TestAfterANewGenerationNodesAreToldAsTheyAre(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)

@@ -143,13 +143,13 @@ var mutants = []struct {
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
-		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt", file: "supervisor/doubt.go",
+		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt", file: "supervisor/reconcile.go",
 		was: "if len(silent) == 0 {", is: "if len(silent) >= 0 {",
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt", file: "supervisor/doubt.go",
-		was: "if !t.inDoubt() || c.Node", is: "if t.inDoubt() || c.Node",
+		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt", file: "supervisor/reconcile.go",
+		was: "if !t.reconciles() || c.Node", is: "if t.reconciles() || c.Node",
 		unnoticed: "no journal is restored from a backup",
 	},
 	{

@@ -243,7 +243,7 @@ func (t *turn) checkGrowth(group []*journal.Call, seats []seat) error {
 // torn is the error of a call that is bound to two nodes.
 func (t *turn) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.s.fleet.name(a), t.s.fleet.name(b))
-	if len(t.recalledBy(c)) > 0 {
+	if len(t.holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
 	}
 	if at := t.splitAt(c); at != "" {
@@ -286,7 +286,7 @@ func (t *turn) homes(c *journal.Call) []writ.NodeID {
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
-	nodes = append(nodes, t.recalledBy(c)...)
+	nodes = append(nodes, t.holders(c)...)
 	for _, seq := range t.near(c) {
 		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)

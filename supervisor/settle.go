@@ -461,7 +461,7 @@ func (t *turn) afterCommit() {
 		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		s.programs.forget(t.run.ID)
 		s.reverified.forget(t.run.ID)
-		s.doubts.forget(t.run.ID)
+		s.inventories.forget(t.run.ID)
 	case t.wantsPass():
 		s.turns.post(t.run.ID, mail{})
 	}

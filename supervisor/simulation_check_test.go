@@ -252,7 +252,7 @@ func (s *simulation) check() {
 	}
 	err = j.Read(s.t.Context(), func(tx *journal.Tx) error {
 		want := make(map[writ.NodeID]writ.Capacity)
-		doubtful := make(map[writ.ResourceID]bool) // calls on them were sent and given up, or failed on the way
+		unsure := make(map[writ.ResourceID]bool) // calls on them were sent and given up, or failed on the way
 		for _, r := range s.work {
 			calls, err := tx.Calls(r.id)
 			if err != nil {
@@ -264,7 +264,7 @@ func (s *simulation) check() {
 				}
 				s.checkCall(c, hosts[c.Node])
 				if op, _ := catalog.Lookup(c.Operation); (c.Attempt > 1 || c.Delivery > 0) && c.State != writ.CallSucceeded && op.Effect != catalog.Look {
-					doubtful[c.Resource()] = true
+					unsure[c.Resource()] = true
 				}
 			}
 		}
@@ -276,7 +276,7 @@ func (s *simulation) check() {
 			want[r.Node] = want[r.Node].Plus(r.Need)
 			h := hosts[r.Node]
 			h.mu.Lock()
-			if got := h.resources[r.ResourceID]; got != r.UID && !doubtful[r.ResourceID] {
+			if got := h.resources[r.ResourceID]; got != r.UID && !unsure[r.ResourceID] {
 				s.t.Errorf("the journal has the %s as %s on %s since run %s, its host has %q%s", r.ResourceID, r.UID, r.Node, r.Run, got, s.callsOn(tx, r.ResourceID))
 			}
 			h.mu.Unlock()

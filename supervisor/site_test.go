@@ -446,12 +446,12 @@ type testNode struct {
 	fault    string            // said in beats
 	lacks    map[string]string // likewise, by module
 	// transfers is likewise.
-	transfers string
-	engines   []writ.Engine // of databases, likewise
-	claims    []writ.JobKey // said to be active besides what is
-	says      string        // said of the progress of what is
-	recalls   []int         // calls that it says it has of whatever run it is asked for
-	act       func(ctx context.Context, job writ.Job) writ.Result
+	transfers   string
+	engines     []writ.Engine // of databases, likewise
+	claims      []writ.JobKey // said to be active besides what is
+	says        string        // said of the progress of what is
+	inventories []int         // calls that it says it has of whatever run it is asked for
+	act         func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
 	silent   bool
@@ -464,7 +464,7 @@ type testNode struct {
 	acked    map[writ.JobKey]bool
 	told     *writ.Told                    // the last
 	controls int                           // that have come
-	asked    []writ.Recall                 // for the next beat
+	asked    []writ.Inventory              // for the next beat
 	stopped  chan struct{}                 // closed when the supervisor cancelled something
 	pretend  func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
 }
@@ -626,7 +626,7 @@ func (n *testNode) beat(ctx context.Context) {
 			}
 		}
 		slices.SortFunc(b.Active, func(a, b writ.JobKey) int { return strings.Compare(a.String(), b.String()) })
-		b.Recalls, n.asked = n.asked, nil
+		b.Inventories, n.asked = n.asked, nil
 		silent := n.silent
 		n.mu.Unlock()
 		if !silent {
@@ -667,7 +667,7 @@ func (n *testNode) listen(ctx context.Context) {
 					n.told = c.Told
 				}
 				for _, run := range c.Asked {
-					n.asked = append(n.asked, writ.Recall{Run: run, Epoch: c.Epoch, Calls: n.recall(run)})
+					n.asked = append(n.asked, writ.Inventory{Run: run, Epoch: c.Epoch, Calls: n.inventory(run)})
 				}
 				if len(c.Cancels) > 0 {
 					select {
@@ -683,9 +683,9 @@ func (n *testNode) listen(ctx context.Context) {
 	}
 }
 
-// recall is what the node says it has of a run. The caller holds mu.
-func (n *testNode) recall(run writ.RunID) []int {
-	calls := slices.Clone(n.recalls)
+// inventory is what the node says it has of a run. The caller holds mu.
+func (n *testNode) inventory(run writ.RunID) []int {
+	calls := slices.Clone(n.inventories)
 	for key := range n.done {
 		if key.Run == run {
 			calls = append(calls, key.Seq)

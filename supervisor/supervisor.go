@@ -95,7 +95,7 @@ type Supervisor struct {
 	pending       *pendingNodes
 	secrets       *keyring
 	accounts      *accounts
-	doubts        *doubts
+	inventories   *inventories
 	unknownEpochs unknownEpochs
 	faults        *faults
 	complaints    *complaints
@@ -114,7 +114,7 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), reverified: newReverified(), checks: newChecks(), recent: newRecent(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), doubts: newDoubts(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1),

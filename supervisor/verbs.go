@@ -30,10 +30,10 @@ func (s *Supervisor) dialers() []*link.Dialer {
 	return links
 }
 
-// hello is what a coordinator is told first that is told a history of the journal.
-func (s *Supervisor) hello(history string) link.Hello {
+// hello is what a coordinator is told first that is told a generation of the journal.
+func (s *Supervisor) hello(generation string) link.Hello {
 	return link.Hello{
-		Datacenter: s.Datacenter, Journal: history, Version: s.Version,
+		Datacenter: s.Datacenter, Journal: generation, Version: s.Version,
 		Verbs: []link.Verb{
 			link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources,
 			link.VerbSecrets, link.VerbNodes, link.VerbAdopted, link.VerbStanding,

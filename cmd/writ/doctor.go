@@ -51,9 +51,9 @@ func (f finding) about() string {
 // The states of a finding. Only a problem makes the doctor's exit code 1: that this host could not be a node is none of a client's problems, and
 // has the states of package needs.
 const (
-	healthy  = "ok"
-	doubtful = "warning"
-	ill      = "problem"
+	healthy = "ok"
+	suspect = "warning"
+	ill     = "problem"
 )
 
 // doctorPatience bounds each question to another machine.
@@ -145,7 +145,7 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	}
 	found := make([]finding, len(wrong))
 	for i, w := range wrong {
-		found[i] = finding{Check: "redis", State: doubtful, Detail: w.What, Fix: w.Fix}
+		found[i] = finding{Check: "redis", State: suspect, Detail: w.What, Fix: w.Fix}
 	}
 	return found
 }
@@ -239,7 +239,7 @@ func (a *app) examineConfig() (*client.Client, finding) {
 	}
 	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
 	if c.Context.Cluster == "" {
-		f.State, f.Detail = doubtful, fmt.Sprintf("%s names no cluster to believe in", file.Path)
+		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to believe in", file.Path)
 		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
 	}
 	return c, f
@@ -305,7 +305,7 @@ func examineDatacenters(ctx context.Context, c *client.Client) []finding {
 		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
 		switch {
 		case !d.Enabled:
-			f.State, f.Detail = doubtful, d.Reason
+			f.State, f.Detail = suspect, d.Reason
 		case d.Fault != "":
 			f.State, f.Detail, f.Fix = ill, d.Fault, "what the message names; it goes on by itself"
 		case !d.Placeable:
@@ -331,7 +331,7 @@ func clockFinding(r *http.Response, now time.Time) finding {
 	f := finding{Check: "clock", State: healthy}
 	there, err := http.ParseTime(r.Header.Get("Date"))
 	if err != nil {
-		f.State, f.Detail = doubtful, "the coordinator does not say what time it is"
+		f.State, f.Detail = suspect, "the coordinator does not say what time it is"
 		return f
 	}
 	off := now.Sub(there).Abs()
@@ -364,7 +364,7 @@ func examineAge(roster *identity.Roster, now time.Time) finding {
 	case now.After(roster.Expires):
 		f.State, f.Fix = ill, "no datacenter accepts new work until a root operator signs the next version with `writ roster renew`"
 	case now.After(roster.RenewFrom()):
-		f.State, f.Fix = doubtful, "a root operator signs the next version with `writ roster renew`"
+		f.State, f.Fix = suspect, "a root operator signs the next version with `writ roster renew`"
 	}
 	return f
 }
@@ -375,7 +375,7 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 		return nil
 	}
 	for _, e := range roster.EndingRoles(now) {
-		found = append(found, finding{Check: "role of " + e.Principal, State: doubtful, Detail: e.String(), Fix: e.Renew})
+		found = append(found, finding{Check: "role of " + e.Principal, State: suspect, Detail: e.String(), Fix: e.Renew})
 	}
 	return found
 }
@@ -429,7 +429,7 @@ func examineEvaluator(ctx context.Context) finding {
 	}
 	f.State, f.Detail, f.Fix = healthy, "a script was evaluated; what held it: "+strings.Join(layers.Held(), ", "), ""
 	if missing := layers.Missing(); len(missing) > 0 {
-		f.State, f.Detail = doubtful, f.Detail+"; missing: "+strings.Join(missing, "; ")
+		f.State, f.Detail = suspect, f.Detail+"; missing: "+strings.Join(missing, "; ")
 		f.Fix = "boot a kernel with Landlock (5.13 or newer, in its lsm= list) and seccomp, and let containers use both"
 	}
 	return f
@@ -452,7 +452,7 @@ func examineData(dir string) finding {
 		}
 		probe, err := os.CreateTemp(at, ".writ-doctor-*")
 		if err != nil {
-			f.State, f.Detail, f.Fix = doubtful, "cannot write to "+at, "choose another place with --data"
+			f.State, f.Detail, f.Fix = suspect, "cannot write to "+at, "choose another place with --data"
 			return f
 		}
 		_ = probe.Close()
@@ -480,7 +480,7 @@ func (t tool) examine() finding {
 	f := finding{Check: "tool " + t.name, State: healthy}
 	path, err := exec.LookPath(t.name)
 	if err != nil {
-		f.State, f.Detail, f.Fix = doubtful, "not on PATH: "+t.use, t.fix
+		f.State, f.Detail, f.Fix = suspect, "not on PATH: "+t.use, t.fix
 		return f
 	}
 	f.Detail = path
@@ -499,7 +499,7 @@ func (t tool) examine() finding {
 // examineHost looks what the drivers of a node would find on this host, and says what would not work.
 func examineHost(ctx context.Context, data string, host daemon.HostConfig) []finding {
 	if runtime.GOOS != "linux" {
-		return []finding{{Check: "kernel", State: doubtful, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}
+		return []finding{{Check: "kernel", State: suspect, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}
 	}
 	all, err := daemon.HostNeeds(ctx, data, host)
 	if err != nil {

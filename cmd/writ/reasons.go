@@ -72,7 +72,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.noteDoubt(end)
+				a.noteUnsure(end)
 				if !s.run.State.Ended() { // it was resumed meanwhile
 					if s, err = situationOf(ctx, c, id); err != nil {
 						return err

@@ -22,8 +22,8 @@ func TestWhoeverLooksHearsThatARosterEnds(t *testing.T) {
 	}{
 		{"it is new", created, healthy, nil},
 		{"half of its time is nearly over", roster.RenewFrom(), healthy, nil},
-		{"half of its time is over", roster.RenewFrom().Add(time.Second), doubtful, []string{}},
-		{"it ends", roster.Expires, doubtful, []string{}},
+		{"half of its time is over", roster.RenewFrom().Add(time.Second), suspect, []string{}},
+		{"it ends", roster.Expires, suspect, []string{}},
 		{"it has ended", roster.Expires.Add(time.Second), ill, []string{"no datacenter accepts new work"}},
 	} {
 		f := examineAge(roster, tt.now)

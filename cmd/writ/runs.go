@@ -238,7 +238,7 @@ func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
 			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
 		}
 		if a.Structured() {
-			a.noteDoubt(end)
+			a.noteUnsure(end)
 		}
 	}
 	datacenters, err := datacenterNames(ctx, c)

@@ -149,7 +149,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, sin
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
-		a.noteDoubt(end)
+		a.noteUnsure(end)
 		return a.failed(run, end.Failure)
 	}
 	run.Output = end.Output
@@ -160,15 +160,15 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, sin
 
 // verified says how far the end of a run is proved.
 func verified(end client.End) string {
-	if end.Doubt == nil {
+	if end.Unsure == nil {
 		return "verified"
 	}
-	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", clock(time.UnixMilli(end.Ended)), writ.AsError(end.Doubt).Message)
+	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
 }
 
-// noteDoubt tells a person that a run may have been resumed since it ended so.
-func (a *app) noteDoubt(end client.End) {
-	if end.Doubt != nil {
+// noteUnsure tells a person that a run may have been resumed since it ended so.
+func (a *app) noteUnsure(end client.End) {
+	if end.Unsure != nil {
 		a.Note("%s", verified(end))
 	}
 }

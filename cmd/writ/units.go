@@ -22,7 +22,7 @@ func examineUnits(dirs []string) []finding {
 		}
 		f := finding{Check: "unit " + name, State: healthy, Detail: "KillMode=" + u.killMode}
 		if u.killMode != "process" && u.killMode != "none" {
-			f.State = doubtful
+			f.State = suspect
 			f.Lost = "systemd ends machines, databases and the overlay with the runner"
 			f.Fix = fmt.Sprintf("systemctl edit %s, and type [Service] and KillMode=process in two lines", name)
 		}

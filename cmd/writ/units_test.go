@@ -55,7 +55,7 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 			var states []string
 			for _, f := range examineUnits([]string{filepath.Join(dir, "etc"), filepath.Join(dir, "lib")}) {
 				states = append(states, f.State)
-				if (f.State == doubtful) != (f.Fix != "" && strings.Contains(f.Lost, "machines")) {
+				if (f.State == suspect) != (f.Fix != "" && strings.Contains(f.Lost, "machines")) {
 					t.Errorf("it says %+v", f)
 				}
 			}

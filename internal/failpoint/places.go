@@ -4,7 +4,7 @@ package failpoint
 const (
 	JournalMade      Point = "journal/made"
 	JournalForgotten Point = "journal/forgotten"
-	HistoryBegun     Point = "journal/history"
+	GenerationBegun  Point = "journal/history"
 	JournalProbed    Point = "journal/probed"
 	EpochBegun       Point = "journal/epoch"
 	LeaseRenewed     Point = "journal/lease-renewed"
@@ -110,7 +110,7 @@ var Places = []Place{
 	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.open", Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
 	{Point: JournalProbed, Kind: Commit, Where: "supervisor/journal.Probe", Says: "A supervisor looks whether its journal can be written again."},
-	{Point: HistoryBegun, Kind: Commit, Where: "supervisor/journal.TakeBack supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},
+	{Point: GenerationBegun, Kind: Commit, Where: "supervisor/journal.TakeBack supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},
 	{Point: EpochBegun, Kind: Commit, Where: "supervisor/journal.BeginEpoch", Says: "A supervisor takes the lease and a new epoch."},
 	{Point: LeaseRenewed, Kind: Commit, Where: "supervisor/journal.Renew", Says: "A supervisor on a shared journal keeps its lease."},
 	{Point: LeaseReleased, Kind: Commit, Where: "supervisor/journal.Release", Says: "A supervisor that is told to end gives its lease back."},

@@ -402,10 +402,10 @@ func TestItMisbehavesAsItIsTold(t *testing.T) {
 			}
 			p.event("vm", "booted")
 		}},
-		{"an action fails", vmmstub.Settings{Fail: map[string]string{"vm.boot": "of the weather"}}, func(p *process) {
+		{"an action fails", vmmstub.Settings{Fail: map[string]string{"vm.boot": "of a fault"}}, func(p *process) {
 			p.start()
 			p.must("vm.create", p.config(""))
-			if _, body := p.do("PUT", "vm.boot", ""); body != `["Error from API","The VM could not boot","of the weather"]` {
+			if _, body := p.do("PUT", "vm.boot", ""); body != `["Error from API","The VM could not boot","of a fault"]` {
 				p.t.Error(body)
 			}
 		}},

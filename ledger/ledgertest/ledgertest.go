@@ -39,7 +39,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"a datacenter changes only its own", testForeign},
 		{"two sessions may bring the same events", testSameEventsTwice},
 		{"another journal tells of nodes and resources anew", testAnotherJournal},
-		{"what a journal has not told of is doubtful", testDoubtful},
+		{"what a journal has not told of is unreported", testUnreported},
 		{"event ids grow and filters select", testEventFilters},
 		{"lists can be filtered", testFilters},
 		{"counts count", testCounts},

@@ -46,8 +46,8 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 	return err
 }
 
-// Doubtful lists open runs that a journal has not told of.
-func (s *Store) Doubtful(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]ledger.Run, error) {
+// Unreported lists open runs that a journal has not told of.
+func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]ledger.Run, error) {
 	rows, err := s.db.Query(ctx, runColumns+`
 		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
 		ORDER BY id

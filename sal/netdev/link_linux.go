@@ -62,7 +62,7 @@ func (h *host) removeLink(name string) error {
 // fledgling is the name of a link until it bears our mark. Only we give such names.
 func fledgling(name string) string { return "w" + name }
 
-// hatch makes a link. It gets its name when it bears our mark, so that a link of this name is never in doubt.
+// hatch makes a link. It gets its name when it bears our mark, so that a link of this name is always ours.
 func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	name := l.Attrs().Name
 	if err := h.dropFledgling(name); err != nil {

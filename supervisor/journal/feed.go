@@ -17,22 +17,22 @@ import (
 type Feed struct {
 	j           *Journal
 	coordinator string
-	begun       []time.Time // new histories that it caused of late
+	begun       []time.Time // new generations that it caused of late
 }
 
 // Telling all that stands again costs every coordinator a little, and one that lies can ask for it with each link.
 const (
-	maxHistories    = 3
-	historiesWithin = time.Hour
+	maxGenerations    = 3
+	generationsWithin = time.Hour
 )
 
-// feedPrefix begins the names in meta under which histories of single coordinators are, by their URLs.
+// feedPrefix begins the names in meta under which generations of single coordinators are, by their URLs.
 const feedPrefix = "feed/"
 
 // Feed returns the feed of a coordinator, by its URL. Its Agree is called by one goroutine.
 func (j *Journal) Feed(coordinator string) *Feed { return &Feed{j: j, coordinator: coordinator} }
 
-// ID names the history that the coordinator is told.
+// ID names the generation that the coordinator is told.
 func (f *Feed) ID() string {
 	f.j.mu.Lock()
 	defer f.j.mu.Unlock()
@@ -51,18 +51,18 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("compare histories: %w", err)
+		return fmt.Errorf("compare generations: %w", err)
 	case id != f.ID():
-		return errors.New("the journal began a new history since the hello")
+		return errors.New("the journal began a new generation since the hello")
 	case stands == agrees:
 		return nil
 	}
 	if !f.allow(time.Now()) {
 		return fmt.Errorf("the coordinator has event %d of journal %s, which does not go on from there; "+
-			"%d new histories within %s are enough: it is left alone until then", seq, id, maxHistories, historiesWithin)
+			"%d new generations within %s are enough: it is left alone until then", seq, id, maxGenerations, generationsWithin)
 	}
 	if err := f.begin(ctx); err != nil {
-		return fmt.Errorf("begin a new history: %w", err)
+		return fmt.Errorf("begin a new generation: %w", err)
 	}
 	if stands == older {
 		return fmt.Errorf("the coordinator claims event %d of journal %s, which did not happen here. "+
@@ -73,22 +73,22 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 		"one of them came from a backup; all that stands is told again, as journal %s", seq, id, f.ID())
 }
 
-// allow reports whether one more new history may begin now, and counts it.
+// allow reports whether one more new generation may begin now, and counts it.
 func (f *Feed) allow(now time.Time) bool {
-	for len(f.begun) > 0 && now.Sub(f.begun[0]) > historiesWithin {
+	for len(f.begun) > 0 && now.Sub(f.begun[0]) > generationsWithin {
 		f.begun = f.begun[1:]
 	}
-	if len(f.begun) >= maxHistories {
+	if len(f.begun) >= maxGenerations {
 		return false
 	}
 	f.begun = append(f.begun, now)
 	return true
 }
 
-// begin gives the coordinator a history of its own. It makes the journal none that came from a backup: only the datacenter itself says that.
+// begin gives the coordinator a generation of its own. It makes the journal none that came from a backup: only the datacenter itself says that.
 func (f *Feed) begin(ctx context.Context) error {
 	own := writ.NewUUID()
-	err := f.j.Write(failpoint.At(ctx, failpoint.HistoryBegun), func(tx *Tx) error {
+	err := f.j.Write(failpoint.At(ctx, failpoint.GenerationBegun), func(tx *Tx) error {
 		if err := tx.setMeta(feedPrefix+f.coordinator, own); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (f *Feed) begin(ctx context.Context) error {
 
 // EncodedEvents implements link.EventSource.
 func (f *Feed) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
-	id = f.ID() // before they are read: whoever began under it is told nothing of a later history under its name
+	id = f.ID() // before they are read: whoever began under it is told nothing of a later generation under its name
 	events, err = f.j.await(ctx, after, max)
 	return id, events, err
 }
@@ -124,7 +124,7 @@ func (f *Feed) Acknowledge(ctx context.Context, seq int64) error {
 	})
 }
 
-// feeds returns the histories of single coordinators, by their URLs.
+// feeds returns the generations of single coordinators, by their URLs.
 func (tx *Tx) feeds() (map[string]string, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT name, value FROM meta WHERE name LIKE $1`, feedPrefix+"%")
 	if err != nil {
@@ -142,7 +142,7 @@ func (tx *Tx) feeds() (map[string]string, error) {
 	return feeds, rows.Err()
 }
 
-// setFeeds replaces what is known of histories of single coordinators.
+// setFeeds replaces what is known of generations of single coordinators.
 func (j *Journal) setFeeds(feeds map[string]string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

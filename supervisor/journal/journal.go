@@ -27,11 +27,11 @@ var migrations embed.FS
 
 // Journal is an open journal. Close it.
 type Journal struct {
-	id    atomic.Pointer[string] // changes when a new history begins
-	db    *sqldb.DB
-	epoch atomic.Int64 // of BeginEpoch, 0 before
-	doubt atomic.Int64 // see Doubt, unix microseconds
-	codes atomic.Pointer[codes]
+	id             atomic.Pointer[string] // changes when a new generation begins
+	db             *sqldb.DB
+	epoch          atomic.Int64 // of BeginEpoch, 0 before
+	reconcileUntil atomic.Int64 // see ReconcilesUntil, unix microseconds
+	codes          atomic.Pointer[codes]
 	// restored says that the next epoch begins with a journal from a backup.
 	restored atomic.Bool
 	epochs   atomic.Pointer[[]int64] // that it gave, sorted
@@ -41,7 +41,7 @@ type Journal struct {
 
 	mu    sync.Mutex
 	fault error             // of a write; gone with the next probe that succeeds
-	feeds map[string]string // histories that only one coordinator is told, by its URL
+	feeds map[string]string // generations that only one coordinator is told, by its URL
 }
 
 // Tx is a transaction on the journal. Its methods compose: all of them happen, or none.

@@ -31,12 +31,12 @@ var (
 // journal restored from a backup fences whatever was sent after the backup. It is ErrHeld while another process has the lease; a journal
 // in a file has one process only, which needs to wait for nobody.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
-	var epoch, doubt int64
+	var epoch, reconcileUntil int64
 	adopted := 0
 	var epochs []int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
 		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), codes: j.codes.Load(), batch: new(batch)}
-		id, err := tx.meta("journal") // another process may have begun a new history
+		id, err := tx.meta("journal") // another process may have begun a new generation
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if epochs, err = tx.giveEpoch(last, epoch); err != nil {
 			return err
 		}
-		if doubt, err = tx.readDoubt(now, j.restored.Load()); err != nil {
+		if reconcileUntil, err = tx.readReconcileUntil(now, j.restored.Load()); err != nil {
 			return err
 		}
 		if err := tx.releaseNames(); err != nil {
@@ -91,7 +91,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	})
 	if err == nil {
 		j.epoch.Store(epoch)
-		j.doubt.Store(doubt)
+		j.reconcileUntil.Store(reconcileUntil)
 		j.epochs.Store(&epochs)
 		j.restored.Store(false)
 		j.tail.forget() // another process may have told something meanwhile

@@ -57,7 +57,7 @@ type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progre
 // EventSource is where a supervisor's end of the link to one coordinator takes events from.
 type EventSource interface {
 	// Agree returns nil if the rest can be told to a coordinator that has the events of a journal up to seq, the last of which took place
-	// at a time. It cannot if one of the two stores came from a backup; then a new history begins for this coordinator, under a new id, and
+	// at a time. It cannot if one of the two stores came from a backup; then a new generation begins for this coordinator, under a new id, and
 	// the error says so.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
 	// EncodedEvents returns at most max events after a sequence number, in order, and the id of their journal, waiting until there is one or

@@ -117,10 +117,10 @@ func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
 		if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		return j.Doubt()
+		return j.ReconcilesUntil()
 	}
 	if got := begin(dir); !got.IsZero() {
-		t.Errorf("a new journal is in doubt until %s", got)
+		t.Errorf("a new journal is reconciled until %s", got)
 	}
 	file := filepath.Join(t.TempDir(), "dc1.tar")
 	if _, err := Save(t.Context(), dir, file, "v1"); err != nil {
@@ -134,7 +134,7 @@ func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
 		t.Error("the journal does not know that it came from a backup")
 	}
 	if got := begin(dir); !got.IsZero() {
-		t.Errorf("the journal that was copied is in doubt until %s", got)
+		t.Errorf("the journal that was copied is reconciled until %s", got)
 	}
 }
 

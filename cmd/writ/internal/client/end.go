@@ -18,7 +18,7 @@ import (
 // End is how a run ended, as its datacenter has signed it.
 type End struct {
 	writ.Summary
-	Doubt error // why it is not known whether the run was resumed since, nil if it was not
+	Unsure error // why it is not known whether the run was resumed since, nil if it was not
 }
 
 const (
@@ -70,7 +70,7 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 	case writ.CodeOf(err) == writ.CodeUnverified:
 		return End{}, false, err
 	case err != nil:
-		return End{Summary: summary, Doubt: err}, false, nil
+		return End{Summary: summary, Unsure: err}, false, nil
 	case stands.Summary != writ.DigestOf(run.Summary):
 		return End{}, true, unverified(roster.Datacenter(run.Datacenter), "the coordinator shows an earlier end of run %s; its datacenter says that it is %s "+
 			"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)

@@ -44,7 +44,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		answer  func(nonce []byte) (any, int)
 		want    writ.Code
 		earlier bool
-		doubt   writ.Code
+		unsure  writ.Code
 	}{
 		"it stands so":                   {stands(func(*link.RunStanding) {}), "", false, ""},
 		"it goes on":                     {stands(func(s *link.RunStanding) { s.State, s.Resumes, s.Summary = writ.RunRunning, 1, writ.Digest{} }), writ.CodeUnverified, true, ""},
@@ -74,8 +74,8 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 				return tt.answer(nonce)
 			})
 			got, earlier, err := c.endOf(t.Context(), roster, shown)
-			if writ.CodeOf(err) != tt.want || earlier != tt.earlier || writ.CodeOf(got.Doubt) != tt.doubt {
-				t.Errorf("earlier %v, doubt %v, %v", earlier, got.Doubt, err)
+			if writ.CodeOf(err) != tt.want || earlier != tt.earlier || writ.CodeOf(got.Unsure) != tt.unsure {
+				t.Errorf("earlier %v, unsure %v, %v", earlier, got.Unsure, err)
 			}
 			if err == nil && got.State != writ.RunState(shown.State) {
 				t.Errorf("it is %s", got.State)
@@ -98,7 +98,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		nonce, _ := hex.DecodeString(r.URL.Query().Get("nonce"))
 		return stands(func(s *link.RunStanding) { s.Summary, s.Resumes = writ.DigestOf(second), 1 })(nonce)
 	})
-	if got, err := c.End(t.Context(), roster, &late); err != nil || got.Ended != 2 || got.Doubt != nil || asked != 2 {
+	if got, err := c.End(t.Context(), roster, &late); err != nil || got.Ended != 2 || got.Unsure != nil || asked != 2 {
 		t.Errorf("%+v, %v, asked %d times", got, err, asked)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// What one asks for by hand. In the gate the storm is short, and has all the weather that needs no more servers.
+// What one asks for by hand. In the gate the storm is short, and has all fault modes that need no more servers.
 var (
 	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; the same each time if 0, another one in the long form")
 	killsFlag   = flag.Int("kills", 2000, "how often something is killed")
@@ -106,7 +106,7 @@ type storm struct {
 	ctx      context.Context // of those who wait for runs
 	stop     context.CancelFunc
 
-	weather  []*victim
+	victims  []*victim
 	redis    *victim
 	struck   map[string]int // by what was done
 	lastKill time.Time

@@ -393,7 +393,7 @@ var scenes = map[failpoint.Point]scene{
 
 	failpoint.JournalProbed:    {victim: supervisor, also: string(failpoint.RunAdvanced) + ":fail"},
 	failpoint.EpochBegun:       {victim: supervisor, only: killing}, // one that cannot write its epoch does not begin
-	failpoint.HistoryBegun:     {victim: supervisor, before: wentBack},
+	failpoint.GenerationBegun:  {victim: supervisor, before: wentBack},
 	failpoint.LeaseRenewed:     {victim: newOnPostgreSQL},
 	failpoint.LeaseReleased:    {victim: supervisor, during: toldToEnd, only: killing},
 	failpoint.EventsConfirmed:  {victim: supervisor},

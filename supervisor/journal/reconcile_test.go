@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
+func TestAJournalThatWasRestoredReconcilesUntilItsFirstEpoch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	j := open(t, path)
 	begun := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -20,8 +20,8 @@ func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
 		}
 	}
 	begin(j, begun)
-	if got := j.Doubt(); !got.IsZero() {
-		t.Errorf("a new journal is in doubt until %s", got)
+	if got := j.ReconcilesUntil(); !got.IsZero() {
+		t.Errorf("a new journal is reconciled until %s", got)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -33,8 +33,8 @@ func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
 	for _, at := range []time.Time{first, first.Add(time.Hour)} { // a later start changes nothing
 		j := open(t, path)
 		begin(j, at)
-		if got := j.Doubt(); !got.Equal(first) {
-			t.Errorf("it is in doubt until %s, want %s", got, first)
+		if got := j.ReconcilesUntil(); !got.Equal(first) {
+			t.Errorf("it is reconciled until %s, want %s", got, first)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestAJournalThatWasRestoredIsInDoubtUntilItsFirstEpoch(t *testing.T) {
 }
 
 // A coordinator that claims what never happened could make every run wait for the word of dead nodes.
-func TestNoCoordinatorPutsAJournalInDoubt(t *testing.T) {
+func TestNoCoordinatorStartsAReconciliation(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		seq     int64
@@ -74,16 +74,16 @@ func TestNoCoordinatorPutsAJournalInDoubt(t *testing.T) {
 					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.forgets)
 					return err
 				})
-				_ = j.Feed("c").Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new history begins
-				if got := j.Doubt(); !got.IsZero() {
-					t.Errorf("it is in doubt until %s", got)
+				_ = j.Feed("c").Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new generation begins
+				if got := j.ReconcilesUntil(); !got.IsZero() {
+					t.Errorf("it is reconciled until %s", got)
 				}
 			})
 		})
 	}
 }
 
-func TestACoordinatorThatLiesCausesAFewNewHistoriesOnly(t *testing.T) {
+func TestACoordinatorThatLiesCausesAFewNewGenerationsOnly(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		write(t, j, func(tx *journal.Tx) error { tx.AddEvents(writ.Event{}); return nil })
@@ -96,16 +96,16 @@ func TestACoordinatorThatLiesCausesAFewNewHistoriesOnly(t *testing.T) {
 			ids[liar.ID()] = true
 		}
 		if len(ids) > 3 {
-			t.Errorf("%d new histories", len(ids))
+			t.Errorf("%d new generations", len(ids))
 		}
 		if honest.ID() != j.ID() {
-			t.Error("another coordinator is told a new history, too")
+			t.Error("another coordinator is told a new generation, too")
 		}
 		if err := honest.Agree(t.Context(), honest.ID(), 0, time.Time{}); err != nil {
 			t.Errorf("one that does not lie: %v", err)
 		}
 		if err := j.TakeBack(t.Context()); err != nil || liar.ID() != j.ID() || open(t, path).Feed("liar").ID() != j.ID() {
-			t.Errorf("%v; after a backup it is told history %s, not %s", err, liar.ID(), j.ID())
+			t.Errorf("%v; after a backup it is told generation %s, not %s", err, liar.ID(), j.ID())
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestAJournalKnowsTheEpochsThatItGave(t *testing.T) {
 	}
 }
 
-func TestRunsFromBeforeARestoreAreInDoubt(t *testing.T) {
+func TestRunsFromBeforeARestoreAreReconciled(t *testing.T) {
 	until := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name             string
@@ -147,11 +147,11 @@ func TestRunsFromBeforeARestoreAreInDoubt(t *testing.T) {
 	} {
 		run := &journal.Run{Signed: until.Add(tt.signed)}
 		run.Accepted = until.Add(tt.accepted)
-		if got := run.InDoubt(until, time.Minute); got != tt.want {
+		if got := run.Reconciles(until, time.Minute); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
-		if run.InDoubt(time.Time{}, time.Minute) {
-			t.Errorf("%s: in doubt with a journal that never came from a backup", tt.name)
+		if run.Reconciles(time.Time{}, time.Minute) {
+			t.Errorf("%s: reconciles with a journal that never came from a backup", tt.name)
 		}
 	}
 }

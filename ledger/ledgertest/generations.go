@@ -38,7 +38,7 @@ func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-func testDoubtful(t *testing.T, l ledger.Ledger) {
+func testUnreported(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	told, ended, lost, answered, elsewhere, waiting := incoming(1, east), incoming(2, east), incoming(3, east), incoming(4, east), incoming(5, west), incoming(6, east)
 	for _, in := range []ledger.Incoming{told, ended, lost, answered, elsewhere, waiting} {
@@ -50,11 +50,11 @@ func testDoubtful(t *testing.T, l ledger.Ledger) {
 		callEvent(writ.Call{Run: lost.Run, Seq: 2, State: writ.CallRunning})))
 	ok(t, l.Deliver(ctx, answered.Payload, runOf(answered, writ.RunAccepted))) // and then nothing was told of it
 
-	doubtful := func(journal string) map[writ.RunID]bool {
+	unreported := func(journal string) map[writ.RunID]bool {
 		t.Helper()
 		found := map[writ.RunID]bool{}
 		for after := writ.RunID(""); ; {
-			runs, err := l.Doubtful(ctx, east, journal, after, 1)
+			runs, err := l.Unreported(ctx, east, journal, after, 1)
 			ok(t, err)
 			if len(runs) == 0 {
 				return found
@@ -63,11 +63,11 @@ func testDoubtful(t *testing.T, l ledger.Ledger) {
 			found[after] = true
 		}
 	}
-	if got := doubtful(journal); len(got) != 1 || !got[answered.Run] {
+	if got := unreported(journal); len(got) != 1 || !got[answered.Run] {
 		t.Errorf("of the journal that told: %v", got)
 	}
 	store(t, l, east, of(otherJournal, events(1, runEvent(runOf(told, writ.RunRunning)))))
-	if got := doubtful(otherJournal); len(got) != 2 || !got[answered.Run] || !got[lost.Run] {
+	if got := unreported(otherJournal); len(got) != 2 || !got[answered.Run] || !got[lost.Run] {
 		t.Errorf("of another journal: %v", got)
 	}
 
@@ -78,7 +78,7 @@ func testDoubtful(t *testing.T, l ledger.Ledger) {
 	ok(t, l.Restate(ctx, east, otherJournal, failed))
 	ok(t, l.Restate(ctx, east, otherJournal, runOf(answered, writ.RunRunning)))
 	ok(t, l.Restate(ctx, east, otherJournal, runOf(told, writ.RunAccepted))) // the answer is older than what was told
-	if got := doubtful(otherJournal); len(got) != 0 {
+	if got := unreported(otherJournal); len(got) != 0 {
 		t.Errorf("after the answers: %v", got)
 	}
 	for in, want := range map[*ledger.Incoming]writ.RunState{&lost: writ.RunFailed, &answered: writ.RunRunning, &told: writ.RunRunning} {

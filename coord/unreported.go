@@ -8,23 +8,23 @@ import (
 	"writ/ledger"
 )
 
-// pageOfDoubtful is how many runs are read from the ledger at once.
-const pageOfDoubtful = 100
+// pageOfUnreported is how many runs are read from the ledger at once.
+const pageOfUnreported = 100
 
-// clearDoubts asks the datacenter for every open run that its journal has not told of. Mostly there is none, or it will tell soon. But a
+// clearUnreported asks the datacenter for every open run that its journal has not told of. Mostly there is none, or it will tell soon. But a
 // journal that came from a backup knows nothing of the runs that were accepted since: handed in again, they begin again under the same
 // id, and nodes repeat nothing. What the datacenter does not take any more is lost, and would be shown as running for ever.
-func (k *courier) clearDoubts(ctx context.Context) {
+func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
-		doubtful, err := k.c.Ledger.Doubtful(ctx, k.dc, k.session.Hello.Journal, after, pageOfDoubtful)
-		for i := 0; err == nil && i < len(doubtful); i++ {
-			if err = k.clear(ctx, doubtful[i]); err == nil {
-				after = doubtful[i].ID
+		unreported, err := k.c.Ledger.Unreported(ctx, k.dc, k.session.Hello.Journal, after, pageOfUnreported)
+		for i := 0; err == nil && i < len(unreported); i++ {
+			if err = k.clear(ctx, unreported[i]); err == nil {
+				after = unreported[i].ID
 			}
 		}
 		switch {
-		case err == nil && len(doubtful) < pageOfDoubtful:
+		case err == nil && len(unreported) < pageOfUnreported:
 			return
 		case err == nil:
 			continue

@@ -18,16 +18,18 @@ import (
 // maxAsked is how many runs a node is asked for at a time.
 const maxAsked = 64
 
-// doubts is what nodes have said of runs in doubt. It is not kept: the next supervisor asks again.
-type doubts struct {
+// inventories are what nodes have said of runs that are reconciled. It is not kept: the next supervisor asks again.
+type inventories struct {
 	mu   sync.Mutex
 	runs map[writ.RunID]map[writ.NodeID][]int // the calls that each node has, sorted; no entry while it has not said
 }
 
-func newDoubts() *doubts { return &doubts{runs: make(map[writ.RunID]map[writ.NodeID][]int)} }
+func newInventories() *inventories {
+	return &inventories{runs: make(map[writ.RunID]map[writ.NodeID][]int)}
+}
 
 // ask returns those of some nodes that have not said yet what they have of a run. They are asked for it whenever they beat.
-func (d *doubts) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.NodeID) {
+func (d *inventories) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.NodeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.runs[run] == nil {
@@ -42,7 +44,7 @@ func (d *doubts) ask(run writ.RunID, nodes []writ.NodeID) (silent []writ.NodeID)
 }
 
 // unanswered returns runs that a node has to be asked for, maxAsked at most.
-func (d *doubts) unanswered(node writ.NodeID) (runs []writ.RunID) {
+func (d *inventories) unanswered(node writ.NodeID) (runs []writ.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for run, said := range d.runs {
@@ -56,19 +58,19 @@ func (d *doubts) unanswered(node writ.NodeID) (runs []writ.RunID) {
 
 // hear takes which calls of a run a node has. It reports false if nobody asked. The first answer stands: what the node begins after it was
 // sent by us.
-func (d *doubts) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
+func (d *inventories) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	said, asked := d.runs[run]
 	if _, again := said[node]; !asked || again {
 		return false
 	}
-	said[node] = recalled(calls)
+	said[node] = validCalls(calls)
 	return true
 }
 
 // having returns those of some nodes that said they have a call.
-func (d *doubts) having(run writ.RunID, seq int, nodes []writ.NodeID) (having []writ.NodeID) {
+func (d *inventories) having(run writ.RunID, seq int, nodes []writ.NodeID) (having []writ.NodeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, node := range nodes {
@@ -79,34 +81,34 @@ func (d *doubts) having(run writ.RunID, seq int, nodes []writ.NodeID) (having []
 	return having
 }
 
-func (d *doubts) forget(run writ.RunID) {
+func (d *inventories) forget(run writ.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.runs, run)
 }
 
-// hearRecalls takes what a node has of runs in doubt. What it had when it knew only an earlier supervisor does not count: that one may have
+// hearInventories takes what a node has of runs that are reconciled. What it had when it knew only an earlier supervisor does not count: that one may have
 // sent more since.
-func (s *Supervisor) hearRecalls(node writ.NodeID, all []writ.Recall) {
+func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	for _, r := range all {
-		if r.Epoch == s.epoch && s.doubts.hear(node, r.Run, r.Calls) && len(s.doubts.ask(r.Run, s.fleet.serving())) == 0 {
+		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) && len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
 			s.turns.post(r.Run, mail{})
 		}
 	}
 }
 
-// inDoubt reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
-func (t *turn) inDoubt() bool {
-	return t.verdicts == nil && t.run.InDoubt(t.s.Journal.Doubt(), identity.Skew)
+// reconciles reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
+func (t *turn) reconciles() bool {
+	return t.verdicts == nil && t.run.Reconciles(t.s.Journal.ReconcilesUntil(), identity.Skew)
 }
 
-// waitsForRecalls reports whether a run in doubt waits for the word of a node. Until then, what was never sent, as far as the journal
+// waitsForInventories reports whether a run waits for the inventory of a node. Until then, what was never sent, as far as the journal
 // knows, waits too.
-func (t *turn) waitsForRecalls() bool {
-	if t.run.Stop != nil || !t.inDoubt() {
+func (t *turn) waitsForInventories() bool {
+	if t.run.Stop != nil || !t.reconciles() {
 		return false
 	}
-	silent := t.s.doubts.ask(t.run.ID, t.s.fleet.serving())
+	silent := t.s.inventories.ask(t.run.ID, t.s.fleet.serving())
 	if len(silent) == 0 {
 		return false
 	}
@@ -143,13 +145,13 @@ func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
 	return fmt.Sprintf("waits until %s%s %s said what there is of this run: the journal came from a backup", strings.Join(names, ", "), more, has)
 }
 
-// recalledBy returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
+// holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
 // nothing behind the first will do; of any other there are not two, unless one of them lies, and nobody can tell which.
-func (t *turn) recalledBy(c *journal.Call) []writ.NodeID {
-	if !t.inDoubt() || c.Node != "" && !neverSent(c) {
+func (t *turn) holders(c *journal.Call) []writ.NodeID {
+	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil
 	}
-	nodes := t.s.doubts.having(t.run.ID, c.Seq, t.s.fleet.serving())
+	nodes := t.s.inventories.having(t.run.ID, c.Seq, t.s.fleet.serving())
 	if len(nodes) > 1 && leavesNothing(c) {
 		return nodes[:1]
 	}

@@ -230,4 +230,4 @@ func TestACallThatTwoNodesClaimIsDoneByNone(t *testing.T) {
 	})
 }
 
-func claiming(n *testNode) { n.recalls = []int{3, 1, 2, 3, -1, 1 << 40} }
+func claiming(n *testNode) { n.inventories = []int{3, 1, 2, 3, -1, 1 << 40} }

@@ -24,12 +24,12 @@ func TestANodeSaysOnceWhatItHasOfARun(t *testing.T) {
 		quiet(time.Second)
 		n.tell(writ.Control{Epoch: 9, Asked: []writ.RunID{done.Run, other, done.Run}})
 		quiet(time.Second)
-		want := []writ.Recall{{Run: done.Run, Epoch: 9, Calls: []int{1, 3}}, {Run: other, Epoch: 9}}
-		if diff := cmp.Diff(want, n.lastBeat().Recalls); diff != "" {
+		want := []writ.Inventory{{Run: done.Run, Epoch: 9, Calls: []int{1, 3}}, {Run: other, Epoch: 9}}
+		if diff := cmp.Diff(want, n.lastBeat().Inventories); diff != "" {
 			t.Error(diff)
 		}
 		quiet(time.Second)
-		if got := n.lastBeat().Recalls; got != nil {
+		if got := n.lastBeat().Inventories; got != nil {
 			t.Errorf("the next beat says it again: %+v", got)
 		}
 	})

@@ -12,9 +12,9 @@ import (
 	"writ/internal/failpoint"
 )
 
-// A history is the sequence of events that an id names. Coordinators rely on it never being told in two ways. A journal that came from a
+// A generation is the sequence of events that an id names. Coordinators rely on it never being told in two ways. A journal that came from a
 // backup would do that: it would give numbers again that coordinators know with other events. So it takes a new id then, and what stands in
-// the datacenter is told anew. A coordinator whose own store came from a backup, or that lies, gets a history of its own: see Feed.
+// the datacenter is told anew. A coordinator whose own store came from a backup, or that lies, gets a generation of its own: see Feed.
 
 // standing is how a journal stands to the events that a coordinator has of it.
 type standing int
@@ -85,7 +85,7 @@ func (j *Journal) TakeBack(ctx context.Context) error {
 	old := j.ID()
 	var id string
 	var until int64
-	err := j.Write(failpoint.At(ctx, failpoint.HistoryBegun), func(tx *Tx) (err error) {
+	err := j.Write(failpoint.At(ctx, failpoint.GenerationBegun), func(tx *Tx) (err error) {
 		if id, err = tx.meta("journal"); err != nil || id != old {
 			return err
 		}
@@ -99,10 +99,10 @@ func (j *Journal) TakeBack(ctx context.Context) error {
 		if err := tx.exec(`DELETE FROM meta WHERE name LIKE $1`, feedPrefix+"%"); err != nil {
 			return err
 		}
-		if err := tx.beginDoubt(tx.Now); err != nil {
+		if err := tx.beginReconciliation(tx.Now); err != nil {
 			return err
 		}
-		if until, err = tx.number(doubt); err != nil {
+		if until, err = tx.number(metaReconcile); err != nil {
 			return err
 		}
 		tx.Then(func() {
@@ -112,7 +112,7 @@ func (j *Journal) TakeBack(ctx context.Context) error {
 		return tx.restate()
 	})
 	if err == nil {
-		j.doubt.Store(max(until, j.doubt.Load())) // until is 0 if somebody else was first
+		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 if somebody else was first
 		j.tail.forget()
 		j.restated.Add(1)
 	}

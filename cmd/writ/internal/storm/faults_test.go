@@ -51,23 +51,23 @@ func (s *storm) process(kind, name string, weight int) *victim {
 
 // gather finds out what can be killed.
 func (s *storm) gather() {
-	s.weather = append(s.weather, s.process("coordinator", "coord", 10))
+	s.victims = append(s.victims, s.process("coordinator", "coord", 10))
 	if s.variant.standby { // a lease takes ten seconds to end: otherwise none of them ever served
 		for _, name := range []string{datacenter, standby} {
 			killed, stopped := s.process(supervisor, name, 2), s.pausable(name, 2)
 			killed.same, stopped.same = stopped, killed
-			s.weather = append(s.weather, killed, stopped)
+			s.victims = append(s.victims, killed, stopped)
 		}
 	} else {
-		s.weather = append(s.weather, s.process(supervisor, datacenter, 10))
+		s.victims = append(s.victims, s.process(supervisor, datacenter, 10))
 	}
 	for _, node := range s.nodes {
-		s.weather = append(s.weather, s.process("runner", node, 5))
+		s.victims = append(s.victims, s.process("runner", node, 5))
 	}
 	s.redis = &victim{
 		kind: "Redis", weight: 10, pause: 3 * time.Second, kill: s.killRedis, start: s.broker.Start, gone: func() bool { return false },
 	}
-	s.weather = append(s.weather, s.redis)
+	s.victims = append(s.victims, s.redis)
 }
 
 // pausable is a supervisor that stands still, for longer than its lease or not.
@@ -169,7 +169,7 @@ func (s *storm) strike(c *redis.Client, spare bool) {
 		flushes = 5
 	}
 	total := flushes
-	there := slices.DeleteFunc(slices.Clone(s.weather), func(v *victim) bool {
+	there := slices.DeleteFunc(slices.Clone(s.victims), func(v *victim) bool {
 		return v.back != nil || v.same != nil && v.same.back != nil || spare && v.kind == supervisor
 	})
 	for _, v := range there {
@@ -206,7 +206,7 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 
 // soonest is when the next one comes back, or next if that is earlier.
 func (s *storm) soonest(next time.Time) time.Time {
-	for _, v := range s.weather {
+	for _, v := range s.victims {
 		if v.back != nil && v.until.Before(next) {
 			next = v.until
 		}
@@ -215,7 +215,7 @@ func (s *storm) soonest(next time.Time) time.Time {
 }
 
 func (s *storm) bringBack(now time.Time) {
-	for _, v := range s.weather {
+	for _, v := range s.victims {
 		if v.back != nil && !v.until.After(now) {
 			v.back()
 			v.back = nil
@@ -224,7 +224,7 @@ func (s *storm) bringBack(now time.Time) {
 }
 
 func (s *storm) anyAway() bool {
-	return slices.ContainsFunc(s.weather, func(v *victim) bool { return v.back != nil })
+	return slices.ContainsFunc(s.victims, func(v *victim) bool { return v.back != nil })
 }
 
 func (s *storm) allHandedIn() bool {

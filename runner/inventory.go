@@ -35,9 +35,9 @@ func (q *questions) take() []writ.RunID {
 	return runs
 }
 
-// recall says what the node has of the runs that it was asked for. A run whose calls cannot be read is left out: it is asked for again.
+// inventory says what the node has of the runs that it was asked for. A run whose calls cannot be read is left out: it is asked for again.
 // The order matters: a job that is not on the desk any more has its result in the journal, and none of an earlier epoch comes after.
-func (n *incarnation) recall(ctx context.Context) (all []writ.Recall) {
+func (n *incarnation) inventory(ctx context.Context) (all []writ.Inventory) {
 	runs := n.questions.take()
 	if len(runs) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (n *incarnation) recall(ctx context.Context) (all []writ.Recall) {
 			}
 		}
 		slices.Sort(calls)
-		all = append(all, writ.Recall{Run: run, Epoch: epoch, Calls: slices.Compact(calls)})
+		all = append(all, writ.Inventory{Run: run, Epoch: epoch, Calls: slices.Compact(calls)})
 	}
 	return all
 }

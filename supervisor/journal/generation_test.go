@@ -8,9 +8,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestAHistoryIsNeverToldInTwoWays shows journals to coordinators that know something else of them. A journal that cannot go on from there
+// TestAGenerationIsNeverToldInTwoWays shows journals to coordinators that know something else of them. A journal that cannot go on from there
 // takes another name, tells all that it has kept, and then all that stands.
-func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
+func TestAGenerationIsNeverToldInTwoWays(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		seq   int64                        // the coordinator's last event
@@ -74,15 +74,15 @@ func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
 				err = feed.Agree(t.Context(), old, tt.seq, at)
 				if tt.goOn {
 					if err != nil || feed.ID() != old {
-						t.Errorf("%v, history %s of %s", err, feed.ID(), old)
+						t.Errorf("%v, generation %s of %s", err, feed.ID(), old)
 					}
 					return
 				}
 				if err == nil || feed.ID() == old {
-					t.Fatalf("%v, history %s of %s", err, feed.ID(), old)
+					t.Fatalf("%v, generation %s of %s", err, feed.ID(), old)
 				}
 				if other.ID() != old || j.ID() != old {
-					t.Errorf("others are told the histories %s and %s, not %s", other.ID(), j.ID(), old)
+					t.Errorf("others are told the generations %s and %s, not %s", other.ID(), j.ID(), old)
 				}
 				if again := open(t, path).Feed("c"); again.ID() != feed.ID() {
 					t.Errorf("opened again it is %s, not %s", again.ID(), feed.ID())
@@ -97,7 +97,7 @@ func TestAHistoryIsNeverToldInTwoWays(t *testing.T) {
 					t.Errorf("another coordinator, which has what the journal has: %v", err)
 				}
 				if id, _, err := feed.EncodedEvents(t.Context(), 0, 1); err != nil || id != feed.ID() {
-					t.Errorf("events of history %s, %v", id, err)
+					t.Errorf("events of generation %s, %v", id, err)
 				}
 				all, err := j.Events(t.Context(), 0, 10)
 				if err != nil || len(all) != 5-int(tt.after) || all[0].Seq != tt.after+1 {
