@@ -123,7 +123,7 @@ const (
 	CodeInjectedFinal       Code = "INJECTED_FINAL"
 )
 
-// CodeInfo is what the house knows about a code.
+// CodeInfo is what writ knows about a code.
 type CodeInfo struct {
 	Code      Code
 	Kind      Kind

@@ -1,4 +1,4 @@
-// Package writ is the dictionary of the house: the ids, values, states and codes that at least two rooms say to each
-// other and mean the same by. It knows no I/O, no interfaces, no locks, no SQL and no HTTP, and imports the standard
-// library only; everything else imports it. The words are those of docs/architecture.md.
+// Package writ has the shared types: ids, values, states and codes that at least two packages use, with one meaning. It
+// knows no I/O, no interfaces, no locks, no SQL and no HTTP, and imports the standard library only; everything else
+// imports it. The terms are those of docs/architecture.md.
 package writ

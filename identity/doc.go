@@ -1,5 +1,5 @@
 // Package identity knows who may make what happen: SSH signatures, the exact texts that are signed (payload, statement, roster), the
-// roster of keys and rights, the verifier that every process of the house uses, join tokens and the byte strings of the proofs
+// roster of keys and rights, the verifier that every process of writ uses, join tokens and the byte strings of the proofs
 // between machines. It must not know HTTP, SQL, Redis or the language of scripts. Package identity/envelope has the signed bytes between
 // supervisors and nodes.
 //

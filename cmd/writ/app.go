@@ -83,15 +83,15 @@ func (a *app) root() *cobra.Command {
 		Short: "Signed scripts that become finished work in datacenters",
 		Long: `writ carries signed scripts to datacenters and turns them into finished work on nodes.
 
-A script is signed with an SSH key. The supervisor of the datacenter verifies the signature itself, so that nobody
-in the middle can make it act.`,
+You sign a script with your SSH key. The supervisor of the datacenter verifies the signature itself, so an attacker
+in the middle cannot make it act.`,
 		Example: `  # everything on this machine, with an example, a result and a dashboard
   writ demo
 
   # everything on this machine, for as long as you like
   writ dev --data ./dev
 
-  # in another shell: check, sign, hand in and watch a script
+  # in another shell: check, sign, submit and watch a script
   WRIT_CONFIG=./dev/client.yaml writ submit web.tengo`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -155,7 +155,7 @@ func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
 		f.StringVar(&a.flags.config, "config", config.DefaultPath(), "file with contexts")
 		f.StringVar(&a.flags.context, "context", "", "context to use, instead of the current one")
 		f.StringSliceVar(&a.flags.servers, "server", nil, "addresses of coordinators, tried in this order")
-		f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to believe in")
+		f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to trust")
 		f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
 		fromEnvironment(f, "config", "context", "server", "cluster", "project")
 		a.keyFlag(f)

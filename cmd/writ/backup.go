@@ -14,10 +14,11 @@ func (a *app) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the data directory of a coordinator or supervisor into one file, while it works",
-		Long: `Copies the data directory of a coordinator or of a supervisor into one file: its store as it is at one moment, its
-keys and its rosters. The daemon goes on meanwhile. Keep the file as you keep a private key.
+		Long: `Copies the data directory of a coordinator or of a supervisor into one file: its store at one moment, its keys
+and its rosters. The daemon goes on meanwhile. Keep the file as you keep a private key.
 
-A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup; one that was lost joins anew.`,
+A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup: a lost one
+joins anew.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,15 +40,16 @@ func (a *app) restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a data directory of a backup",
-		Long: `Makes the data directory of a coordinator or of a supervisor of what "writ backup" has written. The directory must be
+		Long: `Makes the data directory of a coordinator or of a supervisor from a file of "writ backup". The directory must be
 empty, or not exist.
 
-Stop the daemon whose backup it is for good before you start the restored one. A supervisor takes a higher epoch than every one before it,
-so that nodes obey no other, repeats nothing that nodes have done, and tells its coordinators anew what there is. Runs that were accepted
-after the backup begin again under their ids if their submissions have not expired; the others end as RUN_LOST.
+Stop the daemon of the backup for good before you start the restored one. A supervisor takes a higher epoch than
+all before it, so nodes obey no other. It repeats nothing that nodes have done, and tells its coordinators anew
+what there is. Runs that were accepted after the backup begin again under their ids if their submissions have
+not expired. The others end as RUN_LOST.
 
-If the journal was brought back by other means, with its disk, its machine or its database, stop the supervisor and say so with --mark
-before you start it again: then it asks its nodes what they did since, and no call is done by a second node.`,
+If the journal came back by other means, with its disk, machine or database, stop the supervisor and use --mark
+before you start it again. Then it asks its nodes what they did since, and no second node does a call again.`,
 		Example: "  writ restore --data ./dc1 dc1.tar\n  writ restore --mark --data ./dc1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if mark {

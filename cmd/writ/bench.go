@@ -31,17 +31,19 @@ func (a *app) benchCommand() *cobra.Command {
 	s := bench.Speed{}
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure on this machine what writ promises",
-		Long: `Starts a datacenter in a temporary directory: a supervisor and a runner in processes of their own, redis-server if that is on PATH,
-and real journals. Then it hands in signed scripts whose calls do nothing, and measures how long they take from submission to result and how
-much CPU a call costs, in all processes together. Everything is verified, signed and written to disk as always.
+		Short: "Measure the speed of writ on this machine",
+		Long: `Starts a datacenter in a temporary directory. It has a supervisor and a runner in processes of their own, real journals, and
+redis-server if that is on PATH. It submits signed scripts whose calls do nothing. It measures the
+time from submission to result, and the CPU of all processes per call. Everything is verified, signed and
+written to disk as always.
 
-Beside it, in turns, it measures bare asynq, the queue that writ delivers with, on a Redis of its own: once as it is, with each call
-enqueuing the next one and nothing recorded, and once with calls and results in a journal in Redis. WRIT/THIS is how many times the rate of
-a system writ has.
+In turns it measures asynq, the queue that writ delivers with, on a Redis of its own. Plain asynq enqueues each
+call from the one before and records nothing. "asynq + journal" keeps calls and results in Redis. WRIT/THIS is
+the rate of writ divided by that of the system.
 
-What is measured: runs of ten calls, each after the one before it, with many runs in flight; the same with one run at a time; runs of one
-call; and a run that makes many calls at once. Numbers hold for this machine and this disk, with whatever else they are doing.`,
+It measures runs of ten calls in a row with many runs in flight, and the same with one run at a time. Then it
+measures runs of one call, and a run with many calls at once. The numbers hold for this machine and disk, and
+for what else they do.`,
 		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles",
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -129,10 +131,10 @@ func (a *app) benchWaitingCommand() *cobra.Command {
 	w := bench.Waiting{}
 	c := &cobra.Command{
 		Use:   "waiting",
-		Short: "Measure what runs cost that wait: memory, CPU, and the time of one more",
-		Long: `Starts a datacenter with a supervisor in a process of its own, a real journal and real evaluators, hands in runs that wait for
-room on a node, for what another run works on, or for their turn in a deployment, and measures the supervisor: its memory, its CPU while
-nothing happens, how long one more run takes, and how it begins again after it was killed.
+		Short: "Measure what waiting runs cost: memory, CPU, and the time of one more",
+		Long: `Starts a datacenter with a supervisor in a process of its own, a real journal and real evaluators. It submits
+runs that wait for capacity of a node, for a resource, or for their turn in a deployment. Then it measures the
+supervisor: its memory, its CPU while it is idle, the time of one more run, and its restart after a kill.
 
 It fails if the supervisor ever had more memory than the limit.`,
 		Example: "  writ bench waiting\n  writ bench waiting --runs 5000 -o json",

@@ -24,9 +24,10 @@ type contextView struct {
 
 func (a *app) contextListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the contexts of the configuration",
-		Args:  exactly(),
+		Use:     "list",
+		Short:   "List the contexts of the configuration",
+		Example: "  writ context list",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			file, err := config.Load(a.flags.config)
 			if err != nil {
@@ -68,9 +69,10 @@ func mark(is bool) string {
 
 func (a *app) contextUseCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "use NAME",
-		Short: "Make a context the current one",
-		Args:  exactly("NAME"),
+		Use:     "use NAME",
+		Short:   "Make a context the current one",
+		Example: "  writ context use work",
+		Args:    exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := config.Load(a.flags.config)
 			if err != nil {
@@ -92,9 +94,9 @@ func (a *app) contextUseCommand() *cobra.Command {
 func (a *app) contextAddCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME",
-		Short: "Add a cluster to the configuration, or change what is there of it",
-		Long: `Adds a context: --server says where its coordinators are, --cluster what to believe in. The id of a cluster is printed by
-the one who founded it, and stands in its client.yaml; take it from somewhere you trust.`,
+		Short: "Add a cluster to the configuration, or change it",
+		Long: `Adds a context: --server says where its coordinators are, --cluster which cluster to trust. "writ init" prints
+the id of a cluster, and its client.yaml has it. Take the id from a source that you trust.`,
 		Example: "  writ context add work --server https://writ.example.org --cluster 6f1c… --project web-shop --key ~/.ssh/id_ed25519",
 		Args:    exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {

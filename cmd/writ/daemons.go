@@ -85,10 +85,11 @@ func (a *app) coordCommand() *cobra.Command {
 	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
-		Short: "Run a coordinator: it takes signed texts, brings them to datacenters, and shows what becomes of them",
+		Short: "Run a coordinator: it takes signed texts, delivers them to datacenters, and shows the results",
 		Long: `Runs a coordinator with the API and the dashboard. It holds no key that could sign anything.
 
-It begins with the rosters that are in its data directory ("writ init" puts the first one there) or that are given.`,
+It begins with the rosters in its data directory, where "writ init" puts the first one, or with those of
+--roster.`,
 		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if !(projectRate >= 0) {
@@ -116,8 +117,8 @@ It begins with the rosters that are in its data directory ("writ init" puts the 
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
-	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "how many submissions of 16 KiB a second one project may hand in, twice as many at once; more wait for up to 5 s and are then refused. Unbounded if 0")
-	f.BoolVar(&insecure, "insecure-listen", false, "listen where others can read everything: reading needs no login yet")
+	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
+	f.BoolVar(&insecure, "insecure-listen", false, "listen on other addresses than loopback, although reading needs no login")
 	fromEnvironment(f, "ledger", "listen", "public-url")
 	return c
 }
@@ -128,10 +129,11 @@ func (a *app) supervisorCommand() *cobra.Command {
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
-		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key it registers
-with the coordinator and waits until a root operator has added it with "writ dc add", which also makes the token.
+		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key,
+the supervisor registers with the coordinator. It then waits until a root operator adds it with "writ dc add",
+which also makes the token.
 
-It keeps a link to the coordinators; while they are away the work that is here goes on.`,
+It keeps a link to the coordinators. While they are away, the work of the datacenter goes on.`,
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		s.Cluster, s.Version, s.Log = writ.ClusterID(cluster), version(), log
@@ -162,17 +164,16 @@ It keeps a link to the coordinators; while they are away the work that is here g
 	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
-	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
+	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &s.Redis)
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
-	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen where others can listen in: nothing is encrypted yet")
+	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen on other addresses than loopback, although nothing is encrypted")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
-	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times as much of the evaluator's CPU time and of the slots of "+
-		"nodes as others, while these want some")
+	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
 		"node can stop the queue")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
@@ -186,11 +187,12 @@ func (a *app) runnerCommand() *cobra.Command {
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it takes signed jobs, verifies them and acts",
-		Long: `Runs a node. It joins at the first start, with a token of "writ token create"; without one it needs --cluster, and waits until
-somebody approves it.
+		Long: `Runs a node. It joins at the first start, with a token of "writ token create". Without a token it needs
+--cluster, and waits for "writ node approve".
 
-Volumes and images are real, and all else is simulated, unless --drivers host asks for real networks, containers, databases and machines, which
-change this host; what it lacks the tools for it does not offer then. Which drivers there are, and why, is logged.`,
+Volumes and images are real, all else is simulated. With --drivers host networks, containers, databases and
+machines are real, too, and change this host. The node does not offer a driver whose tools the host lacks. The
+log says which drivers there are, and why.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		r.Cluster, r.Version, r.Log = writ.ClusterID(cluster), version(), log
@@ -226,15 +228,15 @@ change this host; what it lacks the tools for it does not offer then. Which driv
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors: of the one that serves, "+
 		"and of those that stand by")
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
-	f.StringVar(&cluster, "cluster", "", "id of the cluster to believe in, without a token")
+	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time; as usual if 0")
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
-	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes; without it they get none")
-	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of addresses, as 10.1.0.0/16, at which this node fetches copies from others "+
-		"besides those of the internet (repeatable); without it no private, local or own address is asked")
-	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach that, if it is another one")
-	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "how many MiB a second they get, all together; unbounded if 0")
+	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
+	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
+		"Without it, it fetches copies from the internet only")
+	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
+	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
@@ -258,22 +260,23 @@ func checkCapacity(c writ.Capacity) error {
 }
 
 // processUsers is the help of a flag.
-const processUsers = "with --drivers host: numbers of users and groups that no other program uses, as 200000-265535, of which the process of each machine and database gets one; none: they run as the runner does. By default, where the runner is root: some that hardly anybody has"
+const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
+	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
 
 // containerIDs is the help of a flag.
-const containerIDs = "with --drivers host: numbers of users and groups that no other program uses, as 2011000000-2056875199, of which each " +
-	"container gets 65536; none: containers have the users of the host. By default, where the host can: a range that is rarely used"
+const containerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
+	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"
 
 // driverFlags say which drivers a node gets.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
-	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images; simulated: nothing on the host is touched; host: real ones only, which change its network, containers and machines")
-	c.Flags().Float64Var(speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
+	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
+	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
-	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "how much volumes and databases of a project may occupy together on the node, in GiB, which needs btrfs; unbounded if 0")
-	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "how much fetched images may occupy together on the node, in GiB; a quarter of its disk if 0")
+	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
+	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
 	imageFlags(c, host)
@@ -287,16 +290,16 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 // imageFlags say where images may come from besides servers on the internet.
 func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
-		"directory of this host below which every project may make images of files, by file:// URLs (repeatable); without it no file is read")
+		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
 	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
-		"range of addresses, as 10.1.0.0/16, from which images may be fetched besides those of the internet (repeatable); without it no "+
-			"private, local or own address is asked")
+		"range of private addresses, as 10.1.0.0/16, from which images may be fetched (repeatable). Without it, images come from the "+
+			"internet only")
 	fromEnvironment(c.Flags(), "image-dir", "image-allow")
 }
 
 // nameserverFlag says whom containers and machines ask for names.
 func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: address of a nameserver that containers and machines are told of, if their networks reach it (repeatable); none: they are told of none. By default: those that the host asks")
+	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: those of the host")
 	fromEnvironment(c.Flags(), "nameserver")
 }
 
@@ -366,10 +369,10 @@ func (a *app) devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything in one process on this machine",
-		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own: the same parts as one process per role,
-over the same interfaces. What it makes survives in the data directory; Ctrl-C ends it.
+		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They are the same parts as one
+process per role, with the same interfaces. The data directory keeps what they make. Ctrl-C ends them.
 
-It uses redis-server if that is on PATH, and a stand-in inside the process otherwise.`,
+It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

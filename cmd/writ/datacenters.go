@@ -32,7 +32,9 @@ func (a *app) datacenterListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the datacenters with their health",
-		Args:  exactly(),
+		Example: `  writ dc list
+  writ dc list -o json`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -80,11 +82,12 @@ func (a *app) datacenterAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a datacenter: wait for its supervisor, and sign its key into the roster",
-		Long: `Makes a token for the supervisor of a new datacenter, says how to start it, and waits until it registers with the coordinator.
-The token proves that it is the one that was started with it; then its key is signed into the next version of the roster.
+		Long: `Makes a token for the supervisor of a new datacenter, says how to start it, and waits until it registers with
+the coordinator. The token proves that it is the supervisor that you started. Then you sign its key into the
+next version of the roster.
 
-The token never leaves this machine except by you. With --token-file it is written to a file instead of the screen. With --key
-the supervisor's public key is taken from a file and nothing is waited for.`,
+The token leaves this machine only if you copy it. With --token-file it goes to a file instead of the screen.
+With --key the public key of the supervisor comes from a file, and the command does not wait.`,
 		Example: `  writ dc add dc1 --region eu --label tier=edge
   writ dc add dc1 --region eu --token-file dc1.token
   writ dc add dc1 --region eu --key supervisor.pub`,

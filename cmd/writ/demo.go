@@ -42,9 +42,10 @@ func (a *app) demoCommand() *cobra.Command {
 	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show everything at work: a cluster on this machine, an example signed, handed in and done",
-		Long: `Starts "writ dev" in a temporary directory with a throw-away key, signs and hands in an example script, shows its progress,
-verifies the signature on its result and prints what came of it. It ends by itself; with --keep it stays up until Ctrl-C.`,
+		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and done",
+		Long: `Starts "writ dev" in a temporary directory with a new key. It signs and submits an example script, shows its
+progress, verifies the signature on its result and prints the result. It ends by itself. With --keep it stays up
+until Ctrl-C.`,
 		Example: "  writ demo\n  writ demo --keep",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -68,17 +68,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
 		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong.
 
-The lines "image: …" to "herodb: …" say what the drivers of a node would find on this host, with the same looks by which "writ runner
---drivers host" decides what it offers: what is degraded works but for what is said, what is missing does not work at all. Neither makes
-the exit code 1. --data, --container-ids, --containerd, --engines, --firmware, --image-allow, --image-dir, --nameserver and --process-users are those of
-the runner.
+The lines "image: …" to "herodb: …" say what the drivers of a node find on this host. "writ runner --drivers
+host" looks in the same way. A degraded driver works except for what the line says, a missing one does not work.
+Neither makes the exit code 1. Flags that the runner has, too, mean the same here.
 
-Where a unit of systemd starts a runner, it looks whether that would end machines with it.
+Where a systemd unit starts a runner, it checks whether that unit would end machines with the runner.
 
-With --redis it examines that Redis too, with the login that a supervisor would use.
+With --redis it examines that Redis, too, with the login that a supervisor uses.
 
-With --journal it looks in the journal of a supervisor, the file journal.db in its data directory, for runs that nothing would wake. The
-supervisor may be at work meanwhile. One whose journal is in PostgreSQL looks for such runs by itself only: all do, and log what they find.`,
+With --journal it looks in the journal of a supervisor for runs that nothing would wake. That is the file
+journal.db in its data directory. The supervisor may be at work meanwhile. One with a journal in PostgreSQL
+looks for such runs by itself only: all do, and log what they find.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -239,7 +239,7 @@ func (a *app) examineConfig() (*client.Client, finding) {
 	}
 	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
 	if c.Context.Cluster == "" {
-		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to believe in", file.Path)
+		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
 		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
 	}
 	return c, f

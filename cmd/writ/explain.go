@@ -29,9 +29,9 @@ type explanation struct {
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE]",
-		Short: "Tell more about the code of an error or of a diagnostic",
-		Long: `Tells what a code means and what to do: those of errors (NO_CAPACITY) and those of diagnostics of scripts (W0104).
-Without a code it lists all of them.`,
+		Short: "Explain the code of an error or of a diagnostic",
+		Long: `Tells what a code means and what to do. Codes are those of errors (NO_CAPACITY) and of diagnostics of scripts
+(W0104). Without a code it lists all of them.`,
 		Example: "  writ explain NO_CAPACITY\n  writ explain W0104",
 		Args:    atMost(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

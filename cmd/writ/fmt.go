@@ -25,11 +25,11 @@ func (a *app) fmtCommand() *cobra.Command {
 	var f formatting
 	cmd := &cobra.Command{
 		Use:   "fmt FILE…",
-		Short: "Bring scripts into the one layout",
-		Long: `Prints scripts in the one layout that scripts have: tabs, one statement per line, one space where there is any. Comments and the
-meaning stay. A file that is - is the standard input.
+		Short: "Format scripts",
+		Long: `Prints scripts in one layout: tabs, one statement per line, one space between words. Comments and the meaning
+stay. A file with the name - is the standard input.
 
-It ends with 0; with 1 if -d or -l found a script that is not formatted; with 2 if one cannot be read.`,
+The exit code is 0. It is 1 if -d or -l found a script that is not formatted, and 2 if one cannot be read.`,
 		Example: "  writ fmt -w *.tengo\n  writ fmt -l .ci/*.tengo\n  writ fmt - < web.tengo",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

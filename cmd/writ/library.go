@@ -13,9 +13,10 @@ import (
 
 func (a *app) libraryCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use:   "list",
-		Short: "List the modules of the library",
-		Args:  exactly(),
+		Use:     "list",
+		Short:   "List the modules of the library",
+		Example: "  writ library list",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			all := []library.Module{}
 			for _, name := range library.Names() {
@@ -30,8 +31,8 @@ func (a *app) libraryCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a module of the library, its manual first",
-		Long: `Prints the text of a module, which begins with its manual: what it does, what it takes and what it returns. NAME is the name that
-scripts import, with or without lib/; without a version it is the newest.`,
+		Long: `Prints the text of a module. It begins with its manual: what it does, takes and returns. NAME is the name that
+scripts import, with or without lib/. Without a version it is the newest.`,
 		Example: "  writ library show fleet\n  writ library show lib/fleet@1",
 		Args:    exactly("NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -75,11 +75,12 @@ func (a *app) logsCommand() *cobra.Command {
 	var f readFlags
 	c := &cobra.Command{
 		Use:   "logs KIND/NAME",
-		Short: "Print what a container or a machine's console writes",
-		Long: `Prints the end of what a container wrote, or a machine to its console, and with --follow goes on until it is interrupted.
+		Short: "Print the log of a container or the console of a machine",
+		Long: `Prints the end of the log of a container, or of the console of a machine. With --follow it goes on until you
+interrupt it.
 
-As everything that reaches a node, that is a run of a small script, which this command signs: it may read that log and do nothing else. When
-you interrupt it, the run is cancelled. The text is journaled by the datacenter as the results of that run, and kept as long as these.`,
+The command signs a small script that may read this log and do nothing else, and submits it as a run. Ctrl-C
+cancels the run. The datacenter journals the text as results of that run, and keeps it as long.`,
 		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
 		Args:    exactly("KIND/NAME"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },

@@ -1,5 +1,5 @@
-// Writ is the command line and the wiring of all daemons: the one program of the house. It names stores and drivers, and holds no rule
-// that belongs in a room.
+// Writ is the command line and the wiring of all daemons: the one program of writ. It names stores and drivers, and holds no rule
+// that belongs in a package.
 package main
 
 import (

@@ -23,11 +23,11 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeShowCommand(),
 		a.nodeApproveCommand(),
 		a.nodeDecision("reject", "Refuse a node that waits"),
-		a.nodeDecision("cordon", "Give a node no new work; what runs there goes on"),
+		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),
 		a.nodeDecision("uncordon", "Give a node work again"),
-		a.nodeDecision("drain", "Give a node no new work, and tell when nothing runs there any more"),
+		a.nodeDecision("drain", "Give a node no new work, and show it as drained when its calls have ended"),
 		a.nodeLabelCommand(),
-		a.nodeDecision("remove", "Throw a node out for good; its key is never admitted again"),
+		a.nodeDecision("remove", "Remove a node for good; its key is never admitted again"),
 		a.nodeLostCommand(),
 	)
 }
@@ -37,7 +37,9 @@ func (a *app) nodeListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List nodes by datacenter and name",
-		Args:  exactly(),
+		Example: `  writ node list
+  writ node list --dc dc1 --admission pending`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -64,9 +66,10 @@ func (a *app) nodeListCommand() *cobra.Command {
 func (a *app) nodeShowCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
-		Use:   "show NODE",
-		Short: "Show what a node has, and what is wrong with it",
-		Args:  exactly("NODE"),
+		Use:     "show NODE",
+		Short:   "Show what a node has, and what is wrong with it",
+		Example: "  writ node show n1",
+		Args:    exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -281,9 +284,10 @@ func (n *nodeFlags) add(a *app, c *cobra.Command) {
 func (a *app) nodeDecision(decision, short string) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
-		Use:   decision + " NODE",
-		Short: short,
-		Args:  exactly("NODE"),
+		Use:     decision + " NODE",
+		Short:   short,
+		Example: "  writ node " + decision + " n1",
+		Args:    exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
 			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
@@ -294,17 +298,17 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 }
 
 // beforeLost is what a person must know who signs that a node is lost.
-const beforeLost = "turn its machine off first, or be sure that it is: until the node hears of this, what it runs and what is made anew " +
-	"elsewhere run at the same time"
+const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
 
 func (a *app) nodeLostCommand() *cobra.Command {
 	c := a.nodeDecision(identity.DecisionLost, "Remove a node that never comes back, and free the names of what it had")
-	c.Long = `Signs that a node never comes back. It is removed for good, the names of what it had are free, and calls that make or delete something there
-are done by other nodes. Those that act on what is lost end as NODE_LOST.
+	c.Long = `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
+something there are done by other nodes. Calls on a lost resource end as NODE_LOST.
 
-Be sure that it is true: ` + beforeLost + `. Who comes back
-all the same is told first: its runner stops all machines, containers and databases, says so and ends. Volumes stay on its disks, and
-"writ node show NODE" lists them with the command that removes each.`
+Be sure that it is true: ` + beforeLost + `. If the node
+comes back, its runner hears of this first: it stops all machines, containers and databases, says so and ends. Volumes stay on its
+disks. "writ node show NODE" lists them with the command that removes each.`
+	c.Example = "  writ node lost n1 --reason \"the machine burned\""
 	sign := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		a.Note("%s", beforeLost)
@@ -318,10 +322,10 @@ func (a *app) nodeApproveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approve NODE [FINGERPRINT]",
 		Short: "Admit a node that waits",
-		Long: `Signs that the machine with this key is a node of the datacenter. It needs the role admin.
+		Long: `Signs that the machine with this key is a node of the datacenter. You need the role admin.
 
-Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it from a list: a list comes from a
-coordinator, which may show the key of another machine under the name that you expect.`,
+Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
+from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.`,
 		Example: "  writ node approve n1 SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k\n  writ node approve n1 --dc dc1 --fingerprint " +
 			"SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -387,12 +391,13 @@ func (a *app) nodeLabelCommand() *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
 		Use:   "label NODE NAME=VALUE|NAME-...",
-		Short: "Give a node labels that scripts ask for, or take them away",
-		Long: `Signs that a node gets labels, or other values of those that it has; NAME- takes one away. What is not named stays. It needs the role
-operator or admin.
+		Short: "Give a node labels that scripts ask for, or remove them",
+		Long: `Signs that a node gets labels, or new values of existing ones. NAME- removes a label. Other labels stay. You
+need the role operator or admin.
 
-A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when something is placed: what is on a node stays there
-whatever its labels become. A node cannot label itself, so that nobody who takes it over draws work to it.`,
+A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when a resource is placed. A
+resource stays on its node when labels change. A node cannot label itself, so an attacker on a node cannot draw
+work to it.`,
 		Example: "  writ node label n1 disk=ssd rack=a1\n  writ node label n1 rack-",
 		Args:    atLeast("NODE", "NAME=VALUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -56,9 +56,10 @@ func (r roleView) String() string {
 
 func (a *app) userListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the people and machines of the roster",
-		Args:  exactly(),
+		Use:     "list",
+		Short:   "List the people and machines of the roster",
+		Example: "  writ user list",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, roster, err := a.cluster(cmd.Context())
 			if err != nil {
@@ -128,11 +129,13 @@ func (a *app) userAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a person or a machine to the roster, or give them more keys and roles",
-		Long: `Signs the next version of the roster with you as a root operator. Adding somebody who is there gives them one more key or role.
+		Long: `Signs the next version of the roster with you as a root operator. For a person who is in the roster, it adds one
+more key or role.
 
-Roles: viewer reads; deployer hands in scripts, with --destructive also those that delete or overwrite data; operator cancels runs
-and takes nodes out of service; admin admits nodes, makes tokens and sets secrets. What belongs to no project, such as nodes, needs a role on
-all projects: --project '*'.`,
+Roles: viewer reads. deployer submits scripts, and with --destructive also those that delete or overwrite data. operator cancels
+runs and takes nodes out of service. admin admits nodes, makes tokens and sets secrets.
+
+Nodes and tokens belong to no project. For them you need a role on all projects: --project '*'.`,
 		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop
   writ user add ci-web --ci --key "ssh-ed25519 AAAA…" --role deployer --project web-shop
   writ user add carol --key carol.pub --role operator --role admin --project '*'`,
@@ -197,14 +200,14 @@ func (a *app) userRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take a person or a machine, or one of their keys, out of the roster",
-		Long: `Signs the next version of the roster with you as a root operator. Nothing that they sign is accepted any more; what was
-accepted before goes on. With --revoke it does not: every open run that they signed is cancelled. Use that for a key that somebody else
-may have.
+		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept nothing more that this
+person signs. What they accepted before goes on. With --revoke, every open run of this person is cancelled, too:
+use that for a key that may be in wrong hands.
 
-Then it waits until every datacenter has signed that the new roster is in force there, and names those that have not. Until a datacenter has
-it, it still takes what they sign.
+Then the command waits until every datacenter has signed that the new roster is in force there. It names those
+that have not. Such a datacenter still accepts what the person signs.
 
-Names are never given again, so that an old signature is never taken for that of somebody else.`,
+A name is never used again, so an old signature never counts as that of another person.`,
 		Example: `  writ user remove bob
   writ user remove ci-web --revoke
   writ user remove alice --only SHA256:… --revoke`,
@@ -349,9 +352,10 @@ func projectsOf(r *identity.Roster) []projectView {
 
 func (a *app) projectListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the projects of the roster",
-		Args:  exactly(),
+		Use:     "list",
+		Short:   "List the projects of the roster",
+		Example: "  writ project list",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, roster, err := a.cluster(cmd.Context())
 			if err != nil {
@@ -373,7 +377,9 @@ func (a *app) projectAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a project to the roster",
-		Args:  exactly("NAME"),
+		Example: `  writ project add web-shop
+  writ project add web-shop --tenant acme`,
+		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{args[0], tenant} {
 				if name != "" && !writ.ValidName(name) {

@@ -29,18 +29,23 @@ func (a *app) planCommand() *cobra.Command {
 	var p planFlags
 	c := &cobra.Command{
 		Use:   "plan FILE",
-		Short: "Show what a script would do, before it is signed",
-		Long: `Evaluates a script without running anything: the calls that it makes, with their arguments. What only results will tell is
-shown as (known after …); where the script decides by such a value what to do next, the plan ends and says so.
+		Short: "Show what a script would do, before you sign it",
+		Long: `Evaluates a script without running anything, and shows its calls with their arguments. Values that only results
+will tell are shown as (known after …). If the script decides by such a value what to do next, the plan ends
+there and says so.
 
-If a datacenter can be asked, it says for each call what that would do as things are now: + create, ~ change, - delete,
-= leave alone or look at, ? not known yet, ! refused. It also says where, and which resources of the deployment the script
-does not name. Nothing is reserved or recorded.
+If a datacenter can be asked, the plan shows what each call would do now:
 
-A run can be bound to its plan: writ submit FILE --plan DIGEST. It is stopped before the first call that is not in it.
+  + create   ~ change   - delete   = leave alone or read   ? not known yet   ! refused
 
-With --exit-code the command ends with 0 if nothing would change and with 7 if something would, or may: also if the plan ends
-before the script does, or if no datacenter could be asked. A plan that would fail ends with 1 in any case.`,
+It also shows the node of each call, and the resources of the deployment that the script does not name. Nothing
+is reserved or recorded.
+
+You can bind a run to its plan: writ submit FILE --plan DIGEST. The run is stopped before the first call that
+the plan does not have.
+
+With --exit-code the exit code is 0 if nothing would change, and 7 if something would or may. It is 7, too, if
+the plan ends before the script, or if no datacenter could be asked. A plan that would fail ends with 1.`,
 		Example: `  writ plan web.tengo -p count=3
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code

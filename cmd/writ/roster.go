@@ -41,9 +41,10 @@ type adopter struct {
 
 func (a *app) rosterShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show",
-		Short: "Show which roster is in force, when it expires, and which datacenters have it",
-		Args:  exactly(),
+		Use:     "show",
+		Short:   "Show which roster is in force, when it expires, and which datacenters have it",
+		Example: "  writ roster show",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, roster, err := a.cluster(cmd.Context())
 			if err != nil {
@@ -59,10 +60,13 @@ func (a *app) rosterRenewCommand() *cobra.Command {
 	renew := &cobra.Command{
 		Use:   "renew",
 		Short: "Sign the next version of the roster, which says the same and expires later",
-		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is valid for another
-90 days. An expired roster stops new work in all datacenters; what runs goes on. Renew it from half of its life on: every command warns then, the
-dashboard shows it, and the metric writ_roster_renew_seconds tells when.`,
-		Args: exactly(),
+		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is
+valid for another 90 days. An expired roster stops new work in all datacenters; open runs go on.
+
+Renew a roster from half of its life on. From then on every command warns, the dashboard shows it, and the
+metric writ_roster_renew_seconds tells when.`,
+		Example: "  writ roster renew",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {

@@ -180,7 +180,9 @@ func (a *app) runShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run with its calls",
-		Args:  exactly("RUN"),
+		Example: `  writ run show RUN
+  writ run show RUN --values -o json`,
+		Args: exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := runID(args[0])
 			if err != nil {
@@ -355,7 +357,9 @@ func (a *app) runWatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Watch a run until it has ended, as submit does",
-		Args:  exactly("RUN"),
+		Example: `  writ run watch RUN
+  writ run watch RUN --timeout 10m`,
+		Args: exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			return a.watch(ctx, c, id, s.timeout, time.Time{})
 		}),
@@ -367,9 +371,10 @@ func (a *app) runWatchCommand() *cobra.Command {
 func (a *app) runLogsCommand() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
-		Use:   "logs RUN",
-		Short: "Print what the script of a run wrote with run.log",
-		Args:  exactly("RUN"),
+		Use:     "logs RUN",
+		Short:   "Print what the script of a run wrote with run.log",
+		Example: "  writ run logs RUN --follow",
+		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			if follow {
 				return a.followLogs(ctx, c, id)
@@ -441,9 +446,10 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 func (a *app) runCancelCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "Cancel a run: nothing new begins, what runs ends",
-		Args:  exactly("RUN"),
+		Use:     "cancel RUN",
+		Short:   "Cancel a run: nothing new begins, what runs ends",
+		Example: `  writ run cancel RUN --reason "wrong parameters"`,
+		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			run, err := c.Run(ctx, id)
 			if err != nil {
@@ -467,10 +473,10 @@ func (a *app) runResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume RUN",
 		Short: "Let a failed run go on where it failed, and watch it",
-		Long: `Lets a failed run go on where it failed: what succeeded stays done, errors that the script has read stay as they were, and all
-other calls that did not succeed are tried again. The deadline that was signed stays.
+		Long: `Lets a failed run go on where it failed. What succeeded stays done. Errors that the script has read stay. All
+other calls that did not succeed are tried again. The signed deadline stays.
 
-Then it watches until the run has ended, as submit does.`,
+Then the command watches until the run has ended, as submit does.`,
 		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",
 		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {

@@ -57,15 +57,16 @@ func (a *app) secretSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set a secret of a project, or give it a new value",
-		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and hands it in as the next version of the secret. Whoever carries or
-keeps it cannot read it: the supervisor opens it when a job needs it, and encrypts it to the node that does the job. It needs the role
-admin in the project.
+		Long: `Encrypts a value to the supervisor of a datacenter, signs it, and submits it as the next version of the secret.
+Only the supervisor can read it. When a job needs it, the supervisor encrypts it to the node of the job. You
+need the role admin in the project.
 
-The value is read without being shown, or from standard input, where one line feed at its end is cut off; --file takes a file exactly
-as it is. It is text of at most 32 KiB; encode what is not. It is never an argument, which every process of the host could read.
+You type the value without an echo, or give it on standard input, where one line feed at the end is cut off.
+--file takes a file exactly as it is. A value is text of at most 32 KiB; encode other data. It is never an
+argument, which every process of the host could read.
 
-A script gets it with run.secret("NAME"), in the version that is the newest when it is signed. So after a new value is set, scripts are
-signed and handed in again; runs that were accepted before go on with the version that they have.`,
+A script gets the value with run.secret("NAME"), in the newest version at its signing. Sign and submit scripts
+again after you set a new value. Runs that were accepted before go on with their version.`,
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -197,9 +198,10 @@ func projectOf(c *client.Client, roster *identity.Roster) (identity.Project, err
 func (a *app) secretListCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List secrets by name and version; their values are shown nowhere",
-		Args:  exactly(),
+		Use:     "list",
+		Short:   "List secrets by name and version; their values are shown nowhere",
+		Example: "  writ secret list --project web-shop",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, roster, err := a.cluster(cmd.Context())
 			if err != nil {
@@ -270,8 +272,9 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NAME[@VERSION]",
 		Short: "Remove a secret, or its versions up to one",
-		Long: `Takes the value of a secret away from a datacenter: of all its versions, or with @VERSION of this one and those before it. Calls that
-need it and were not sent yet fail. Whatever a script gave it to keeps it: change it there first.`,
+		Long: `Removes the value of a secret from a datacenter: all versions, or with @VERSION this one and those before it.
+Calls that need it and were not sent yet fail. Containers and databases that got the value keep it: change it
+there first.`,
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

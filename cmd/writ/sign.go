@@ -28,8 +28,8 @@ func (a *app) payloadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "payload FILE",
 		Short: "Print the exact bytes that a signature of a script covers",
-		Long: `Prints what has to be signed for a script, for those who sign with ssh-keygen alone. What follows must be joined
-and handed in before it expires.`,
+		Long: `Prints what has to be signed for a script, for people who sign with ssh-keygen alone. Join the text and the
+signature, and submit the result before it expires.`,
 		Example: `  writ payload web.tengo > p
   ssh-keygen -Y sign -n writ-script-v1 -f ~/.ssh/id_ed25519 p
   cat p p.sig > web.writ
@@ -163,8 +163,8 @@ func (a *app) signCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign FILE",
 		Short: "Check and sign a script, for another person to submit",
-		Long: `Checks a script and signs it into a file that anybody can hand in with "writ submit" or curl until it expires. Signing needs
-no network if the roster was seen before.`,
+		Long: `Checks a script and signs it into a file. Another person can submit the file with "writ submit" or curl until it
+expires. Signing needs no network if the roster was seen before.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
 		Args:    o.file,
 		RunE: func(cmd *cobra.Command, args []string) error {

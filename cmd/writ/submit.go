@@ -30,11 +30,11 @@ func (a *app) submitCommand() *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
 		Use:   "submit FILE",
-		Short: "Check, sign and hand in a script, and watch it until it is done",
-		Long: `Hands in a script: FILE is a script, which is checked and signed first, or a file that "writ sign" made.
+		Short: "Check, sign and submit a script, and watch it until it is done",
+		Long: `Submits a script. FILE is a script, which is checked and signed first, or a file of "writ sign".
 
-Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result, and prints the
-script's output. Interrupting it leaves the run alone and says how to see it again.`,
+Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result,
+and prints the script's output. Ctrl-C leaves the run alone and says how to see it again.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m`,

@@ -38,16 +38,17 @@ func (a *app) testCommand() *cobra.Command {
 	var f testFlags
 	c := &cobra.Command{
 		Use:   "test [PATH…]",
-		Short: "Test scripts: let them run on simulated drivers and look at what they do",
-		Long: `Carries out tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files in it or
-below it; the working directory if none is given.
+		Short: "Test scripts on simulated drivers",
+		Long: `Runs tests of scripts. PATH is a file whose name ends with _test.tengo, or a directory with such files. By
+default it is the working directory.
 
-A test is written in the language of scripts: a function test_…(t). It lets scripts run, t.run("web.tengo", {params: {count: 3}}),
-and says what must be so, t.equal(r.steps, […]). Each test gets a datacenter of its own, in this process: supervisor, journal,
-signatures and node are what they are everywhere; the drivers only simulate, calls fail where the test says so, and retries do not
-wait. Nothing outside of a temporary directory is touched, and no server is asked.
+A test is a function test_…(t) in the language of scripts. It runs scripts, as t.run("web.tengo", {params:
+{count: 3}}), and checks the result, as t.equal(r.steps, […]). Each test has a datacenter of its own in this
+process. Supervisor, journal, signatures and node are real, the drivers simulate. Calls fail where the test says
+so, and retries do not wait. Tests touch only a temporary directory and ask no server.
 
-It ends with 0; with 1 if a test failed; with 2 if a file with tests is broken. In GitHub Actions it annotates the files besides.`,
+The exit code is 0, or 1 if a test failed, or 2 if a file with tests is broken. In GitHub Actions the command
+annotates the files, too.`,
 		Example: `  # web_test.tengo, beside web.tengo:
   #
   #   test_makes_what_was_asked_for := func(t) {

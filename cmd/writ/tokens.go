@@ -30,8 +30,8 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token that admits one node to a datacenter, and print it",
-		Long: `Makes a token that admits one node, once. Only what verifies it is told to the datacenter, so this is the only time that it
-is seen.`,
+		Long: `Makes a token that admits one node, once. The datacenter gets only what verifies the token, so you see the token
+only now.`,
 		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -21,9 +21,9 @@ func (a *app) usageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what resources have used",
-		Long: "Show what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half minute and tell their\n" +
-			"datacenter every five minutes, so the last minutes are missing. A resource counts from the moment at which it is made until it is deleted, busy or not.\n" +
-			"What is only simulated uses nothing, and is not listed.",
+		Long: `Shows what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half
+minute and tell their datacenter every five minutes, so the last minutes are missing. A resource counts from its
+creation to its deletion, busy or not. Simulated resources use nothing and are not listed.`,
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

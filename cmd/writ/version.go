@@ -44,9 +44,10 @@ type versionView struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, and the engines that this program can run",
-		Args:  exactly(),
+		Use:     "version",
+		Short:   "Print the version, and the engines that this program can run",
+		Example: "  writ version",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionView{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, scripts.Engines()}
 			return a.Print(terminal.Record(v, v.Version,

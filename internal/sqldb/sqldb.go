@@ -1,4 +1,4 @@
-// Package sqldb opens, migrates and transacts on the SQL stores of the house: SQLite files (or ":memory:") and PostgreSQL databases.
+// Package sqldb opens, migrates and transacts on the SQL stores of writ: SQLite files (or ":memory:") and PostgreSQL databases.
 // Texts of queries are dialect-neutral ($1 placeholders, ON CONFLICT, RETURNING); the few that are not are in here. It knows nothing of
 // what is stored. Writes of many callers share commits: see DB.Write.
 package sqldb

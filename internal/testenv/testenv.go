@@ -1,4 +1,4 @@
-// Package testenv knows which real tools and servers the tests of the house may use, where they come from, and what happens when
+// Package testenv knows which real tools and servers the tests of writ may use, where they come from, and what happens when
 // one is missing: a test that needs it is skipped with the line that installs it. It must not know what the tests are about.
 package testenv
 
@@ -24,7 +24,7 @@ type Tool struct {
 	Missing string   // why no package has it
 }
 
-// Tools is every program that a test of the house needs. .ci/run installs the package of each.
+// Tools is every program that a test of writ needs. .ci/run installs the package of each.
 var Tools = []Tool{
 	{Name: "redis-server", Package: "redis-server"},
 	{Name: "ssh-keygen", Package: "openssh-client"},

@@ -1,4 +1,4 @@
-// Package catalog declares every operation of the house once: its arguments, results, mutable fields, whether it destroys, whether
+// Package catalog declares every operation of writ once: its arguments, results, mutable fields, whether it destroys, whether
 // it may be repeated, how long it may take and which driver it needs. From here come the modules of scripts and their checks, the
 // strict decoding on nodes, placement, the reference manual and the plan's text. It is pure data: it knows no driver and does no I/O.
 //

@@ -1,6 +1,6 @@
 // Package bench measures what writ promises, on the machine where it runs: a datacenter of real parts in a temporary directory, with the
 // parts that are measured in processes of their own, and this process in the place of everybody else: people and the coordinator. It knows
-// no rule of any room; what it measures it sees from outside.
+// no rule of any package; what it measures it sees from outside.
 package bench
 
 import (

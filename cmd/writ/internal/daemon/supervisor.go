@@ -319,7 +319,7 @@ func (s *Supervisor) believe() (config.Rosters, error) {
 	case writ.CodeOf(err) != writ.CodeNotFound:
 		return kept, err
 	case pin == "":
-		return kept, writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to believe in").
+		return kept, writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust").
 			WithHint("start it as `writ dc add` says, with --join; or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
 	}
 	return config.RostersIn(s.Data, pin), nil

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/terminal"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md")
+
+//go:generate go test . -run ^TestTheReferenceOfCommandsIsCurrent$ -update
+
+const referencePage = "../../docs/cli.md"
+
+// commandTree returns every command that people are shown, each after its parent.
+func commandTree() (all []*cobra.Command) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden {
+			return
+		}
+		all = append(all, c)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}).root())
+	return all
+}
+
+// reference is the page that says of every command what its help says, to somebody whose home is ~.
+func reference() string {
+	page := new(strings.Builder)
+	page.WriteString(`# Commands
+
+This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same.
+All commands have ` + "`--output`, `--quiet` and `--help`" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too.
+`)
+	client := make(map[string]*pflag.Flag)
+	for _, c := range commandTree() {
+		fmt.Fprintf(page, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+		if c.Long != "" && c.Long != c.Short {
+			fmt.Fprintf(page, "\n%s\n", c.Long)
+		}
+		if !c.HasSubCommands() {
+			fmt.Fprintf(page, "\n```\n%s\n```\n", c.UseLine())
+		}
+		if c.Example != "" {
+			fmt.Fprintf(page, "\nExamples:\n\n```sh\n%s\n```\n", dedent(c.Example))
+		}
+		writeFlags(page, c.LocalNonPersistentFlags())
+		c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "output" && f.Name != "quiet" {
+				client[f.Name] = f
+			}
+		})
+		c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "output" && f.Name != "quiet" {
+				client[f.Name] = f
+			}
+		})
+	}
+	page.WriteString("\n## Flags of clients\n")
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, f := range client {
+		all.AddFlag(f)
+	}
+	writeFlags(page, all)
+	return strings.NewReplacer(config.DefaultData(), "~/.local/state/writ", config.DefaultPath(), "~/.config/writ/config.yaml").Replace(page.String())
+}
+
+func writeFlags(page *strings.Builder, flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	page.WriteString("\n| flag | meaning |\n| --- | --- |\n")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || f.Hidden {
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		usage := strings.ReplaceAll(f.Usage, "|", `\|`)
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" && f.DefValue != "0s" {
+			usage += fmt.Sprintf(". Default: `%s`", f.DefValue)
+		}
+		fmt.Fprintf(page, "| `%s` | %s |\n", name, usage)
+	})
+}
+
+// dedent takes the two spaces away with which examples are shown in a terminal.
+func dedent(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestTheReferenceOfCommandsIsCurrent(t *testing.T) {
+	want := reference()
+	if *update {
+		if err := os.WriteFile(referencePage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(referencePage)
+	if err != nil || string(have) != want {
+		t.Errorf("docs/cli.md does not say what the commands say (%v): go generate ./cmd/writ", err)
+	}
+}
+
+// Every command that does something has an example, and each command line in an example is one: it leads to its command, with flags that there are.
+func TestEveryCommandHasAnExampleThatWorks(t *testing.T) {
+	for _, c := range commandTree() {
+		if c.HasSubCommands() && c.HasParent() || c.CommandPath() == "writ version" {
+			continue
+		}
+		lines := 0
+		for line := range strings.SplitSeq(dedent(c.Example), "\n") {
+			for _, args := range writCommands(line) {
+				found, rest, err := c.Root().Find(args)
+				if err == nil {
+					found.InitDefaultHelpFlag()
+					err = found.ParseFlags(rest)
+				}
+				if err == nil {
+					err = found.ValidateArgs(found.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("%s: the example %q: %v", c.CommandPath(), line, err)
+				}
+				if found == c || !c.HasParent() {
+					lines++
+				}
+			}
+		}
+		if lines == 0 {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+	}
+}
+
+// writCommands returns the arguments of each writ in a line for a shell. It knows as much of shells as the examples need.
+func writCommands(line string) (all [][]string) {
+	if strings.HasPrefix(line, "#") {
+		return nil
+	}
+	line = strings.NewReplacer("$(", "RESULT | ", ")", " ").Replace(line)
+	for part := range strings.SplitSeq(line, "|") {
+		part, _, _ = strings.Cut(part, " > ")
+		part, _, _ = strings.Cut(part, " < ")
+		words := shellWords(part)
+		for len(words) > 0 && strings.Contains(words[0], "=") {
+			words = words[1:]
+		}
+		if len(words) > 0 && words[0] == "writ" {
+			all = append(all, words[1:])
+		}
+	}
+	return all
+}
+
+// shellWords splits a line at spaces outside of quotes.
+func shellWords(line string) (words []string) {
+	var word strings.Builder
+	quote, in := rune(0), false
+	for _, r := range line + " " {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, in = r, true
+		case quote == 0 && r == ' ':
+			if in {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			in = false
+		default:
+			word.WriteRune(r)
+			in = true
+		}
+	}
+	return words
+}
+
+func TestExamplesAreReadAsAShellReadsThem(t *testing.T) {
+	for line, want := range map[string]string{
+		"writ fmt - < web.tengo": `[["fmt" "-"]]`,
+		"# writ nothing":         `[]`,
+		`WRIT_CONFIG=./x writ submit "a b" --project '*'`:  `[["submit" "a b" "--project" "*"]]`,
+		"writ submit w --plan $(writ plan w -o name)":      `[["submit" "w" "--plan" "RESULT"] ["plan" "w" "-o" "name"]]`,
+		"openssl rand 24 | writ secret set x --all-dcs":    `[["secret" "set" "x" "--all-dcs"]]`,
+		"curl --data-binary @web.writ http://127.0.0.1/v1": `[]`,
+	} {
+		if got := fmt.Sprintf("%q", writCommands(line)); got != cmp.Or(want, "[]") {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package catalog_test
+
+import (
+	"fmt"
+
+	"writ/sal/catalog"
+)
+
+// The catalogue says what an operation takes, how it may be repeated, and what it can do to data that exists.
+func ExampleLookup() {
+	op, known := catalog.Lookup("volume.resize")
+	fmt.Println(known, op.Name(), op.Effect, op.Repeat, op.Data, op.Destructive)
+
+	// A node decodes the arguments strictly, into the struct that drivers work with.
+	_, err := op.Decode(map[string]any{"size_gib": "ten"})
+	fmt.Println(err)
+
+	// Output:
+	// true volume.resize alter safe adds false
+	// volume.resize: size_gib must be an int, not a string
+}
+
+func ExampleOf() {
+	for _, op := range catalog.Of("image") {
+		fmt.Printf("%s: %s\n", op.Name(), op.Help)
+	}
+
+	// Output:
+	// image.fetch: Fetches an image to the node and keeps it under a name, once its SHA-256 is right.
+	// image.get: Finds an image that an earlier run fetched.
+	// image.delete: Deletes an image from its node. Volumes made of it stay.
+}
