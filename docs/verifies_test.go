@@ -245,7 +245,7 @@ func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
 func TestAFlawOfATableIsFound(t *testing.T) {
 	all := []authority{{"Verbs", map[string][]string{"stop": nil, "go": {"walk", "run"}}}}
 	stop := "| `stop`, at once | a person | text | text, right | — never sees it | signature | `go test ./a -run TestA` |\n"
-	walk := "| `go`: `run`, `walk` | a person | nothing | text | seal | signature | `go test ./a -run 'TestA\\|TestB'` |\n"
+	walk := "| `go`: `run`, `walk` | a person | nothing | text | sign | signature | `go test ./a -run 'TestA\\|TestB'` |\n"
 	for name, tt := range map[string]struct {
 		rows string
 		want []string

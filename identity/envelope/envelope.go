@@ -1,7 +1,7 @@
 // Package envelope makes and opens the signed bytes that supervisors and nodes exchange across Redis: one ed25519 signature over a
 // frame of up to 64 records. It knows keys and bytes, not what a record asks for, and no transport.
 //
-// A frame is deterministic CBOR: a list of records (Seal), or, for records that travel alone (SignEach), a map with the list of their
+// A frame is deterministic CBOR: a list of records (Sign), or, for records that travel alone (SignEach), a map with the list of their
 // digests. The signature covers "writ-<kind>-v1\0" and the frame. Opening accepts only bytes that signing would have made of the same
 // values, so that no two byte strings mean the same. An envelope is not a secret: whoever reads it can read the records.
 package envelope
@@ -87,7 +87,7 @@ type list struct {
 	Digests [][]byte `json:"digests"`
 }
 
-// Seal returns one signed frame of 1 to MaxRecords records.
+// Sign returns one signed frame of 1 to MaxRecords records.
 func Sign(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	if err := checkCount(len(records)); err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
@@ -130,7 +130,7 @@ func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []wr
 	return signed, digests, nil
 }
 
-// Open verifies and decodes what Seal made; without an error that is at least one record. The errors are those of the key function, and *writ.Error with TOO_LARGE,
+// Open verifies and decodes what Sign made; without an error that is at least one record. The errors are those of the key function, and *writ.Error with TOO_LARGE,
 // SIGNATURE_MALFORMED (no proper envelope, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
 func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 	e, public, by, err := unpack(signed, key)
