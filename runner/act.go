@@ -98,7 +98,7 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 		got = w.mask.attempt(got)
 	}()
 	if w.operation.Effect != catalog.Look {
-		defer n.keeper.states.forget(w.resource()) // while the job has its turn
+		defer n.keeper.states.forget(w.resource()) // while the job holds the lock
 	}
 	got.Outcome, got.err = n.keeper.metered(ctx, w, func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
 	return got
@@ -116,7 +116,7 @@ func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, don
 		if result := n.conclude(ctx, w, started, got); result != nil {
 			n.outbox.post(result, w.job.Until())
 		}
-		w.turn.leave()
+		w.lock.release()
 		n.desk.leave(w)
 	}()
 }

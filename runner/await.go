@@ -27,7 +27,7 @@ func (w *work) waits() (time.Duration, string) {
 }
 
 // await returns when a job that waits for more of a log need not wait any longer: there is some, the resource does something else than before or
-// is not there, or the time is over. What there is then, the driver says. It holds no turn on the resource, so that nobody waits for it.
+// is not there, or the time is over. What there is then, the driver says. It holds no lock of the resource, so that nobody waits for it.
 func (n *incarnation) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)

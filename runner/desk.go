@@ -29,7 +29,7 @@ type work struct {
 	origin    sal.Origin // of what it copies, nil if that is on this host
 	driver    sal.Driver
 	about     writ.NodeDriver // what the driver says of itself
-	turn      *turn
+	lock      *lock
 	place     func() // gives its slot or its place among transfers back, nil if it has none
 
 	said  string    // by its driver, last; guarded by the desk

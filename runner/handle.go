@@ -86,7 +86,7 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 			w.place()
 		}
 		if w.stuck.IsZero() {
-			w.turn.leave()
+			w.lock.release()
 		}
 	}()
 	if w.job.Delivery > 1 { // only to save the way: what follows would find the entry too
@@ -152,9 +152,9 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	defer stop()
 
 	if resource := w.resource(); resource != (writ.ResourceID{}) {
-		w.turn = n.turns.join(resource, holder{job: w.job.JobKey})
-		if err := w.turn.wait(early); errors.Is(err, errStartBy) {
-			holder := w.turn.holder()
+		w.lock = n.locks.request(resource, holder{job: w.job.JobKey})
+		if err := w.lock.wait(early); errors.Is(err, errStartBy) {
+			holder := w.lock.holder()
 			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.job }) {
 				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder.job, resource)
 			}

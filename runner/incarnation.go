@@ -56,7 +56,7 @@ type incarnation struct {
 	epoch     atomic.Int64     // the highest that was seen
 	epochKept atomic.Int64     // as far as it is on disk
 	desk      desk
-	turns     turns
+	locks     locks
 	places    *places
 	waiting   atomic.Int32 // jobs that wait for more of a log
 	outbox    *outbox

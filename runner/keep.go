@@ -171,8 +171,8 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 // keep has a driver look after one resource, unless a job is at it: then what is known of it stays. A driver that ignores the end of its
 // time keeps the resource, and nobody else waits for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) {
-	turn := k.turns.take(resource)
-	if turn == nil {
+	lock := k.locks.try(resource)
+	if lock == nil {
 		return
 	}
 	type answer struct {
@@ -180,17 +180,17 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		uid   writ.UID
 	}
 	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
-		defer turn.leave()
+		defer lock.release()
 		a.drift, err = d.Keep(ctx, resource)
 		seen, unseen := d.Observe(ctx, resource) // also after an error: the datacenter knows the resource by its UID
 		a.uid = seen.UID
 		if seen.Exists || err == nil && unseen == nil { // else nobody can tell
-			k.states.note(stateOf(resource, seen)) // on the turn: no operation comes between
+			k.states.note(stateOf(resource, seen)) // under the lock: no operation comes between
 		}
 		return a, cmp.Or(err, unseen)
 	})
 	if errors.Is(err, errNotAsked) {
-		turn.leave() // nobody else does
+		lock.release() // nobody else does
 	}
 	if ctx.Err() != nil {
 		return

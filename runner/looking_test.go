@@ -8,17 +8,17 @@ import (
 	"writ"
 )
 
-// A driver that was late has given the turn back, and is not noted as done yet.
+// A driver that was late has given the lock back, and is not noted as done yet.
 func TestALookThatDoesNotTakePlaceKeepsNoTurn(t *testing.T) {
 	k := newKeeper(&incarnation{log: slog.New(slog.DiscardHandler), now: time.Now}, nil)
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}
 	k.asking.Store("keep "+volume.HostName(), true)
 	k.keep(t.Context(), nil, volume)
-	turn := k.turns.take(volume)
-	if turn == nil {
+	lock := k.locks.try(volume)
+	if lock == nil {
 		t.Fatal("the volume is busy, and nobody is at it")
 	}
-	turn.leave()
+	lock.release()
 	if found := k.drifts[volume]; len(found.Lasts) != 1 {
 		t.Errorf("of a volume that could not be looked after it is told: %q", found.Lasts)
 	}

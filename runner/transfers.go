@@ -21,7 +21,7 @@ type Transfers struct {
 	Rate     int64        // how many bytes all of them together may get in a second; unbounded if 0
 }
 
-// holdFor is how long a transfer waits for its turn at a resource before the other node is told that it is busy, and asks again.
+// holdFor is how long a transfer waits for the lock of a resource before the other node is told that it is busy, and asks again.
 const holdFor = 20 * time.Second
 
 // give gives archives to other nodes until ctx ends, if that was asked for.
@@ -38,17 +38,17 @@ func (n *incarnation) give(ctx context.Context) {
 	}
 }
 
-// hold waits for the turn of a transfer at a resource, as a job does.
+// hold waits for the lock of a resource, as a job does.
 func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
 	defer stop()
-	turn := n.turns.join(s.Resource, holder{transfer: s.Transfer})
-	err = turn.wait(ctx)
+	lock := n.locks.request(s.Resource, holder{transfer: s.Transfer})
+	err = lock.wait(ctx)
 	if err == nil {
-		return turn.leave, nil
+		return lock.release, nil
 	}
-	before := turn.holder()
-	turn.leave()
+	before := lock.holder()
+	lock.release()
 	if errors.Is(err, errStartBy) {
 		err = writ.Errorf(writ.CodeResourceBusy, "%s", before.works(s.Resource))
 	}

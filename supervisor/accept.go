@@ -78,7 +78,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		}
 		return writ.Run{}, full
 	}
-	var accepted writ.Run // as it is before its first turn, which may come any time after the commit
+	var accepted writ.Run // as it is before its first step, which may come any time after the commit
 	added := false
 	defer func() {
 		if !added {
@@ -124,12 +124,12 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	return accepted, nil
 }
 
-// begin gives a run that is on disk its first turn, which needs to read nothing again of what was decided on just now.
+// begin gives a run that is on disk its first step, which needs to read nothing again of what was decided on just now.
 func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte) {
 	run.Committed()
 	s.programs.put(run.ID, programOf(run, p))
 	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(run.Roster)})
-	s.turns.begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
+	s.steps.begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
 }
 
 // known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.

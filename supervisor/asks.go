@@ -70,7 +70,7 @@ func isUnsigned(err error) bool {
 	return false
 }
 
-// longest is how long a request may wait for its turn.
+// longest is how long a request may wait for its step.
 func longest(cost int) time.Duration {
 	if cost == 1 {
 		return smallAskWaits
@@ -78,7 +78,7 @@ func longest(cost int) time.Duration {
 	return largeAskWaits
 }
 
-// awaitAsk lets a request wait for its turn.
+// awaitAsk lets a request wait for its step.
 func awaitAsk(ctx context.Context, by *limit.Names, coordinator string, verb link.Verb, cost int, most time.Duration) error {
 	again, err := by.Wait(ctx, coordinator, cost, most)
 	if err == nil && again > 0 {

@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// ground is what claiming and placing ask of the journal. A turn gets a transaction; a preview gets one that only reads, with the calls of
+// ground is what claiming and placing ask of the journal. A step gets a transaction; a preview gets one that only reads, with the calls of
 // its plan laid over it (draft.go), so that both come to the same conclusions.
 type ground interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
@@ -24,7 +24,7 @@ type ground interface {
 var _ ground = (*journal.Tx)(nil)
 
 // arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
-func (t *turn) arrange(g ground) error {
+func (t *step) arrange(g ground) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (t *turn) arrange(g ground) error {
 
 // claimCalls settles, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
-func (t *turn) claimCalls(g ground) error {
+func (t *step) claimCalls(g ground) error {
 	held, err := t.heldCalls(g)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (t *turn) claimCalls(g ground) error {
 // heldCalls returns the calls that other runs hold up: those whose resource another run works on, and all that need them, each with those that
 // must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
 // What a held call needs itself is not held for its sake, as it ends without it.
-func (t *turn) heldCalls(g ground) (map[int]bool, error) {
+func (t *step) heldCalls(g ground) (map[int]bool, error) {
 	held := make(map[int]bool)
 	groups := t.connected()
 	for _, group := range groups {
@@ -94,7 +94,7 @@ func (t *turn) heldCalls(g ground) (map[int]bool, error) {
 }
 
 // areFree reports whether no other run works on what a group of calls is about, and says of each call on whose resource one does that it waits.
-func (t *turn) areFree(g ground, group []*journal.Call) (bool, error) {
+func (t *step) areFree(g ground, group []*journal.Call) (bool, error) {
 	free := true
 	for _, c := range group {
 		if c.Claimed || c.Kind == "" {
@@ -110,7 +110,7 @@ func (t *turn) areFree(g ground, group []*journal.Call) (bool, error) {
 }
 
 // holdUp marks the calls of a group as held, and takes back what they have claimed.
-func (t *turn) holdUp(group []*journal.Call, held map[int]bool) {
+func (t *step) holdUp(group []*journal.Call, held map[int]bool) {
 	for _, c := range group {
 		held[c.Seq] = true
 		if c.Claimed && neverSent(c) {
@@ -122,7 +122,7 @@ func (t *turn) holdUp(group []*journal.Call, held map[int]bool) {
 // needs returns for each call that has not ended, by seq, which others of the run must end before it, wherever they go: those whose handles it
 // has, the one before it on its resource, and the last one on each resource that it names. What comes before these they need themselves. The
 // dependencies of a call do not tell all of that before it is claimed.
-func (t *turn) needs() map[int][]int {
+func (t *step) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
 	for _, c := range t.calls {
@@ -151,13 +151,13 @@ func (t *turn) needs() map[int][]int {
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
 // release takes back what claim and placement said of a call that was never sent.
-func (t *turn) release(c *journal.Call) {
+func (t *step) release(c *journal.Call) {
 	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
 	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
 	t.touch(c)
 }
 
-func (t *turn) claim(g ground, op *catalog.Operation, c *journal.Call) error {
+func (t *step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
@@ -192,7 +192,7 @@ func (t *turn) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 
 // isFree reports whether no other run still has an open call on the resource; if one has, the call waits, unless it only reads aside what is
 // there.
-func (t *turn) isFree(g ground, c *journal.Call) (bool, error) {
+func (t *step) isFree(g ground, c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
 			return err == nil, err
@@ -207,7 +207,7 @@ func (t *turn) isFree(g ground, c *journal.Call) (bool, error) {
 }
 
 // find answers get(name).
-func (t *turn) find(c *journal.Call, have *journal.Resource) error {
+func (t *step) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 			WithHint("`writ resource list` shows what there is"))
@@ -217,7 +217,7 @@ func (t *turn) find(c *journal.Call, have *journal.Resource) error {
 }
 
 // succeed ends a call that the supervisor answered itself.
-func (t *turn) succeed(c *journal.Call, values map[string]any) error {
+func (t *step) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
 	t.run.Bytes += sizeOf(c.Values)
 	if c.Driver == "" {
@@ -228,7 +228,7 @@ func (t *turn) succeed(c *journal.Call, values map[string]any) error {
 
 // claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
 // reports whether the call must wait, because one of them is being removed.
-func (t *turn) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
+func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
@@ -262,8 +262,8 @@ func (t *turn) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 }
 
 // claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
-func (t *turn) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
-	var before writ.Capacity // what the resource has when it is this call's turn
+func (t *step) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
+	var before writ.Capacity // what the resource has when it is this call's step
 	if have != nil {
 		before = have.Need
 	}
@@ -317,7 +317,7 @@ func newUID(c *journal.Call) writ.UID {
 }
 
 // lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
-func (t *turn) lastOn(id writ.ResourceID, seq int) *journal.Call {
+func (t *step) lastOn(id writ.ResourceID, seq int) *journal.Call {
 	for _, c := range slices.Backward(t.before(id, seq)) {
 		if c.State.Ended() {
 			continue
@@ -344,13 +344,13 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 }
 
 // pin binds a call to the node that has what it is about.
-func (t *turn) pin(c *journal.Call, node writ.NodeID) {
+func (t *step) pin(c *journal.Call, node writ.NodeID) {
 	if node != "" {
 		c.Node, c.NodeName = node, t.s.fleet.name(node)
 	}
 }
 
-func (t *turn) notOwner(have *journal.Resource) *writ.Error {
+func (t *step) notOwner(have *journal.Resource) *writ.Error {
 	owner := "deployment " + have.Deployment
 	if have.Deployment == "" {
 		owner = "the project itself"
@@ -358,12 +358,12 @@ func (t *turn) notOwner(have *journal.Resource) *writ.Error {
 	return writ.Errorf(writ.CodeNotOwner, "the %s belongs to %s", have.ResourceID, owner).WithHint("take it over with the option adopt: true")
 }
 
-func (t *turn) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
+func (t *step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.s.fleet.name(node))
 }
 
-// before returns the calls on a resource that come before seq, in order. A turn that claims calls asks for those of each of them.
-func (t *turn) before(id writ.ResourceID, seq int) []*journal.Call {
+// before returns the calls on a resource that come before seq, in order. A step that claims calls asks for those of each of them.
+func (t *step) before(id writ.ResourceID, seq int) []*journal.Call {
 	if t.on == nil {
 		t.on = make(map[writ.ResourceID][]*journal.Call)
 	}

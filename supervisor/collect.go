@@ -99,7 +99,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 		if i == len(results)-1 {
 			a.message = m // acknowledged with its last result; the node sends again what gets lost with the others
 		}
-		stays = s.turns.postResult(a)
+		stays = s.steps.postResult(a)
 	}
 	return stays
 }
@@ -136,10 +136,10 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		return
 	}
 	for _, key := range started {
-		s.turns.postFrom(node, key.Run, mail{started: []active{{key, node}}})
+		s.steps.postFrom(node, key.Run, mail{started: []active{{key, node}}})
 	}
 	for _, p := range progress {
-		s.turns.postFrom(node, p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
+		s.steps.postFrom(node, p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
 	}
 	s.hearInventories(node, b.Inventories)
 	if asked := s.inventories.unanswered(node); len(asked) > 0 {

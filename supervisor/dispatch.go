@@ -29,7 +29,7 @@ const (
 	nodesAtOnce = 16
 )
 
-// dispatch sends what turns have for nodes, once it is on disk. What comes from many turns at a time goes together: one signature, and one
+// dispatch sends what steps have for nodes, once it is on disk. What comes from many steps at a time goes together: one signature, and one
 // round trip to the queue, for all jobs of a node that wait. What is lost with the process is noticed and sent again.
 type dispatch struct {
 	s *Supervisor
@@ -46,7 +46,7 @@ func newDispatch(s *Supervisor) *dispatch {
 	return &dispatch{s: s, jobs: make(map[writ.NodeID][]outgoing), wake: make(chan struct{}, 1), ring: make(chan struct{}, 1)}
 }
 
-// put takes what a turn has to send, and what it has to do behind that, nil if nothing. flush has it done.
+// put takes what a step has to send, and what it has to do behind that, nil if nothing. flush has it done.
 func (d *dispatch) put(jobs map[writ.NodeID][]outgoing, results []arrival, then func(ctx context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +87,7 @@ func (d *dispatch) run(ctx context.Context) error {
 			return nil
 		case <-d.wake:
 		}
-		runtime.Gosched() // lets the turns of the same commit join
+		runtime.Gosched() // lets the steps of the same commit join
 		d.sendAll(ctx)
 	}
 }
@@ -179,8 +179,8 @@ func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
 }
 
 // stopsWork returns what takes back what waits in the queues and is not to be done, and tells nodes to stop what they do of it; nil if there
-// is nothing. It may be called during the run's next turn.
-func (t *turn) stopsWork() func(ctx context.Context) {
+// is nothing. It may be called during the run's next step.
+func (t *step) stopsWork() func(ctx context.Context) {
 	if len(t.cancels)+len(t.withdraw)+len(t.reclaim)+len(t.stale)+len(t.givenUp) == 0 {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.Nod
 // postUnlessEmpty gives a run its mail if it says something of jobs that were taken back.
 func (s *Supervisor) postUnlessEmpty(run writ.RunID, m mail) {
 	if len(m.taken)+len(m.kept) > 0 {
-		s.turns.post(run, m)
+		s.steps.post(run, m)
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 // same thing again and again need a round for each. What is left then is foreseen as well as it can be.
 const maxRounds = 100
 
-// draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a turn, on a journal that is
+// draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a step, on a journal that is
 // only read. Where nodes would act the draft takes what they are expected to do as done, and lays the outcome over the journal for the
 // calls that follow. Calls of one pass are arranged together, and when the script waits for one of them all of them are taken to end.
 type draft struct {
-	turn *turn
+	step *step
 	tx   *journal.Tx
 	plan []proposed
 	seen []writ.PreviewedCall // one for each of plan
@@ -34,9 +34,9 @@ type draft struct {
 
 var _ ground = (*draft)(nil)
 
-func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
+func newDraft(tx *journal.Tx, t *step, plan []proposed) (*draft, error) {
 	d := &draft{
-		turn: t, tx: tx, plan: plan, seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
+		step: t, tx: tx, plan: plan, seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
 		laid: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
 		changed: make(map[writ.ResourceID]bool),
 	}
@@ -54,7 +54,7 @@ func newDraft(tx *journal.Tx, t *turn, plan []proposed) (*draft, error) {
 
 // lookUp asks the journal for what all calls of the plan are about, with few questions: one for each call is most of what a large plan costs.
 func (d *draft) lookUp() error {
-	project := d.turn.run.Project
+	project := d.step.run.Project
 	names := make(map[writ.ResourceKind][]string)
 	for i := range d.plan {
 		if p := &d.plan[i]; p.op.Named() {
@@ -68,7 +68,7 @@ func (d *draft) lookUp() error {
 		if err != nil {
 			return err
 		}
-		open, err := d.tx.OpenCallsOn(project, kind, all, d.turn.run.ID)
+		open, err := d.tx.OpenCallsOn(project, kind, all, d.step.run.ID)
 		if err != nil {
 			return err
 		}
@@ -107,8 +107,8 @@ func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 // Loads implements ground.
 func (d *draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
-	for _, c := range d.turn.calls {
-		if !c.State.Ended() && c.Node != "" && !d.turn.isClaimed(c) {
+	for _, c := range d.step.calls {
+		if !c.State.Ended() && c.Node != "" && !d.step.isClaimed(c) {
 			reserve(loads, c.Node, c.Need)
 		}
 	}
@@ -136,27 +136,27 @@ func (d *draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 func (d *draft) carryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]
-		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.turn.call(seq).State.Ended() }) {
+		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.call(seq).State.Ended() }) {
 			if err := d.settle(ctx); err != nil {
 				return err
 			}
 		}
-		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.turn.call(seq).State == writ.CallFailed }); at >= 0 {
+		if at := slices.IndexFunc(p.waits, func(seq int) bool { return d.step.call(seq).State == writ.CallFailed }); at >= 0 {
 			d.stop(i, p.waits[at])
 			break
 		}
-		if err := d.turn.enlist(p.NewCall); err != nil {
+		if err := d.step.enlist(p.NewCall); err != nil {
 			return err
 		}
 		if p.unnamed && p.op.Effect != catalog.Make { // nobody can tell what it is about
-			d.turn.call(p.Seq).State = writ.CallSucceeded
+			d.step.call(p.Seq).State = writ.CallSucceeded
 			d.seen[i].Action, d.seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
 	if err := d.settle(ctx); err != nil {
 		return err
 	}
-	for _, c := range d.turn.calls {
+	for _, c := range d.step.calls {
 		d.close(c)
 	}
 	return nil
@@ -166,7 +166,7 @@ const unnamedReason = "its name is not known yet"
 
 // stop says of the calls from an index on that the script does not come so far.
 func (d *draft) stop(from, refused int) {
-	why := "the script reads what call " + describeSeq(d.turn, refused) + " gives, which is refused"
+	why := "the script reads what call " + describeSeq(d.step, refused) + " gives, which is refused"
 	for i := from; i < len(d.seen); i++ {
 		d.seen[i].Action, d.seen[i].Reason = writ.ActionUnreached, why
 	}
@@ -178,7 +178,7 @@ func (d *draft) settle(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := d.turn.arrange(d); err != nil {
+		if err := d.step.arrange(d); err != nil {
 			return err
 		}
 		ended, err := d.endCalls(d.placed)
@@ -193,21 +193,21 @@ func (d *draft) settle(ctx context.Context) error {
 		}
 		d.left--
 	}
-	// The rest waits: for a node, or for another run. What comes of it when it gets its turn is foreseen all the same.
+	// The rest waits: for a node, or for another run. What comes of it when it gets its step is foreseen all the same.
 	_, err := d.endCalls(func(c *journal.Call) bool { return true })
 	return err
 }
 
 func (d *draft) isSettled() bool {
-	return !slices.ContainsFunc(d.turn.calls, func(c *journal.Call) bool { return !c.State.Ended() })
+	return !slices.ContainsFunc(d.step.calls, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
 // placed reports whether a run would send the call now.
-func (d *draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.turn.met(c) }
+func (d *draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.step.met(c) }
 
 // endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
 func (d *draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
-	for _, c := range d.turn.calls {
+	for _, c := range d.step.calls {
 		if c.State != writ.CallPlanned || !may(c) {
 			continue
 		}
@@ -216,7 +216,7 @@ func (d *draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 			return any, err
 		}
 		if c.State == writ.CallFailed {
-			if err := d.turn.cascade(); err != nil {
+			if err := d.step.cascade(); err != nil {
 				return any, err
 			}
 		}
@@ -229,7 +229,7 @@ func (d *draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.seen[c.Seq-1]
 	d.explain(c, out)
 	if !c.Claimed {
-		if err := d.turn.claim(d, p.op, c); err != nil || c.State != writ.CallPlanned {
+		if err := d.step.claim(d, p.op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}
@@ -251,9 +251,9 @@ func (d *draft) end(c *journal.Call) error {
 			c.UID = have.UID
 		}
 	}
-	f := p.foresee(d.turn, c, have)
+	f := p.foresee(d.step, c, have)
 	if f.err != nil {
-		return d.turn.fail(c, writ.CallFailed, f.err)
+		return d.step.fail(c, writ.CallFailed, f.err)
 	}
 	out.Action, out.Fields, out.Drift = f.action, f.fields, f.drift
 	if f.action == writ.ActionUnchanged {
@@ -265,7 +265,7 @@ func (d *draft) end(c *journal.Call) error {
 	}
 	result := writ.Result{Change: f.change(), Driver: out.Driver, Simulated: out.Simulated, Values: f.values}
 	if p.op.Effect != catalog.Look {
-		if after, told := d.turn.effect(p.op, c, have, result); told {
+		if after, told := d.step.effect(p.op, c, have, result); told {
 			d.lay(c.Resource(), have, after)
 		}
 	}
@@ -287,12 +287,12 @@ func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 
 // explain says where a call goes and why, or why it waits.
 func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
-	v, chosen := d.turn.verdicts[c.Seq]
+	v, chosen := d.step.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
 		out.Waits, out.Reason, out.Nodes = true, c.Reason, v.against
 		return
 	}
-	node, away := d.turn.s.fleet.away(c.Node)
+	node, away := d.step.s.fleet.away(c.Node)
 	out.Node, out.NodeName = c.Node, node.Name
 	op := d.plan[c.Seq-1].op
 	for _, driver := range node.Drivers {
@@ -324,7 +324,7 @@ func (d *draft) close(c *journal.Call) {
 			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // the hint is about a run
 		}
 		if c.Error.Code == writ.CodeNoCapacity {
-			out.Nodes = d.turn.verdicts[c.Seq].against
+			out.Nodes = d.step.verdicts[c.Seq].against
 		}
 	case out.Action != "":
 	case c.Change == writ.ChangeUnchanged: // to be deleted, and not there

@@ -26,16 +26,16 @@ func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
 	return s.pending.get(id)
 }
 
-// HasTurn reports whether a run has a turn, waits for one, or could not write its last one.
-func (s *Supervisor) HasTurn(id writ.RunID) bool {
-	s.turns.mu.Lock()
-	defer s.turns.mu.Unlock()
-	return s.turns.boxes[id] != nil
+// HasStep reports whether a run has a step, waits for one, or could not write its last one.
+func (s *Supervisor) HasStep(id writ.RunID) bool {
+	s.steps.mu.Lock()
+	defer s.steps.mu.Unlock()
+	return s.steps.boxes[id] != nil
 }
 
 // SendAgain has a call sent again as whoever recovers does who read it a while ago.
 func (s *Supervisor) SendAgain(c *journal.Call) {
-	s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})
+	s.steps.post(c.Run, mail{again: []sending{sendingOf(c)}})
 }
 
 // Miss has the supervisor know that a node works on a call, and its run not: what the node said of it got lost in between.

@@ -34,7 +34,7 @@ func (f *foresight) change() writ.Change {
 }
 
 // foresee says what a node will do with a call whose resource is have, nil if there is none.
-func (p *proposed) foresee(t *turn, c *journal.Call, have *journal.Resource) foresight {
+func (p *proposed) foresee(t *step, c *journal.Call, have *journal.Resource) foresight {
 	f := foresight{values: map[string]any{}}
 	if have != nil {
 		maps.Copy(f.values, have.Values)

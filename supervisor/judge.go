@@ -37,7 +37,7 @@ const (
 )
 
 // judge returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
-func (t *turn) judge(c *journal.Call, r writ.Result) writ.Result {
+func (t *step) judge(c *journal.Call, r writ.Result) writ.Result {
 	r.Driver = clip(r.Driver, maxWord)
 	if r.Error == nil {
 		if err := t.misfit(c, r); err != nil {
@@ -56,7 +56,7 @@ func (t *turn) judge(c *journal.Call, r writ.Result) writ.Result {
 }
 
 // misfit says what is wrong with a success, nil if nothing is.
-func (t *turn) misfit(c *journal.Call, r writ.Result) *writ.Error {
+func (t *step) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if err := writ.CheckValue(r.Values); err != nil {
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
 	}

@@ -21,7 +21,7 @@ type leftover struct {
 }
 
 // leftoverOf finds out whose the thing is that stood in the way of a call, nil if nothing did or it is not ours.
-func (t *turn) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
+func (t *step) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
 	c := t.call(a.result.Seq)
 	if a.result.Found == "" || a.result.Error == nil || a.result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.node {
 		return nil, nil
@@ -58,7 +58,7 @@ func (t *turn) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
 }
 
 // takeOver lets a call go on with what an earlier one left, if both are of the same owner. It has failed just now.
-func (t *turn) takeOver(c *journal.Call, left *leftover) error {
+func (t *step) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
 		err := t.notOwner(owner)

@@ -23,7 +23,7 @@ const (
 
 // admitLog waits until a project may log the lines that a pass adds, and returns how many of them are kept: what would come later than logPatience
 // is not. The place of all lines is taken at once: passes that took it line by line would wait for each other and all end in the same moment. The
-// pass has its turn meanwhile, so that others of its project wait for it and nobody else does.
+// pass has its step meanwhile, so that others of its project wait for it and nobody else does.
 func (s *Supervisor) admitLog(ctx context.Context, project writ.ProjectID, lines []string) (kept int, err error) {
 	costs := make([]int, len(lines))
 	for i, line := range lines {
@@ -31,13 +31,13 @@ func (s *Supervisor) admitLog(ctx context.Context, project writ.ProjectID, lines
 	}
 	kept, wait := s.logRates.ReserveEach(string(project), costs, logPatience)
 	if wait > 0 {
-		defer s.turns.slowed(project)()
+		defer s.steps.slowed(project)()
 	}
 	return kept, sleep.For(ctx, wait)
 }
 
 // keepLog keeps the lines that a pass adds to the log. If some are not kept, a line says so in their place.
-func (t *turn) keepLog(tx *journal.Tx, p *pass) error {
+func (t *step) keepLog(tx *journal.Tx, p *pass) error {
 	lines := p.Logs[:p.kept:p.kept]
 	if dropped := len(p.Logs) - p.kept; dropped > 0 {
 		lines = append(lines, fmt.Sprintf("%d lines are dropped here: scripts of the project %s log more than %d MiB a second", dropped, t.run.ProjectName, logBytes>>20))

@@ -19,7 +19,7 @@ const waitsForWord = "its node is lost; another one does it once a person has si
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
 // or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
 // go elsewhere, all others end.
-func (t *turn) lose(node writ.NodeID) error {
+func (t *step) lose(node writ.NodeID) error {
 	n, _ := t.s.fleet.get(node)
 	var without map[int]need
 	if n.Gone {
@@ -54,8 +54,8 @@ func (t *turn) lose(node writ.NodeID) error {
 }
 
 // lostNow adds the nodes that were removed and still have calls of the run: the supervisor may have ended between the transaction that says so
-// and the turn that follows from it.
-func (t *turn) lostNow(told []writ.NodeID) []writ.NodeID {
+// and the step that follows from it.
+func (t *step) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
@@ -80,7 +80,7 @@ func isAway(n writ.Node) bool {
 }
 
 // waitForLost says why such a call waits.
-func (t *turn) waitForLost(c *journal.Call) {
+func (t *step) waitForLost(c *journal.Call) {
 	why := waitsForNode
 	if c.Options.OnLoss == "replace" {
 		why = fmt.Sprintf(waitsForWord, c.NodeName)
@@ -104,13 +104,13 @@ func repeatableElsewhere(c *journal.Call) bool {
 }
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
-func (t *turn) giveUp(c *journal.Call) {
+func (t *step) giveUp(c *journal.Call) {
 	t.stale[c.Node] = append(t.stale[c.Node], taskOf(sendingOf(c)))
 	t.givenUp[c.Node] = append(t.givenUp[c.Node], c.Key())
 }
 
 // loseBegun ends a call that its lost node may have begun.
-func (t *turn) loseBegun(c *journal.Call) error {
+func (t *step) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -133,7 +133,7 @@ func (t *turn) loseBegun(c *journal.Call) error {
 }
 
 // loseNeed ends a call that no node can do because of what was on one that is gone.
-func (t *turn) loseNeed(c *journal.Call, lost need) error {
+func (t *step) loseNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -147,7 +147,7 @@ func (t *turn) loseNeed(c *journal.Call, lost need) error {
 }
 
 // moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
-func (t *turn) moveAway(c *journal.Call, why string) error {
+func (t *step) moveAway(c *journal.Call, why string) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
@@ -166,7 +166,7 @@ func (t *turn) moveAway(c *journal.Call, why string) error {
 }
 
 // receiveWithdrawn takes what the queue said of jobs that were to be taken back.
-func (t *turn) receiveWithdrawn(m mail) error {
+func (t *step) receiveWithdrawn(m mail) error {
 	for _, key := range m.taken {
 		c := t.open(key)
 		if c == nil {

@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// mail is what came in for a run since its last turn.
+// mail is what came in for a run since its last step.
 type mail struct {
 	results []arrival
 	started []active // their nodes work on them
@@ -23,7 +23,7 @@ type mail struct {
 	taken    []writ.JobKey // withdrawn from the queue before a node took them
 	kept     []writ.JobKey // of a lost node, and not in the queue any more: it may have begun them
 
-	// also is written in the transaction of the turn; done is told when that is on disk.
+	// also is written in the transaction of the step; done is told when that is on disk.
 	also func(tx *journal.Tx) error
 	done chan<- error
 }

@@ -37,8 +37,8 @@ var mutants = []struct {
 		was: "interrupted := past.Entry != nil && past.Entry.Incarnation < n.number", is: "interrupted := past.Entry != nil && past.Entry.Incarnation > n.number",
 	},
 	{
-		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "runner/turns.go",
-		was: "case <-p.come:\n\t\treturn nil", is: "default:\n\t\treturn nil",
+		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "runner/locks.go",
+		was: "case <-k.held:\n\t\treturn nil", is: "default:\n\t\treturn nil",
 		unnoticed: "its hosts do not mind",
 	},
 	{
@@ -50,7 +50,7 @@ var mutants = []struct {
 		was: "keys[a.node] = append(keys[a.node], a.result.JobKey)", is: "keys[a.node] = nil",
 	},
 	{
-		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored", file: "supervisor/turn.go",
+		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored", file: "supervisor/step.go",
 		was: "if t.genuine[i], err = tx.WasSent(c, a.result.Attempt, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
 		unnoticed: "no node of a simulation lies",
 	},
@@ -65,7 +65,7 @@ var mutants = []struct {
 	},
 	{
 		name: "LostNodesKeepTheirCalls", directed: "TestALostNodeEndsWhatWasSentThere", file: "supervisor/watch.go",
-		was: "w.s.turns.post(id, mail{lost: []writ.NodeID{node}})", is: "_ = id",
+		was: "w.s.steps.post(id, mail{lost: []writ.NodeID{node}})", is: "_ = id",
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{
@@ -133,7 +133,7 @@ var mutants = []struct {
 		unnoticed: "a simulated run may fail because of that",
 	},
 	{
-		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack", file: "supervisor/turn.go",
+		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack", file: "supervisor/step.go",
 		was: "run.StopBy.After(t.now.Add(stopWithin))", is: "run.StopBy.IsZero()",
 		unnoticed: "clocks of simulated supervisors go back by minutes",
 	},

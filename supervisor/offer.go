@@ -8,20 +8,20 @@ import (
 	"writ/supervisor/journal"
 )
 
-// rooms are the nodes where calls have ended for which others wait. Many turns end with one commit, and each of them makes room: who waits is
-// looked up once for all of them, in one place, and not by each turn.
+// rooms are the nodes where calls have ended for which others wait. Many steps end with one commit, and each of them makes room: who waits is
+// looked up once for all of them, in one place, and not by each step.
 type rooms struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	nodes map[writ.NodeID]writ.RunID // whose turn made the room, "" if those of several did
+	nodes map[writ.NodeID]writ.RunID // whose step made the room, "" if those of several did
 }
 
 func newRooms() *rooms {
 	return &rooms{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
 }
 
-// add notes that a turn of a run has made room on a node.
+// add notes that a step of a run has made room on a node.
 func (r *rooms) add(node writ.NodeID, run writ.RunID) {
 	r.mu.Lock()
 	if _, known := r.nodes[node]; known {
@@ -58,7 +58,7 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 	}
 }
 
-// offer lets runs whose calls wait for room on a node have a turn, as many as there is room for and shared between their projects. A run that
+// offer lets runs whose calls wait for room on a node have a step, as many as there is room for and shared between their projects. A run that
 // had one just now is left out: what it could send it has sent.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.away(node)
@@ -68,7 +68,7 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return roomOn(member, l), member.Slots })
 }
 
-// wakeSendable gives a turn to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run. If there is no
+// wakeSendable gives a step to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run. If there is no
 // room on a node with slots, these are the ones that get its spare room.
 func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but writ.RunID, most func(journal.Load) (room, slots int)) {
 	var next []writ.RunID
@@ -97,7 +97,7 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but wri
 	for _, run := range next {
 		if !told[run] {
 			told[run] = true
-			s.turns.post(run, mail{})
+			s.steps.post(run, mail{})
 		}
 	}
 }

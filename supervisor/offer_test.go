@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Many turns end with one commit, and each of them looked up who waits for the room that it made.
+// Many steps end with one commit, and each of them looked up who waits for the room that it made.
 func TestRoomIsLookedUpOnceForAllWhoMadeIt(t *testing.T) {
 	r := newRooms()
 	r.add("n1", "a")

@@ -169,7 +169,7 @@ machine.stop(m)
 	})
 }
 
-// Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of turns and events a
+// Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of steps and events a
 // second. In virtual time that shows as a test without an end.
 func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
 	inSite(t, func(t *testing.T, s *site) {

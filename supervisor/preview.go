@@ -61,7 +61,7 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 	if earlier != "" {
 		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
 	}
-	d, err := newDraft(tx, s.newTurn(run, tx.Now), plan)
+	d, err := newDraft(tx, s.newStep(run, tx.Now), plan)
 	if err != nil {
 		return preview, err
 	}

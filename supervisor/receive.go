@@ -20,8 +20,8 @@ const (
 	backoffMost  = time.Minute
 )
 
-// receive takes mail into the turn, after what ends the run because of what it is, nil if nothing does. It changes memory only.
-func (t *turn) receive(m mail, why *stop) error {
+// receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
+func (t *step) receive(m mail, why *stop) error {
 	if why != nil {
 		t.halt(*why)
 	}
@@ -90,7 +90,7 @@ func (t *turn) receive(m mail, why *stop) error {
 }
 
 // tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
-func (t *turn) tooEarly(s stop) bool {
+func (t *step) tooEarly(s stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
 		due = t.run.StopBy
@@ -100,7 +100,7 @@ func (t *turn) tooEarly(s stop) bool {
 
 // answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
-func (t *turn) answer(a arrival, left *leftover) error {
+func (t *step) answer(a arrival, left *leftover) error {
 	c := t.call(a.result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.result.Attempt > c.Attempt:
@@ -148,7 +148,7 @@ func (t *turn) answer(a arrival, left *leftover) error {
 
 // behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
 // resource, or as many as the node has slots.
-func (t *turn) behindStuck(c *journal.Call) bool {
+func (t *step) behindStuck(c *journal.Call) bool {
 	n, _ := t.s.fleet.get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
@@ -165,7 +165,7 @@ func told(c *journal.Call, code writ.Code) {
 }
 
 // take lets a call succeed with a result.
-func (t *turn) take(c *journal.Call, r *writ.Result) error {
+func (t *step) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.shown(c, r.Values), nil
 	t.run.Bytes += sizeOf(c.Values)
@@ -180,7 +180,7 @@ func report(c *journal.Call, r *writ.Result) {
 }
 
 // shown completes the values of a result with what only the supervisor knows.
-func (t *turn) shown(c *journal.Call, values map[string]any) map[string]any {
+func (t *step) shown(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
 		return values
@@ -199,7 +199,7 @@ func retries(c *journal.Call) int {
 }
 
 // tryAgain plans the next attempt of a call after a retryable failure.
-func (t *turn) tryAgain(c *journal.Call) error {
+func (t *step) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery = 0
@@ -217,7 +217,7 @@ func backoff(attempt int) time.Duration {
 }
 
 // overdue ends a call whose node did not report by its end-by.
-func (t *turn) overdue(key writ.JobKey) error {
+func (t *step) overdue(key writ.JobKey) error {
 	c := t.open(key)
 	if c == nil {
 		return nil
@@ -234,7 +234,7 @@ func (t *turn) overdue(key writ.JobKey) error {
 
 // halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
 // already, because its script failed, does not wait for its calls any longer.
-func (t *turn) halt(why stop) {
+func (t *step) halt(why stop) {
 	switch {
 	case t.run.State.Ended():
 		return
@@ -255,13 +255,13 @@ func (t *turn) halt(why stop) {
 }
 
 // callBack has a call that is out taken back, and its node told to stop.
-func (t *turn) callBack(c *journal.Call) {
+func (t *step) callBack(c *journal.Call) {
 	t.cancels[c.Node] = t.run.Resumes
 	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
 }
 
 // stoppedCall is the state of calls that the end of their run ends.
-func (t *turn) stoppedCall() writ.CallState {
+func (t *step) stoppedCall() writ.CallState {
 	if t.run.StopState == writ.RunExpired {
 		return writ.CallExpired
 	}

@@ -8,8 +8,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Bounds of the runs that are kept in memory between two of their turns; the others are read again from the journal. A run that has many
-// turns in a row has them one after the other, so that few runs are enough, and runs that wait for long are soon pushed out.
+// Bounds of the runs that are kept in memory between two of their steps; the others are read again from the journal. A run that has many
+// steps in a row has them one after the other, so that few runs are enough, and runs that wait for long are soon pushed out.
 const (
 	maxRecent      = 512
 	maxRecentBytes = 32 << 20
@@ -27,7 +27,7 @@ func (r *recentRun) size() int {
 	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
 }
 
-// recent keeps runs as the journal has them after their last turn. Nothing but a turn changes a run or its calls, and a run has one turn at a
+// recent keeps runs as the journal has them after their last step. Nothing but a step changes a run or its calls, and a run has one step at a
 // time; who takes a run from here has it alone, and gives it back only if the journal has all that was done to it.
 type recent struct {
 	mu    sync.Mutex

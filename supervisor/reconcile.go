@@ -92,19 +92,19 @@ func (d *inventories) forget(run writ.RunID) {
 func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	for _, r := range all {
 		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) && len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
-			s.turns.post(r.Run, mail{})
+			s.steps.post(r.Run, mail{})
 		}
 	}
 }
 
 // reconciles reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
-func (t *turn) reconciles() bool {
+func (t *step) reconciles() bool {
 	return t.verdicts == nil && t.run.Reconciles(t.s.Journal.ReconcilesUntil(), identity.Skew)
 }
 
 // waitsForInventories reports whether a run waits for the inventory of a node. Until then, what was never sent, as far as the journal
 // knows, waits too.
-func (t *turn) waitsForInventories() bool {
+func (t *step) waitsForInventories() bool {
 	if t.run.Stop != nil || !t.reconciles() {
 		return false
 	}
@@ -147,7 +147,7 @@ func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
 
 // holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
 // nothing behind the first will do; of any other there are not two, unless one of them lies, and nobody can tell which.
-func (t *turn) holders(c *journal.Call) []writ.NodeID {
+func (t *step) holders(c *journal.Call) []writ.NodeID {
 	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s goes on", id)}
 	done := make(chan error, 1)
-	s.turns.post(id, mail{
+	s.steps.post(id, mail{
 		resume: &resumption{decision: decisionOf(v, s.Now()), seen: v.Statement.Seen.Revision, signed: v.Statement.Created},
 		also: func(tx *journal.Tx) error {
 			if err := stillNewest(tx, run); err != nil {
@@ -129,7 +129,7 @@ func stillNewest(tx *journal.Tx, run *journal.Run) error {
 }
 
 // resume opens a failed run again. Nothing is sent before a pass has shown that the script goes on.
-func (t *turn) resume(r resumption) error {
+func (t *step) resume(r resumption) error {
 	run := t.run
 	if err := mayResume(run, t.now); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (t *turn) resume(r resumption) error {
 
 // curable refuses a resume that could only come to the same end: a call failed the run because it needs one whose error the script has
 // seen, and what it has seen stays.
-func (t *turn) curable() error {
+func (t *step) curable() error {
 	c := t.call(t.run.Failure.Seq)
 	if c == nil {
 		return nil
@@ -193,7 +193,7 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 // reopen plans a call again. One that was never sent or leaves nothing may go anywhere. Any other stays with the node and the thing that it may have
 // begun to make, and gets a new key; if that node was removed, lose decides what becomes of it. A success that was told when nobody waited for it any
 // more is taken.
-func (t *turn) reopen(c *journal.Call) error {
+func (t *step) reopen(c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func leavesNothing(c *journal.Call) bool {
 
 // belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
 // none. Otherwise it tells what became of the resource.
-func (t *turn) belated(c *journal.Call, a arrival) error {
+func (t *step) belated(c *journal.Call, a arrival) error {
 	a.result = t.judge(c, a.result)
 	t.rooms[a.node] = true
 	if a.result.Error != nil || a.node != c.Node {
@@ -237,7 +237,7 @@ func (t *turn) belated(c *journal.Call, a arrival) error {
 
 // stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
 // without success, and the script goes on.
-func (t *turn) stopGivenUp(a active) {
+func (t *step) stopGivenUp(a active) {
 	c := t.call(a.key.Seq)
 	switch {
 	case t.run.State.Ended():

@@ -229,13 +229,13 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 		return false, err
 	}
 	if err := s.reverify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
-		s.turns.post(id, mail{}) // which ends it
+		s.steps.post(id, mail{}) // which ends it
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
 	if why := s.judge(verifier, run, signed); why != nil {
-		s.turns.post(id, mail{stop: why})
+		s.steps.post(id, mail{stop: why})
 		return false, nil
 	}
 	return true, nil

@@ -154,7 +154,7 @@ func splitRef(ref string) (name string, version int) {
 }
 
 // secretsFor returns the secrets that a call names, encrypted to its node. missing says which one it cannot have.
-func (t *turn) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]byte, missing *writ.Error, err error) {
+func (t *step) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]byte, missing *writ.Error, err error) {
 	op, _ := catalog.Lookup(c.Operation)
 	names := op.Args.Secrets(c.Args)
 	if len(names) == 0 {
@@ -175,7 +175,7 @@ func (t *turn) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]
 	return sealed, missing, nil
 }
 
-func (t *turn) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
+func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
 	name, version := splitRef(ref)
 	have, err := tx.Secret(c.Project, name, version)
 	if err != nil {

@@ -38,7 +38,7 @@ type outgoing struct {
 }
 
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
-func (t *turn) sendCalls(tx *journal.Tx) error {
+func (t *step) sendCalls(tx *journal.Tx) error {
 	byNode := make(map[writ.NodeID][]*journal.Call)
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
@@ -65,13 +65,13 @@ func (t *turn) sendCalls(tx *journal.Tx) error {
 }
 
 // met reports whether everything that the call needs has succeeded, and every earlier call on its resource has ended.
-func (t *turn) met(c *journal.Call) bool {
+func (t *step) met(c *journal.Call) bool {
 	return !slices.ContainsFunc(c.After, func(seq int) bool { return t.call(seq).State != writ.CallSucceeded }) &&
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
 // sendTo sends calls to one node, as many as are theirs of its room.
-func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
+func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.s.fleet.away(node)
 	if why != "" {
 		for _, c := range calls {
@@ -110,8 +110,8 @@ func (t *turn) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	return nil
 }
 
-// cameBack is how many of the run's calls that were out at a node are so no more since this turn: the load counts them until they are written.
-func (t *turn) cameBack(node writ.NodeID) (n int) {
+// cameBack is how many of the run's calls that were out at a node are so no more since this step: the load counts them until they are written.
+func (t *step) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
 			n++
@@ -138,7 +138,7 @@ func spare(slots, sent, own int) (more int) {
 }
 
 // spareRoom is the spare room on a node for the run's project.
-func (t *turn) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
+func (t *step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := tx.SentByProject(node)
 	if err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func (t *turn) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, loa
 }
 
 // deliver journals the next delivery of a planned call and prepares its job.
-func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
+func (t *step) deliver(tx *journal.Tx, c *journal.Call) error {
 	secrets, missing, err := t.secretsFor(tx, c)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (t *turn) deliver(tx *journal.Tx, c *journal.Call) error {
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
 // works on it.
-func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
+func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
 	c := t.open(lost.key)
 	if c == nil || c.Delivery != lost.delivery || t.s.fleet.isActive(c.Node, lost.key) {
 		return nil
@@ -198,7 +198,7 @@ func (t *turn) deliverAgain(tx *journal.Tx, lost sending) error {
 }
 
 // addDelivery journals a delivery that may wait at its node for so long.
-func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
+func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
 	if err != nil {
@@ -232,8 +232,8 @@ func (t *turn) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 
-// ref turns a handle of a script into the resource that the call made or found.
-func (t *turn) ref(handle any) (any, error) {
+// ref steps a handle of a script into the resource that the call made or found.
+func (t *step) ref(handle any) (any, error) {
 	seq, ok := scripts.RefOf(handle)
 	c := t.call(seq)
 	if !ok || c == nil {

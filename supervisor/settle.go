@@ -16,8 +16,8 @@ import (
 // else, too. The watch comes to all of them.
 const handOvers = 4
 
-// settle writes the turn: what came in, what the pass asked for, and all that follows from both.
-func (t *turn) settle(tx *journal.Tx, m mail, pass *pass) error {
+// settle writes the step: what came in, what the pass asked for, and all that follows from both.
+func (t *step) settle(tx *journal.Tx, m mail, pass *pass) error {
 	for _, s := range t.settled {
 		if err := t.book(tx, s); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (t *turn) settle(tx *journal.Tx, m mail, pass *pass) error {
 }
 
 // book keeps a result and what it did to its resource.
-func (t *turn) book(tx *journal.Tx, s settlement) error {
+func (t *step) book(tx *journal.Tx, s settlement) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.result.Attempt, s.frame)
 	if err != nil || !first {
@@ -83,7 +83,7 @@ func (t *turn) book(tx *journal.Tx, s settlement) error {
 
 // effect returns what a resource is after a call on it succeeded, nil if it is gone; told is false if the result says nothing about what
 // there is now. have, what it was before, is left as it is.
-func (t *turn) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
 		return nil, false // a late word on a resource that was made anew meanwhile
@@ -126,7 +126,7 @@ func (t *turn) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 }
 
 // handlesNamed returns the arguments of a call with the resources that its handles stand for; what is not known yet stays as it is.
-func (t *turn) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
+func (t *step) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
 	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
 		if ref, err := t.ref(handle); err == nil {
 			return ref, nil
@@ -170,11 +170,11 @@ func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ
 }
 
 // adopt takes over what a pass found.
-func (t *turn) adopt(tx *journal.Tx, pass *pass) error {
+func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
-	if run.Reason != "" { // it waited for its turn, or was resumed just now
+	if run.Reason != "" { // it waited for its step, or was resumed just now
 		run.Reason, t.runDirty, t.runMoved = "", true, true
 	}
 	if run.State == writ.RunAccepted {
@@ -211,8 +211,8 @@ func (t *turn) adopt(tx *journal.Tx, pass *pass) error {
 }
 
 // forgiven returns the failed calls whose .err the script has read, now or in an earlier pass. That it has read the one of a call that
-// succeeded means nothing, and to note it would write the run in each turn.
-func (t *turn) forgiven(read []int) []int {
+// succeeded means nothing, and to note it would write the run in each step.
+func (t *step) forgiven(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
 		if t.call(seq).State != writ.CallSucceeded {
@@ -224,7 +224,7 @@ func (t *turn) forgiven(read []int) []int {
 }
 
 // enlist makes a journaled call of a new one.
-func (t *turn) enlist(n scripts.NewCall) error {
+func (t *step) enlist(n scripts.NewCall) error {
 	if n.Seq != len(t.calls)+1 {
 		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
 	}
@@ -247,7 +247,7 @@ func (t *turn) enlist(n scripts.NewCall) error {
 }
 
 // cascade fails the calls that need a failed one, and ends what an ending run has not sent.
-func (t *turn) cascade() error {
+func (t *step) cascade() error {
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned {
 			continue
@@ -282,11 +282,11 @@ func describe(c *journal.Call) string {
 	return c.Operation + " " + c.Name
 }
 
-// describeSeq names a call of a turn with its number: "3 (volume.create web-0)".
-func describeSeq(t *turn, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
+// describeSeq names a call of a step with its number: "3 (volume.create web-0)".
+func describeSeq(t *step, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
 
 // conclude ends the run if nothing more can happen.
-func (t *turn) conclude(tx *journal.Tx) error {
+func (t *step) conclude(tx *journal.Tx) error {
 	if t.run.State.Ended() {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (t *turn) conclude(tx *journal.Tx) error {
 
 // unhandled returns the call that fails the run: the first that failed and whose error the script never read; a call that failed by
 // itself comes before those that only needed it.
-func (t *turn) unhandled() *journal.Call {
+func (t *step) unhandled() *journal.Call {
 	var follower *journal.Call
 	for _, c := range t.calls {
 		if c.State == writ.CallSucceeded || slices.Contains(t.run.Handled, c.Seq) {
@@ -323,7 +323,7 @@ func (t *turn) unhandled() *journal.Call {
 }
 
 // end moves the run to its last state and signs what became of it.
-func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
+func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 	run := t.run
 	for _, c := range t.calls { // only those of a stopped run whose nodes did not report in time
 		if c.State.Ended() {
@@ -364,7 +364,7 @@ func (t *turn) end(tx *journal.Tx, state writ.RunState) error {
 }
 
 // sayBlocked says what a run waits for that must not begin before another one of its deployment has ended.
-func (t *turn) sayBlocked() {
+func (t *step) sayBlocked() {
 	if t.blocked == "" || t.run.State.Ended() || t.run.Stop != nil {
 		return
 	}
@@ -374,14 +374,14 @@ func (t *turn) sayBlocked() {
 	}
 }
 
-func (t *turn) moveRun(to writ.RunState) error {
+func (t *step) moveRun(to writ.RunState) error {
 	t.runDirty, t.runMoved = true, true
 	return t.run.Move(to)
 }
 
 // keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
-// remembered until its next turn: whoever reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
-func (t *turn) keep(tx *journal.Tx) error {
+// remembered until its next step: whoever reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
+func (t *step) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
 			continue
@@ -421,7 +421,7 @@ func (t *turn) keep(tx *journal.Tx) error {
 }
 
 // count keeps the numbers of what is open, so that who is told that something ended finds room for something new.
-func (t *turn) count() {
+func (t *step) count() {
 	if t.opened != 0 {
 		t.s.opened.addCalls(t.run.Project, t.opened)
 	}
@@ -435,7 +435,7 @@ func (t *turn) count() {
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
 // that never did wakes nobody: two runs that both go on waiting would wake each other for ever.
-func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
+func (t *step) handOver(tx *journal.Tx, c *journal.Call) error {
 	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
 	}
@@ -444,8 +444,8 @@ func (t *turn) handOver(tx *journal.Tx, c *journal.Call) error {
 	return err
 }
 
-// afterCommit does what may be done only once the turn is on disk: sending, acknowledging, waking others.
-func (t *turn) afterCommit() {
+// afterCommit does what may be done only once the step is on disk: sending, acknowledging, waking others.
+func (t *step) afterCommit() {
 	s := t.s
 	s.dispatch.flush()
 	for node := range t.rooms {
@@ -454,7 +454,7 @@ func (t *turn) afterCommit() {
 		}
 	}
 	for _, run := range t.others {
-		s.turns.post(run, mail{})
+		s.steps.post(run, mail{})
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
@@ -463,6 +463,6 @@ func (t *turn) afterCommit() {
 		s.reverified.forget(t.run.ID)
 		s.inventories.forget(t.run.ID)
 	case t.wantsPass():
-		s.turns.post(t.run.ID, mail{})
+		s.steps.post(t.run.ID, mail{})
 	}
 }

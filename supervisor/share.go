@@ -59,13 +59,13 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		}
 	}
 	most := room
-	if s.turns.anyStalled() {
+	if s.steps.anyStalled() {
 		most += journal.MaxCalls // so that there is somebody behind one that is left out
 	}
 	stand := func(project writ.ProjectID) (line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
-		return line{project, s.weightOf(project), out[project], slices.DeleteFunc(runs, s.turns.isStalled)}, err
+		return line{project, s.weightOf(project), out[project], slices.DeleteFunc(runs, s.steps.isStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
 	for project, next := first, second; project != "" && idle < room; project = next {
@@ -132,7 +132,7 @@ func nextInTurn(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time
 }
 
 // shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
-func (t *turn) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
+func (t *step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
 	lines, err := t.s.linesAt(tx, node, t.now, room, t.run.Project)
 	if err != nil {
 		return 0, nil, err

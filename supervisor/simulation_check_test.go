@@ -88,7 +88,7 @@ func (o *observer) look(ctx context.Context) {
 	}
 }
 
-// mostAtOnce is more than what can happen in a moment: every run has its turns, and none of them takes time.
+// mostAtOnce is more than what can happen in a moment: every run has its steps, and none of them takes time.
 const mostAtOnce = 50_000
 
 // holdStill ends the process if the datacenter runs in circles: virtual time stands still meanwhile, so nothing else would ever end it.
@@ -113,7 +113,7 @@ func (o *observer) holdStill(events []writ.Event) {
 	panic(fmt.Sprintf("seed %d: %d events in a moment, the last of them:\n%s", o.sim.seed, o.within, &last))
 }
 
-// step fails the test unless the moves lead from one state to the other: what is told is where turns end, not each move in them.
+// step fails the test unless the moves lead from one state to the other: what is told is where steps end, not each move in them.
 func step[S ~string](s *simulation, what string, moves []writ.Move[S], from, to S) {
 	if from == "" || from == to {
 		return
@@ -295,9 +295,9 @@ func (s *simulation) check() {
 }
 
 // wantWakers holds the datacenter to its promise that every open run has something that wakes it: what the journal says or, where a pass is due, a
-// turn.
+// step.
 func (s *simulation) wantWakers() {
-	synctest.Wait() // between two moments: no turn is half done, unless it waits
+	synctest.Wait() // between two moments: no step is half done, unless it waits
 	sup, j, err := s.api.get()
 	if err != nil || s.process.dead.Load() {
 		return
@@ -313,8 +313,8 @@ func (s *simulation) wantWakers() {
 		}
 		pending, err := tx.PendingRuns()
 		for _, id := range pending {
-			if !sup.HasTurn(id) {
-				s.t.Errorf("seed %d: a pass of run %s is due, and it gets no turn", s.seed, id)
+			if !sup.HasStep(id) {
+				s.t.Errorf("seed %d: a pass of run %s is due, and it gets no step", s.seed, id)
 			}
 		}
 		return err

@@ -12,7 +12,7 @@ import (
 const maxSleepersLook = 500
 
 // wakeSleepers looks at some of the open runs, in turn, for one that nothing would wake. There is none unless this program has a bug, and that
-// must not keep a run waiting until its deadline: it gets a turn, which decides anew what each of its calls waits for. What was decided about a
+// must not keep a run waiting until its deadline: it gets a step, which decides anew what each of its calls waits for. What was decided about a
 // node a moment ago may not have reached its runs, so it is looked at twice.
 func (w *watcher) wakeSleepers(ctx context.Context) error {
 	var confirmed, found []journal.Sleeper
@@ -27,7 +27,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 	}
 	for _, sleeper := range confirmed {
 		w.s.complaints.of("", "nothing would have woken a run; please report that", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
-		w.s.turns.post(sleeper.Run, mail{})
+		w.s.steps.post(sleeper.Run, mail{})
 	}
 	w.asleep = nil
 	for _, sleeper := range found {

@@ -129,7 +129,7 @@ func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) 
 	}
 	done := make(chan error, 1)
 	decision := decisionOf(v, s.Now())
-	s.turns.post(id, mail{
+	s.steps.post(id, mail{
 		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created, decision: &decision},
 		also: func(tx *journal.Tx) error { return s.record(tx, v, &answer) },
 		done: done,
@@ -196,7 +196,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 		return link.StatementAnswer{}, err
 	}
 	for _, run := range waiting { // what gets lost with this process the next one finds when it begins
-		s.turns.post(run, mail{lost: []writ.NodeID{id}})
+		s.steps.post(run, mail{lost: []writ.NodeID{id}})
 	}
 	return answer, nil
 }

@@ -2,7 +2,7 @@
 // nodes, sends signed jobs, collects signed results and watches over all of it. Its journal is the truth; queue, coordinators and
 // nodes are believed only as far as a signature proves it. It must not know the HTTP API for people, nor the tools on hosts.
 //
-// A run advances in turns, one at a time (turn.go): what came in for it is taken, a pass of its script says which calls come next
+// A run advances in turns, one at a time (step.go): what came in for it is taken, a pass of its script says which calls come next
 // (package scripts), these are claimed (claim.go), placed (place.go) and sent (send.go), all in one transaction. The collector
 // (collect.go) and the watch (watch.go) bring what nodes say and what they do not say any more.
 package supervisor
@@ -82,7 +82,7 @@ type Supervisor struct {
 	adopting      sync.Mutex     // one roster at a time comes into force
 	unjudged      chan struct{}  // holds one if a roster came into force since the last look for runs to judge
 	fleet         *fleet
-	turns         *turns
+	steps         *steps
 	rooms         *rooms
 	recent        *recent
 	dispatch      *dispatch
@@ -132,9 +132,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.turns, s.dispatch, s.rooms = newTurns(s.turn, config.Log), newDispatch(s), newRooms()
+	s.steps, s.dispatch, s.rooms = newSteps(s.step, config.Log), newDispatch(s), newRooms()
 	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
-	s.turns.owners, s.turns.drop = s.ownersOf, s.dropResults
+	s.steps.owners, s.steps.drop = s.ownersOf, s.dropResults
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.announce(ctx)
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.reign(working) })
-	group.Go(func() error { return s.turns.run(working) })
+	group.Go(func() error { return s.steps.run(working) })
 	group.Go(func() error { return s.dispatch.run(working) })
 	group.Go(func() error { return s.dispatch.runAcks(working) })
 	group.Go(func() error { return s.offerRooms(working) })
@@ -254,10 +254,10 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 		return err
 	}
 	for _, c := range sent {
-		s.turns.post(c.Run, mail{again: []sending{sendingOf(c)}})
+		s.steps.post(c.Run, mail{again: []sending{sendingOf(c)}})
 	}
 	for _, id := range pending {
-		s.turns.post(id, mail{})
+		s.steps.post(id, mail{})
 	}
 	if len(pending)+len(sent) > 0 {
 		s.Log.Info("open runs go on", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)

@@ -47,7 +47,7 @@ func leastHeap() uint64 {
 	return least
 }
 
-// TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its turn. What is
+// TestAWaitingRunNeedsNoMemory holds that what a run needs in memory is gone when it waits: its program, its mail and its step. What is
 // bounded and not by the number of runs is there before the first measure, which takes a thousand of them. What stays is 100 to 210 bytes: the
 // digests of what was verified.
 func TestAWaitingRunNeedsNoMemory(t *testing.T) {

@@ -100,7 +100,7 @@ func (e *slowEvaluator) Pass(ctx context.Context, bundle scripts.Bundle, inputs 
 	return e.inProcess.Pass(context.WithoutCancel(ctx), bundle, inputs, entries)
 }
 
-// A supervisor that was told to end still carries out a turn when its lease is over, and the next one takes the same run on.
+// A supervisor that was told to end still carries out a step when its lease is over, and the next one takes the same run on.
 func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
 	place := server.Store(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 	missedLooks = 2
 	// maxListened is how much time one look takes for listened to at most. One that comes later was kept from looking, and so may the collector.
 	maxListened = 2 * watchEvery
-	// maxDue is how many runs get a turn in one look because a time is over.
+	// maxDue is how many runs get a step in one look because a time is over.
 	maxDue = 1000
 	// maxHeld is how many calls that wait for a node, and how many that wait for their resource, are looked at again in one look, in turn:
 	// what they wait for lets them know when it comes, except where it is one of several things.
@@ -82,7 +82,7 @@ func (w *watcher) look(ctx context.Context) error {
 	flushed, queueErr := w.generation(ctx)
 	w.flushed = w.flushed || flushed
 	s.faults.look(ctx, s.Journal, queueErr, at)
-	s.turns.retry()
+	s.steps.retry()
 	s.complaints.pass(at)
 	listened := w.listened(at, queueErr == nil)
 	w.lost = append(w.lost, s.fleet.tick(at, listened)...)
@@ -107,10 +107,10 @@ func (w *watcher) look(ctx context.Context) error {
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
 	for _, call := range seen.due {
-		s.turns.post(call.Run, mail{})
+		s.steps.post(call.Run, mail{})
 	}
 	for _, id := range seen.ahead {
-		s.turns.post(id, mail{})
+		s.steps.post(id, mail{})
 	}
 	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
@@ -270,7 +270,7 @@ func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
-		w.s.turns.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
+		w.s.steps.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
 	}
 	left := make(map[sending]time.Duration, len(sent))
 	for _, c := range sent {
@@ -283,7 +283,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {
-			w.s.turns.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
+			w.s.steps.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
 		}
 	}
 	w.left = left
@@ -303,7 +303,7 @@ func (w *watcher) giveUp(ctx context.Context) error {
 			return err
 		}
 		for _, id := range runs {
-			w.s.turns.post(id, mail{lost: []writ.NodeID{node}})
+			w.s.steps.post(id, mail{lost: []writ.NodeID{node}})
 		}
 		w.lost = w.lost[1:]
 	}
@@ -320,7 +320,7 @@ func (w *watcher) findBegun(sent []*journal.Call) {
 		}
 		begun[sendingOf(c)] = true
 		if w.begun[sendingOf(c)] {
-			w.s.turns.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
+			w.s.steps.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
 		}
 	}
 	w.begun = begun
@@ -374,7 +374,7 @@ func (w *watcher) miss(missing map[sending]int, c *journal.Call) {
 	job := sendingOf(c)
 	looks := w.missing[job] + 1
 	if w.flushed || looks >= missedLooks {
-		w.s.turns.post(c.Run, mail{again: []sending{job}})
+		w.s.steps.post(c.Run, mail{again: []sending{job}})
 		return
 	}
 	missing[job] = looks

@@ -349,7 +349,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 	}
 	switch {
 	case c.Node == "":
-		return reason{"it gets its node in the next turn of the run", ""}
+		return reason{"it gets its node in the next step of the run", ""}
 	case known:
 		return reason{fmt.Sprintf("its turn on %s has not come: %d are there already, %s for capacity", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
 	default:

@@ -12,18 +12,18 @@ import (
 	"writ/internal/limit"
 )
 
-// maxTurns is how many runs take a turn at the same time. Turns mostly wait for a shared commit, or for the evaluator, so there are more than
+// maxSteps is how many runs take a step at the same time. Steps mostly wait for a shared commit, or for the evaluator, so there are more than
 // cores.
-const maxTurns = 128
+const maxSteps = 128
 
-// maxTurnsBeside is how many of them one project gets while another one has some, or waits for some; alone it may have three quarters of all: see
-// fair.May. Turns share processors, rounds of the evaluator and commits: with 96 of one project each step of the runs of others took three times
+// maxStepsBeside is how many of them one project gets while another one has some, or waits for some; alone it may have three quarters of all: see
+// fair.May. Steps share processors, rounds of the evaluator and commits: with 96 of one project each step of the runs of others took three times
 // as long, and it got no further itself.
-const maxTurnsBeside = 18
+const maxStepsBeside = 18
 
-// turns gives each run its mail, one turn at a time: mail that comes in during a turn waits for the next one and comes together. Of the
-// projects whose runs have mail the one goes first that has the fewest turns under way: a turn may wait long for the evaluator.
-type turns struct {
+// steps gives each run its mail, one step at a time: mail that comes in during a step waits for the next one and comes together. Of the
+// projects whose runs have mail the one goes first that has the fewest steps under way: a step may wait long for the evaluator.
+type steps struct {
 	take   func(ctx context.Context, run writ.RunID, m mail) error
 	owners func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) // whose runs are that were not told with begin; those that there are not are left out
 	drop   func(results []arrival)                                        // that are of runs that there are not
@@ -32,12 +32,12 @@ type turns struct {
 
 	mu    sync.Mutex
 	boxes map[writ.RunID]*box
-	ready map[writ.ProjectID][]writ.RunID // boxes with mail whose run has no turn; those whose project must be looked up are in lines apart
+	ready map[writ.ProjectID][]writ.RunID // boxes with mail whose run has no step; those whose project must be looked up are in lines apart
 	order []writ.ProjectID                // of ready: who was served last comes last
-	under map[writ.ProjectID]int          // turns under way
+	under map[writ.ProjectID]int          // steps under way
 	slow  map[writ.ProjectID]int          // of those: how many wait until their project may do more, see slowed
 	wake  chan struct{}
-	// stalled runs could not write their turn; retry lets them try again.
+	// stalled runs could not write their step; retry lets them try again.
 	stalled map[writ.RunID]bool
 }
 
@@ -45,7 +45,7 @@ type box struct {
 	project writ.ProjectID // if it is not known, the line of whoever spoke of the run: see unknown
 	busy    bool
 	mails   []mail
-	held    map[resultID]bool // in mails, or in the turn under way; nil if none was
+	held    map[resultID]bool // in mails, or in the step under way; nil if none was
 }
 
 // resultID tells results apart: nodes send them again until they are acknowledged.
@@ -56,15 +56,15 @@ type resultID struct {
 
 func (a *arrival) id() resultID { return resultID{active{a.result.JobKey, a.node}, a.result.Job} }
 
-func newTurns(take func(ctx context.Context, run writ.RunID, m mail) error, log *slog.Logger) *turns {
-	return &turns{
+func newSteps(take func(ctx context.Context, run writ.RunID, m mail) error, log *slog.Logger) *steps {
+	return &steps{
 		take: take, log: log, boxes: make(map[writ.RunID]*box), wake: make(chan struct{}, 1), stalled: make(map[writ.RunID]bool),
 		ready: make(map[writ.ProjectID][]writ.RunID), under: make(map[writ.ProjectID]int), slow: make(map[writ.ProjectID]int),
 	}
 }
 
-// queue lets a run wait for a turn. The caller holds the lock.
-func (t *turns) queue(run writ.RunID) {
+// queue lets a run wait for a step. The caller holds the lock.
+func (t *steps) queue(run writ.RunID) {
 	project := t.boxes[run].project
 	if len(t.ready[project]) == 0 {
 		t.order = append(t.order, project)
@@ -75,7 +75,7 @@ func (t *turns) queue(run writ.RunID) {
 
 // postResult gives a result to a run. It reports false if the run has it already and could not write it yet, or if too many wait of its node: then
 // nothing is kept.
-func (t *turns) postResult(a arrival) bool {
+func (t *steps) postResult(a arrival) bool {
 	t.mu.Lock()
 	b := t.boxes[a.result.Run]
 	known := b != nil && b.held[a.id()]
@@ -83,9 +83,9 @@ func (t *turns) postResult(a arrival) bool {
 	return !known && t.postFrom(a.node, a.result.Run, mail{results: []arrival{a}})
 }
 
-// begin gives a run its first turn. Before that, keep may put the run where the turn finds it; it is not called if somebody else was faster
-// to notice the run: then a turn is under way already that has read it.
-func (t *turns) begin(run writ.RunID, project writ.ProjectID, keep func()) {
+// begin gives a run its first step. Before that, keep may put the run where the step finds it; it is not called if somebody else was faster
+// to notice the run: then a step is under way already that has read it.
+func (t *steps) begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.boxes[run] == nil {
@@ -95,15 +95,15 @@ func (t *turns) begin(run writ.RunID, project writ.ProjectID, keep func()) {
 	t.put(run, project, mail{})
 }
 
-// post gives mail to a run, which gets a turn for it. An empty mail is a plain wake-up.
-func (t *turns) post(run writ.RunID, m mail) {
+// post gives mail to a run, which gets a step for it. An empty mail is a plain wake-up.
+func (t *steps) post(run writ.RunID, m mail) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.put(run, "", m)
 }
 
 // postFrom gives a run what a node says of it, and reports false if too many runs wait of which the node spoke: then it drops it.
-func (t *turns) postFrom(node writ.NodeID, run writ.RunID, m mail) bool {
+func (t *steps) postFrom(node writ.NodeID, run writ.RunID, m mail) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line := unknown(node)
@@ -115,7 +115,7 @@ func (t *turns) postFrom(node writ.NodeID, run writ.RunID, m mail) bool {
 }
 
 // put is post for who holds the lock. line is where the run waits if nobody knows it yet.
-func (t *turns) put(run writ.RunID, line writ.ProjectID, m mail) {
+func (t *steps) put(run writ.RunID, line writ.ProjectID, m mail) {
 	b := t.boxes[run]
 	if b == nil {
 		b = &box{project: line}
@@ -138,22 +138,22 @@ func (t *turns) put(run writ.RunID, line writ.ProjectID, m mail) {
 	}
 }
 
-// isStalled reports whether the last turn of a run could not be written, and was not tried again yet.
-func (t *turns) isStalled(run writ.RunID) bool {
+// isStalled reports whether the last step of a run could not be written, and was not tried again yet.
+func (t *steps) isStalled(run writ.RunID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stalled[run]
 }
 
 // anyStalled reports whether there is such a run.
-func (t *turns) anyStalled() bool {
+func (t *steps) anyStalled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.stalled) > 0
 }
 
-// retry lets the runs whose last turn could not be written try again.
-func (t *turns) retry() {
+// retry lets the runs whose last step could not be written try again.
+func (t *steps) retry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for run := range t.stalled {
@@ -165,14 +165,14 @@ func (t *turns) retry() {
 	t.signal()
 }
 
-func (t *turns) signal() {
+func (t *steps) signal() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
-// due is a run that has a turn, with what came in for it, or else the runs of a line that are to be looked up.
+// due is a run that has a step, with what came in for it, or else the runs of a line that are to be looked up.
 type due struct {
 	run     writ.RunID
 	project writ.ProjectID // as that of the box
@@ -184,7 +184,7 @@ type due struct {
 // of runs, and those that others name must not come behind them.
 func unknown(node writ.NodeID) writ.ProjectID { return writ.ProjectID("?" + node) }
 
-// forgedLine is the line of runs whose records somebody has changed: their turns say so.
+// forgedLine is the line of runs whose records somebody has changed: their steps say so.
 const forgedLine writ.ProjectID = "!"
 
 // isUnknown reports whether a line is one of runs whose projects must be looked up. That of whom no node spoke is "".
@@ -197,9 +197,9 @@ const (
 	maxSpokenOf = 10_000
 )
 
-// run hands out turns until ctx ends and the turns under way are over. Who has carried out a turn stays for the next one: the stack that a
-// turn takes grows in steps, each of which copies it.
-func (t *turns) run(ctx context.Context) error {
+// run hands out steps until ctx ends and the steps under way are over. Who has carried out a step stays for the next one: the stack that a
+// step takes grows in steps, each of which copies it.
+func (t *steps) run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	work := make(chan due)
@@ -212,7 +212,7 @@ func (t *turns) run(ctx context.Context) error {
 				continue
 			default:
 			}
-			if workers == maxTurns {
+			if workers == maxSteps {
 				work <- d
 				continue
 			}
@@ -232,8 +232,8 @@ func (t *turns) run(ctx context.Context) error {
 	}
 }
 
-// next takes the run out that has the next turn.
-func (t *turns) next() (due, bool) {
+// next takes the run out that has the next step.
+func (t *steps) next() (due, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	first, free := -1, t.free()
@@ -270,19 +270,19 @@ func (t *turns) next() (due, bool) {
 	return all[0], true
 }
 
-// looksUp reports whether the runs of a line are looked up before they have turns.
-func (t *turns) looksUp(line writ.ProjectID) bool { return isUnknown(line) && t.owners != nil }
+// looksUp reports whether the runs of a line are looked up before they have steps.
+func (t *steps) looksUp(line writ.ProjectID) bool { return isUnknown(line) && t.owners != nil }
 
-// maxTurnResults bounds the results of one turn. A turn is one transaction, and whoever writes at the same time waits for it: what a run has
-// beyond that comes in its next turn, after those of other projects.
-const maxTurnResults = 250
+// maxStepResults bounds the results of one step. A step is one transaction, and whoever writes at the same time waits for it: what a run has
+// beyond that comes in its next step, after those of other projects.
+const maxStepResults = 250
 
-// portion divides mails into those of one turn and the rest.
+// portion divides mails into those of one step and the rest.
 func portion(mails []mail) (now, rest []mail) {
 	results := 0
 	for i, m := range mails {
-		room := maxTurnResults - results
-		if results += len(m.results); results <= maxTurnResults {
+		room := maxStepResults - results
+		if results += len(m.results); results <= maxStepResults {
 			continue
 		}
 		if m.done != nil || room == 0 { // somebody waits for it as a whole
@@ -296,17 +296,17 @@ func portion(mails []mail) (now, rest []mail) {
 	return mails, nil
 }
 
-// may reports whether a line may have one more turn while so many are free. The caller holds the lock.
-func (t *turns) may(line writ.ProjectID, free int) bool {
-	if t.under[line] >= maxTurnsBeside && (t.slow[line] > 0 || t.others(line)) {
+// may reports whether a line may have one more step while so many are free. The caller holds the lock.
+func (t *steps) may(line writ.ProjectID, free int) bool {
+	if t.under[line] >= maxStepsBeside && (t.slow[line] > 0 || t.others(line)) {
 		return false
 	}
 	return fair.May(t.under[line], free) && (!t.looksUp(line) || t.under[line] == 0)
 }
 
-// slowed notes that a turn waits until its project may do more, and returns what notes that it goes on. Meanwhile the project gets no more turns than
+// slowed notes that a step waits until its project may do more, and returns what notes that it goes on. Meanwhile the project gets no more steps than
 // beside others: those would wait, too, and all go on at once.
-func (t *turns) slowed(project writ.ProjectID) (goesOn func()) {
+func (t *steps) slowed(project writ.ProjectID) (goesOn func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.slow[project]++
@@ -320,8 +320,8 @@ func (t *turns) slowed(project writ.ProjectID) (goesOn func()) {
 	}
 }
 
-// others reports whether somebody besides the project of a line has turns under way, or waits for one. The caller holds the lock.
-func (t *turns) others(line writ.ProjectID) bool {
+// others reports whether somebody besides the project of a line has steps under way, or waits for one. The caller holds the lock.
+func (t *steps) others(line writ.ProjectID) bool {
 	for project := range t.under {
 		if project != line {
 			return true
@@ -330,21 +330,21 @@ func (t *turns) others(line writ.ProjectID) bool {
 	return slices.ContainsFunc(t.order, func(project writ.ProjectID) bool { return project != line })
 }
 
-// free is how many more turns there may be now. The caller holds the lock.
-func (t *turns) free() int {
-	free := maxTurns
+// free is how many more steps there may be now. The caller holds the lock.
+func (t *steps) free() int {
+	free := maxSteps
 	for _, n := range t.under {
 		free -= n
 	}
 	return free
 }
 
-// serve gives a run its turn, or looks up runs of whom nobody knew whose they are.
-func (t *turns) serve(ctx context.Context, d due) {
+// serve gives a run its step, or looks up runs of whom nobody knew whose they are.
+func (t *steps) serve(ctx context.Context, d due) {
 	if d.unknown != nil {
 		t.lookUp(ctx, d.unknown)
 	} else {
-		t.turn(ctx, d.run, d.mails)
+		t.step(ctx, d.run, d.mails)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -352,8 +352,8 @@ func (t *turns) serve(ctx context.Context, d due) {
 }
 
 // lookUp finds out whose runs are, and lets them wait in the lines of their projects. What came in for a run that there is not is dropped, unless
-// somebody waits for an answer: a node can name as many as it likes, and none of them gets a turn.
-func (t *turns) lookUp(ctx context.Context, all []due) {
+// somebody waits for an answer: a node can name as many as it likes, and none of them gets a step.
+func (t *steps) lookUp(ctx context.Context, all []due) {
 	runs := make([]writ.RunID, len(all))
 	for i, d := range all {
 		runs[i] = d.run
@@ -366,7 +366,7 @@ func (t *turns) lookUp(ctx context.Context, all []due) {
 		case known:
 			t.giveBack(d, project)
 		case err != nil || slices.ContainsFunc(d.mails, func(m mail) bool { return m.done != nil }):
-			t.turn(ctx, d.run, d.mails) // finds out what is wrong
+			t.step(ctx, d.run, d.mails) // finds out what is wrong
 		default:
 			for _, m := range d.mails {
 				none = append(none, m.results...)
@@ -379,8 +379,8 @@ func (t *turns) lookUp(ctx context.Context, all []due) {
 	}
 }
 
-// giveBack lets a run that had no turn wait in a line with what came in for it, and forgets it if that is nothing.
-func (t *turns) giveBack(d due, line writ.ProjectID) {
+// giveBack lets a run that had no step wait in a line with what came in for it, and forgets it if that is nothing.
+func (t *steps) giveBack(d due, line writ.ProjectID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.boxes[d.run]
@@ -392,17 +392,17 @@ func (t *turns) giveBack(d due, line writ.ProjectID) {
 	t.queue(d.run)
 }
 
-// end notes that a turn of a project is over. The caller holds the lock.
-func (t *turns) end(project writ.ProjectID) {
+// end notes that a step of a project is over. The caller holds the lock.
+func (t *steps) end(project writ.ProjectID) {
 	if t.under[project]--; t.under[project] == 0 {
 		delete(t.under, project)
 	}
 	t.signal() // somebody may have waited for just that
 }
 
-// turn takes mails in their order: one that somebody waits for has a turn of its own, so that an error is its own. What could not be taken is kept,
+// step takes mails in their order: one that somebody waits for has a step of its own, so that an error is its own. What could not be taken is kept,
 // with all that came after it.
-func (t *turns) turn(ctx context.Context, run writ.RunID, mails []mail) {
+func (t *steps) step(ctx context.Context, run writ.RunID, mails []mail) {
 	var kept mail
 	var taken []arrival
 	var failed error

@@ -22,12 +22,12 @@ import (
 func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
-		turns := newTurns(func(context.Context, writ.RunID, mail) error { return errors.New("nobody knows why") }, log.Logger())
+		steps := newSteps(func(context.Context, writ.RunID, mail) error { return errors.New("nobody knows why") }, log.Logger())
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
+		go func() { ended <- steps.run(ctx) }()
 		for i := range 1000 {
-			turns.post(writ.RunID(fmt.Sprint("r", i)), mail{})
+			steps.post(writ.RunID(fmt.Sprint("r", i)), mail{})
 		}
 		synctest.Wait()
 		if lines := log.Lines("cannot advance"); lines != 1 {
@@ -40,12 +40,12 @@ func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
 	})
 }
 
-// What waits for a turn is taken in the order in which it came: a cancel does not get past a result that was there before it.
+// What waits for a step is taken in the order in which it came: a cancel does not get past a result that was there before it.
 func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		first := make(chan struct{})
-		turns := newTurns(func(_ context.Context, _ writ.RunID, m mail) error {
+		steps := newSteps(func(_ context.Context, _ writ.RunID, m mail) error {
 			if len(order) == 0 {
 				<-first
 			}
@@ -54,16 +54,16 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
-		turns.post("r", mail{})
+		go func() { ended <- steps.run(ctx) }()
+		steps.post("r", mail{})
 		synctest.Wait()
 		result := func(seq int) arrival {
 			return arrival{result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}}
 		}
-		turns.postResult(result(1))
+		steps.postResult(result(1))
 		answered := make(chan error, 1)
-		turns.post("r", mail{stop: new(stop), done: answered})
-		turns.postResult(result(2))
+		steps.post("r", mail{stop: new(stop), done: answered})
+		steps.postResult(result(2))
 		close(first)
 		if err := <-answered; err != nil {
 			t.Error(err)
@@ -71,9 +71,9 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 		synctest.Wait()
 		want := []string{"0 results, cancel false", "1 results, cancel false", "0 results, cancel true", "1 results, cancel false"}
 		if !slices.Equal(order, want) {
-			t.Errorf("turns %q, want %q", order, want)
+			t.Errorf("steps %q, want %q", order, want)
 		}
-		if !turns.postResult(result(1)) {
+		if !steps.postResult(result(1)) {
 			t.Error("a result that was taken still counts as waiting")
 		}
 		end()
@@ -85,7 +85,7 @@ func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
 		var got mail
-		turns := newTurns(func(_ context.Context, _ writ.RunID, m mail) error {
+		steps := newSteps(func(_ context.Context, _ writ.RunID, m mail) error {
 			if full {
 				return errors.New("disk full")
 			}
@@ -94,27 +94,27 @@ func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
+		go func() { ended <- steps.run(ctx) }()
 
 		key := writ.JobKey{Run: "r", Seq: 1, Attempt: 1}
 		kept := 0
 		for range 100 { // as many looks of the watch, and as many times the node sends its result again
-			if turns.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
+			if steps.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
 				kept++
 			}
-			turns.post("r", mail{overdue: []writ.JobKey{key}, again: []sending{{key, 1}}, lost: []writ.NodeID{"n"}})
+			steps.post("r", mail{overdue: []writ.JobKey{key}, again: []sending{{key, 1}}, lost: []writ.NodeID{"n"}})
 			synctest.Wait()
-			turns.retry()
+			steps.retry()
 			synctest.Wait()
 		}
 		full = false
-		turns.retry()
+		steps.retry()
 		synctest.Wait()
 		if kept != 1 || len(got.results) != 1 || len(got.overdue) != 1 || len(got.again) != 1 || len(got.lost) != 1 {
-			t.Errorf("%d results were kept; the turn got %d results, %d overdue, %d again, %d lost; want one of each",
+			t.Errorf("%d results were kept; the step got %d results, %d overdue, %d again, %d lost; want one of each",
 				kept, len(got.results), len(got.overdue), len(got.again), len(got.lost))
 		}
-		if !turns.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
+		if !steps.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
 			t.Error("a result that was written is not taken again: nobody would acknowledge it")
 		}
 		stop()
@@ -160,13 +160,13 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	}
 }
 
-// TestAProjectHasFewTurnsBesideOthers lets many runs of one project ask for turns while another project has one, while a turn of its own waits until
+// TestAProjectHasFewTurnsBesideOthers lets many runs of one project ask for steps while another project has one, while a step of its own waits until
 // the project may do more, and after that.
 func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy atomic.Int32
 		other := make(chan struct{})
-		turns := newTurns(func(ctx context.Context, run writ.RunID, _ mail) error {
+		steps := newSteps(func(ctx context.Context, run writ.RunID, _ mail) error {
 			if run == "other" {
 				<-other
 				return nil
@@ -177,26 +177,26 @@ func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
-		turns.begin("other", "quiet", func() {})
+		go func() { ended <- steps.run(ctx) }()
+		steps.begin("other", "quiet", func() {})
 		synctest.Wait()
-		for i := range 2 * maxTurns {
-			turns.begin(writ.RunID(fmt.Sprint("run", i)), "busy", func() {})
+		for i := range 2 * maxSteps {
+			steps.begin(writ.RunID(fmt.Sprint("run", i)), "busy", func() {})
 		}
 		synctest.Wait()
-		if got := busy.Load(); got != maxTurnsBeside {
-			t.Errorf("beside another project it has %d turns, want %d", got, maxTurnsBeside)
+		if got := busy.Load(); got != maxStepsBeside {
+			t.Errorf("beside another project it has %d steps, want %d", got, maxStepsBeside)
 		}
-		goesOn := turns.slowed("busy")
+		goesOn := steps.slowed("busy")
 		close(other)
 		synctest.Wait()
-		if got := busy.Load(); got != maxTurnsBeside {
-			t.Errorf("while one of them waits it has %d turns, want %d", got, maxTurnsBeside)
+		if got := busy.Load(); got != maxStepsBeside {
+			t.Errorf("while one of them waits it has %d steps, want %d", got, maxStepsBeside)
 		}
 		goesOn()
 		synctest.Wait()
-		if got, want := int(busy.Load()), fair.Most(maxTurns); got != want {
-			t.Errorf("alone it has %d turns, want %d", got, want)
+		if got, want := int(busy.Load()), fair.Most(maxSteps); got != want {
+			t.Errorf("alone it has %d steps, want %d", got, want)
 		}
 		stop()
 		if err := <-ended; err != nil {
@@ -205,14 +205,14 @@ func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
 	})
 }
 
-// TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers lets all turns of one project wait, as they do for the evaluator.
+// TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers lets all steps of one project wait, as they do for the evaluator.
 func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
 	for name, told := range map[string]bool{"told": true, "looked up": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const many = 4 * maxTurns
+				const many = 4 * maxSteps
 				var waiting, served atomic.Int32
-				turns := newTurns(func(ctx context.Context, run writ.RunID, _ mail) error {
+				steps := newSteps(func(ctx context.Context, run writ.RunID, _ mail) error {
 					if strings.HasPrefix(string(run), "slow") {
 						waiting.Add(1)
 						<-ctx.Done()
@@ -221,7 +221,7 @@ func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
 					served.Add(1)
 					return nil
 				}, slog.New(slog.DiscardHandler))
-				turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+				steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 					owners := map[writ.RunID]writ.ProjectID{}
 					for _, run := range runs {
 						owners[run] = writ.ProjectID(run[:4])
@@ -231,14 +231,14 @@ func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
 				post := func(kind string, i int) {
 					id := writ.RunID(fmt.Sprint(kind, i))
 					if told {
-						turns.begin(id, writ.ProjectID(kind), func() {})
+						steps.begin(id, writ.ProjectID(kind), func() {})
 					} else {
-						turns.post(id, mail{})
+						steps.post(id, mail{})
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
-				go func() { ended <- turns.run(ctx) }()
+				go func() { ended <- steps.run(ctx) }()
 				for i := range many {
 					post("slow", i)
 				}
@@ -247,11 +247,11 @@ func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
 					post("work", i)
 				}
 				synctest.Wait()
-				if got, most := int(waiting.Load()), fair.Most(maxTurns); got != most {
-					t.Errorf("%d turns of the slow project are under way, want %d", got, most)
+				if got, most := int(waiting.Load()), fair.Most(maxSteps); got != most {
+					t.Errorf("%d steps of the slow project are under way, want %d", got, most)
 				}
 				if got := served.Load(); got != many {
-					t.Errorf("%d turns of the other project were served, want %d", got, many)
+					t.Errorf("%d steps of the other project were served, want %d", got, many)
 				}
 				stop()
 				if err := <-ended; err != nil {
@@ -264,38 +264,38 @@ func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
 
 // However much comes in for a run at once, it is written in parts, and whoever else has a result comes between them.
 func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
-	turns := newTurns(func(context.Context, writ.RunID, mail) error { return nil }, slog.New(slog.DiscardHandler))
-	turns.begin("many", "hostile", func() {})
-	first, _ := turns.next()
+	steps := newSteps(func(context.Context, writ.RunID, mail) error { return nil }, slog.New(slog.DiscardHandler))
+	steps.begin("many", "hostile", func() {})
+	first, _ := steps.next()
 	const all = 1000
 	for i := range all {
-		turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, node: "n"})
+		steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, node: "n"})
 	}
-	turns.post("many", mail{lost: []writ.NodeID{"n"}})
-	turns.serve(t.Context(), first)
-	turns.begin("one", "works", func() {})
-	turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Attempt: 1}}, node: "n"})
+	steps.post("many", mail{lost: []writ.NodeID{"n"}})
+	steps.serve(t.Context(), first)
+	steps.begin("one", "works", func() {})
+	steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Attempt: 1}}, node: "n"})
 
 	next := 0
-	for turn := 0; next < all; turn++ {
+	for step := 0; next < all; step++ {
 		var told mail
-		turns.take = func(_ context.Context, _ writ.RunID, m mail) error {
+		steps.take = func(_ context.Context, _ writ.RunID, m mail) error {
 			told = m
 			return nil
 		}
-		d, ok := turns.next()
+		d, ok := steps.next()
 		if !ok {
-			t.Fatalf("after %d of %d results there is no turn", next, all)
+			t.Fatalf("after %d of %d results there is no step", next, all)
 		}
-		turns.serve(t.Context(), d)
+		steps.serve(t.Context(), d)
 		if d.run == "one" {
-			if turn > 1 {
-				t.Errorf("the result of another project came in turn %d", turn)
+			if step > 1 {
+				t.Errorf("the result of another project came in turn %d", step)
 			}
 			continue
 		}
-		if len(told.results) > maxTurnResults {
-			t.Errorf("a turn has %d results", len(told.results))
+		if len(told.results) > maxStepResults {
+			t.Errorf("a step has %d results", len(told.results))
 		}
 		for _, a := range told.results {
 			if a.result.Seq != next {
@@ -307,8 +307,8 @@ func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
 			t.Errorf("after %d results it is told that the node was lost: %t", next, lost)
 		}
 	}
-	if len(turns.boxes) > 0 {
-		t.Errorf("something is left: %v", turns.boxes)
+	if len(steps.boxes) > 0 {
+		t.Errorf("something is left: %v", steps.boxes)
 	}
 }
 
@@ -316,16 +316,16 @@ func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
 // results of another node came behind all of them.
 func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const many = 4 * maxTurns
+		const many = 4 * maxSteps
 		var served, lookups atomic.Int32
 		ctx, stop := context.WithCancel(t.Context())
-		turns := newTurns(func(_ context.Context, run writ.RunID, _ mail) error {
+		steps := newSteps(func(_ context.Context, run writ.RunID, _ mail) error {
 			if strings.HasPrefix(string(run), "work") {
 				served.Add(1)
 			}
 			return nil
 		}, slog.New(slog.DiscardHandler))
-		turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+		steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 			owners := map[writ.RunID]writ.ProjectID{}
 			for _, run := range runs {
 				if strings.HasPrefix(string(run), "work") {
@@ -338,10 +338,10 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 			}
 			return owners, nil
 		}
-		turns.drop = func([]arrival) {}
+		steps.drop = func([]arrival) {}
 		post := func(node writ.NodeID, kind string, i int) bool {
 			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Attempt: 1}
-			return turns.postResult(arrival{result: writ.Result{JobKey: key}, node: node})
+			return steps.postResult(arrival{result: writ.Result{JobKey: key}, node: node})
 		}
 		for i := range maxSpokenOf { // all of them before the first is looked up, so that this finds as many as it may take
 			if !post("hostile", "none", i) {
@@ -349,7 +349,7 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 			}
 		}
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
+		go func() { ended <- steps.run(ctx) }()
 		synctest.Wait()
 		for i := range many {
 			if !post("honest", "work", i) {
@@ -358,7 +358,7 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := served.Load(); got != many {
-			t.Errorf("%d turns for the honest node were served, want %d", got, many)
+			t.Errorf("%d steps for the honest node were served, want %d", got, many)
 		}
 		if got := lookups.Load(); got != maxUnknown {
 			t.Errorf("%d runs are looked up at a time for one node, want %d", got, maxUnknown)
@@ -375,26 +375,26 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 	})
 }
 
-// Runs that a node names and that there are not cost no turn each; what comes in for one of them while it is looked up, as it begins, is kept.
+// Runs that a node names and that there are not cost no step each; what comes in for one of them while it is looked up, as it begins, is kept.
 func TestRunsThatThereAreNotGetNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []writ.RunID
-		turns := newTurns(func(_ context.Context, run writ.RunID, _ mail) error {
+		steps := newSteps(func(_ context.Context, run writ.RunID, _ mail) error {
 			took = append(took, run)
 			return nil
 		}, slog.New(slog.DiscardHandler))
 		exists := map[writ.RunID]writ.ProjectID{}
 		questions, dropped := 0, 0
-		turns.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+		steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 			if questions++; questions == 1 { // it is accepted while somebody looks for it
-				turns.begin("late", "project", func() {})
+				steps.begin("late", "project", func() {})
 				defer func() { exists["late"] = "project" }()
 			}
 			return maps.Clone(exists), nil
 		}
-		turns.drop = func(results []arrival) { dropped += len(results) }
+		steps.drop = func(results []arrival) { dropped += len(results) }
 		post := func(run writ.RunID) {
-			turns.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Attempt: 1}}, node: "n"})
+			steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Attempt: 1}}, node: "n"})
 		}
 		post("late")
 		for i := range 3*maxUnknown - 1 {
@@ -402,14 +402,14 @@ func TestRunsThatThereAreNotGetNoTurn(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- turns.run(ctx) }()
+		go func() { ended <- steps.run(ctx) }()
 		synctest.Wait()
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if !slices.Equal(took, []writ.RunID{"late"}) || dropped != 3*maxUnknown || questions > 4 || len(turns.boxes) > 0 {
-			t.Errorf("turns of %q, %d results dropped of %d, %d questions, left: %v", took, dropped, 3*maxUnknown, questions, turns.boxes)
+		if !slices.Equal(took, []writ.RunID{"late"}) || dropped != 3*maxUnknown || questions > 4 || len(steps.boxes) > 0 {
+			t.Errorf("steps of %q, %d results dropped of %d, %d questions, left: %v", took, dropped, 3*maxUnknown, questions, steps.boxes)
 		}
 	})
 }

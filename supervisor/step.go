@@ -22,8 +22,8 @@ type stop struct {
 	decision *writ.Decision // that it is a cancel by, nil if it is none
 }
 
-// turn is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.
-type turn struct {
+// step is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.
+type step struct {
 	s       *Supervisor
 	now     time.Time
 	run     *journal.Run
@@ -35,10 +35,10 @@ type turn struct {
 	left    map[int]*leftover // by index of mail.results: what stood in the way
 
 	touched  map[int]bool // seqs of calls to be written
-	claimed  map[int]wait // calls by seq whose need is known since this turn, and reserved nowhere yet: as they waited before
+	claimed  map[int]wait // calls by seq whose need is known since this step, and reserved nowhere yet: as they waited before
 	opened   int          // calls of the run that are open since, less those that have ended
 	runDirty bool         // the run is to be written
-	resumed  bool         // just now: a pass has a turn of its own, that may fail by itself
+	resumed  bool         // just now: a pass has a step of its own, that may fail by itself
 	lacking  bool         // a call that was to be sent lacks a secret
 	runMoved bool         // and told of: its state, or what is shown of it, changed
 	settled  []settlement // results that ended a call or attempt
@@ -63,9 +63,9 @@ type settlement struct {
 	late bool // the call had ended without it: only what it did to its resource counts
 }
 
-// turn advances a run by what came in for it. It is called for one run at a time. A run that needs a record which somebody else has changed
+// step advances a run by what came in for it. It is called for one run at a time. A run that needs a record which somebody else has changed
 // stays where it is until that is put right.
-func (s *Supervisor) turn(ctx context.Context, id writ.RunID, m mail) error {
+func (s *Supervisor) step(ctx context.Context, id writ.RunID, m mail) error {
 	err := s.advance(ctx, id, m)
 	if writ.CodeOf(err) == writ.CodeRecordForged {
 		s.noteForged(ctx, id, err)
@@ -92,7 +92,7 @@ func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
 	}
 }
 
-// advance takes a turn.
+// advance takes a step.
 func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 	t, err := s.load(ctx, id, m)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 		if err := written.settle(tx, m, pass); err != nil {
 			return err
 		}
-		turn := written
-		tx.Then(func() { s.dispatch.put(turn.outgoing, m.results, turn.stopsWork()) }) // at once with all that shares the commit
+		step := written
+		tx.Then(func() { s.dispatch.put(step.outgoing, m.results, step.stopsWork()) }) // at once with all that shares the commit
 		return nil
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 	return nil
 }
 
-// change names what a turn with this mail writes.
+// change names what a step with this mail writes.
 func (m *mail) change() failpoint.Point {
 	switch {
 	case m.resume != nil:
@@ -156,8 +156,8 @@ func (m *mail) change() failpoint.Point {
 	}
 }
 
-// remember keeps the run for its next turn if a result will bring that soon. The turn is on disk.
-func (t *turn) remember() {
+// remember keeps the run for its next step if a result will bring that soon. The step is on disk.
+func (t *step) remember() {
 	if !t.isOut() {
 		return
 	}
@@ -168,13 +168,13 @@ func (t *turn) remember() {
 	t.s.recent.put(&recentRun{t.run, t.calls})
 }
 
-// isOut reports whether a node has a call of the run, so that a result will bring its next turn.
-func (t *turn) isOut() bool {
+// isOut reports whether a node has a call of the run, so that a result will bring its next step.
+func (t *step) isOut() bool {
 	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
 // load returns a run as the journal has it, nil if it is unknown.
-func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *turn, err error) {
+func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *step, err error) {
 	if t := s.again(id, m); t != nil {
 		return t, nil
 	}
@@ -185,13 +185,13 @@ func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *turn, 
 	return t, err
 }
 
-// again returns a run that had a turn just now, nil if something must be read that only the journal knows.
-func (s *Supervisor) again(id writ.RunID, m mail) *turn {
+// again returns a run that had a step just now, nil if something must be read that only the journal knows.
+func (s *Supervisor) again(id writ.RunID, m mail) *step {
 	r := s.recent.take(id)
 	if r == nil || r.run.State == writ.RunAccepted && r.run.Deployment != "" {
 		return nil
 	}
-	t := s.newTurn(r.run, s.Now().UTC().Truncate(time.Microsecond)) // the journal keeps no more of a time
+	t := s.newStep(r.run, s.Now().UTC().Truncate(time.Microsecond)) // the journal keeps no more of a time
 	t.calls = r.calls
 	t.rebase()
 	for i, a := range m.results {
@@ -204,12 +204,12 @@ func (s *Supervisor) again(id writ.RunID, m mail) *turn {
 	return t
 }
 
-func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, m mail) (*turn, error) {
+func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, m mail) (*step, error) {
 	run, err := tx.Run(id)
 	if err != nil || run == nil {
 		return nil, err
 	}
-	t := s.newTurn(run, tx.Now)
+	t := s.newStep(run, tx.Now)
 	if t.calls, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
@@ -281,8 +281,8 @@ func (s *Supervisor) ownersOf(runs []writ.RunID) (map[writ.RunID]writ.ProjectID,
 	return owners, err
 }
 
-func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
-	return &turn{
+func (s *Supervisor) newStep(run *journal.Run, now time.Time) *step {
+	return &step{
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
@@ -294,7 +294,7 @@ func (s *Supervisor) newTurn(run *journal.Run, now time.Time) *turn {
 
 // rebase lets no call wait longer than one ever does, and no end of a run take longer: the clock was set back since it began. A run whose
 // script failed has until its deadline.
-func (t *turn) rebase() {
+func (t *step) rebase() {
 	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(stopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(stopWithin), true
 	}
@@ -307,7 +307,7 @@ func (t *turn) rebase() {
 }
 
 // weigh counts what the calls have of the run's bytes: a run is not written because they have become more.
-func (t *turn) weigh() {
+func (t *step) weigh() {
 	t.run.Bytes = 0
 	for _, c := range t.calls {
 		t.run.Bytes += sizeOf(c.Args) + sizeOf(c.Values)
@@ -315,7 +315,7 @@ func (t *turn) weigh() {
 }
 
 // call returns a call by its seq, nil if the run has none.
-func (t *turn) call(seq int) *journal.Call {
+func (t *step) call(seq int) *journal.Call {
 	if seq < 1 || seq > len(t.calls) {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (t *turn) call(seq int) *journal.Call {
 }
 
 // open returns a call that is out at a node under exactly this key, nil if it is not.
-func (t *turn) open(key writ.JobKey) *journal.Call {
+func (t *step) open(key writ.JobKey) *journal.Call {
 	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
 	}
@@ -331,10 +331,10 @@ func (t *turn) open(key writ.JobKey) *journal.Call {
 }
 
 // touch marks a call to be written.
-func (t *turn) touch(c *journal.Call) { t.touched[c.Seq] = true }
+func (t *step) touch(c *journal.Call) { t.touched[c.Seq] = true }
 
 // move changes the state of a call.
-func (t *turn) move(c *journal.Call, to writ.CallState) error {
+func (t *step) move(c *journal.Call, to writ.CallState) error {
 	t.touch(c)
 	return c.Move(to)
 }
@@ -346,16 +346,16 @@ type wait struct {
 	kept   bool // the journal has it so
 }
 
-// isClaimed reports whether a call was claimed in this turn, and not placed yet.
-func (t *turn) isClaimed(c *journal.Call) bool {
+// isClaimed reports whether a call was claimed in this step, and not placed yet.
+func (t *step) isClaimed(c *journal.Call) bool {
 	_, is := t.claimed[c.Seq]
 	return is
 }
 
-func (t *turn) waits(c *journal.Call) wait { return wait{c.Reason, c.RetryAt, !t.touched[c.Seq]} }
+func (t *step) waits(c *journal.Call) wait { return wait{c.Reason, c.RetryAt, !t.touched[c.Seq]} }
 
 // waitOn lets a call wait as it did before it was claimed; it is told of only if the reason is another one.
-func (t *turn) waitOn(c *journal.Call, before wait, reason string) {
+func (t *step) waitOn(c *journal.Call, before wait, reason string) {
 	c.Claimed, c.Need = false, writ.Capacity{}
 	c.Reason, c.RetryAt = before.reason, before.since
 	if before.kept {
@@ -365,7 +365,7 @@ func (t *turn) waitOn(c *journal.Call, before wait, reason string) {
 }
 
 // hold lets a planned call wait, for a reason that people can read; it is looked at again every second.
-func (t *turn) hold(c *journal.Call, reason string) {
+func (t *step) hold(c *journal.Call, reason string) {
 	if c.Reason != reason {
 		c.Reason, c.RetryAt = reason, t.now
 		t.touch(c)
@@ -373,16 +373,16 @@ func (t *turn) hold(c *journal.Call, reason string) {
 }
 
 // fail ends a call for good.
-func (t *turn) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
+func (t *step) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
 	c.Error, c.Ended, c.Reason, c.Ready = err, t.now, "", false
 	return t.move(c, state)
 }
 
 // wantsPass reports whether evaluating the script can bring anything new now.
-func (t *turn) wantsPass() bool { return t.blocked == "" && t.unevaluated() }
+func (t *step) wantsPass() bool { return t.blocked == "" && t.unevaluated() }
 
-// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment.
-func (t *turn) unevaluated() bool {
+// unevaluated reports whether evaluating the script can bring anything new, once it is the run's step in its deployment.
+func (t *step) unevaluated() bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false
 	}
@@ -403,7 +403,7 @@ type pass struct {
 
 // evaluate runs a pass of the script if there is reason to, nil if there is none. An evaluator that died is an outcome, too: after
 // maxCrashes deaths in a row it is the script's failure.
-func (t *turn) evaluate(ctx context.Context) (*pass, error) {
+func (t *step) evaluate(ctx context.Context) (*pass, error) {
 	if t.resumed || !t.wantsPass() {
 		return nil, nil
 	}
@@ -428,8 +428,8 @@ func (t *turn) evaluate(ctx context.Context) (*pass, error) {
 }
 
 // keepCrashes records the death of the evaluator at once, so that a script which also kills the supervisor's host cannot do so for
-// ever, and asks for another turn.
-func (t *turn) keepCrashes(ctx context.Context) error {
+// ever, and asks for another step.
+func (t *step) keepCrashes(ctx context.Context) error {
 	t.s.complaints.of("", "the evaluator died", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
 	crashes := t.run.Crashes
 	err := t.s.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
@@ -447,7 +447,7 @@ func (t *turn) keepCrashes(ctx context.Context) error {
 }
 
 // lastPosition is where the script made its last call.
-func (t *turn) lastPosition() string {
+func (t *step) lastPosition() string {
 	if len(t.calls) == 0 {
 		return ""
 	}
@@ -455,7 +455,7 @@ func (t *turn) lastPosition() string {
 }
 
 // entries are the calls as a pass sees them.
-func (t *turn) entries() []scripts.Entry {
+func (t *step) entries() []scripts.Entry {
 	entries := make([]scripts.Entry, len(t.calls))
 	for i, c := range t.calls {
 		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
